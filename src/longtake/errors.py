@@ -1,0 +1,53 @@
+"""The error tree: what a user can cause, each with one sentence on what was expected, what came and what to do.
+
+LongtakeError
+├── InputError            a frame, size or file is not what the session takes
+├── SettingError          an option has no meaning, or two options contradict each other
+├── MissingExtraError     a feature needs packages that are not installed
+└── RecallError           the memory cannot do what was asked; it is unchanged
+    ├── BudgetError       the declared budget cannot hold the smallest working set
+    ├── MemoryFullError   no free slot is left for this clip
+    ├── TransactionError  a clip was staged, written or committed out of order
+    └── ForkError         a fork was used after its end, or committed after its parent moved on
+SavedSessionError sits under InputError: a file that cannot be resumed here.
+"""
+
+
+class LongtakeError(Exception):
+    """Base of every error longtake raises on purpose."""
+
+
+class InputError(LongtakeError):
+    """A frame, size or file is not what was expected."""
+
+
+class SavedSessionError(InputError):
+    """A saved session cannot be resumed with this model or this version."""
+
+
+class SettingError(LongtakeError):
+    """An option has no meaning, or two options contradict each other."""
+
+
+class MissingExtraError(LongtakeError):
+    """A feature needs packages that are not installed."""
+
+
+class RecallError(LongtakeError):
+    """The memory cannot do what was asked; it is unchanged."""
+
+
+class BudgetError(RecallError):
+    """The declared budget cannot hold the smallest working set."""
+
+
+class MemoryFullError(RecallError):
+    """No free slot is left for this clip."""
+
+
+class TransactionError(RecallError):
+    """A clip was staged, written or committed out of order."""
+
+
+class ForkError(RecallError):
+    """A fork was used after its end, or committed after its parent moved on."""
