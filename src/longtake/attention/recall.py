@@ -1,0 +1,65 @@
+"""The one door between a model and what is remembered: `recall.attend(stream, layer, q, k, v)`.
+
+A model asks the same way whether it streams (`StreamRecall`: keys and values live in a memory) or sees a whole clip at
+once (`ClipRecall`: a mask says which frames each frame may see).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from torch.nn.functional import scaled_dot_product_attention
+
+from longtake.attention.backend import Backend, Keys, Queries, merge
+from longtake.attention.masks import Mask
+from longtake.memory.transaction import Transaction
+
+
+@runtime_checkable
+class Recall(Protocol):
+    """What a model may ask while it looks at one clip."""
+
+    @property
+    def ordinals(self) -> tuple[int, ...]:
+        """For each frame of the clip, how many frames of its sequence were kept before it."""
+
+    @property
+    def num_scale_frames(self) -> int:
+        """How many frames of the sequence form its scale block."""
+
+    def attend(self, stream: str, layer: int, q: Queries, k: Keys, v: Keys) -> Queries:
+        """Remember this layer's keys and values, and attend to all that the clip may see."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRecall:
+    """Recall while streaming: keys and values go into a transaction, attention reads what it may see."""
+
+    transaction: Transaction
+    backend: Backend
+    num_scale_frames: int
+
+    @property
+    def ordinals(self) -> tuple[int, ...]:
+        return self.transaction.ordinals
+
+    def attend(self, stream: str, layer: int, q: Queries, k: Keys, v: Keys) -> Queries:
+        self.transaction.write(stream, layer, k.squeeze(0), v.squeeze(0))
+        parts = [
+            self.backend.attend(q.to(keys.dtype), keys.unsqueeze(0), values.unsqueeze(0))
+            for keys, values in self.transaction.read(stream, layer)
+        ]
+        return merge(parts).values.to(q.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class ClipRecall:
+    """Recall of a whole clip at once: a mask for each stream says which tokens each token may see, None means all."""
+
+    masks: Mapping[str, Mask | None]
+    ordinals: tuple[int, ...]
+    num_scale_frames: int
+
+    def attend(self, stream: str, layer: int, q: Queries, k: Keys, v: Keys) -> Queries:  # noqa: ARG002
+        q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
+        return scaled_dot_product_attention(q, k, v, attn_mask=self.masks[stream]).transpose(1, 2)

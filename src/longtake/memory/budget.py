@@ -1,0 +1,80 @@
+"""How many slots a memory needs, in closed form, and whether a budget in bytes can hold them."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from longtake.errors import BudgetError, SettingError
+from longtake.memory.ground import StreamPlan
+from longtake.memory.layout import StreamLayout
+from longtake.memory.retention import Retention
+
+_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_LONGEST = 2**31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a memory is asked to hold; clips and the reserve for forks are counted in frames."""
+
+    streams: Mapping[str, tuple[StreamLayout, Retention]]
+    first_clip: int
+    reserve: int = 0
+
+    def num_slots(self, stream: str, num_kept: int) -> int:
+        """Slots for the fullest moment: all that stays and one frame on top, or the first clip if that is larger."""
+        layout, retention = self.streams[stream]
+        frame = layout.tokens_per_frame
+        most = retention.most_tokens(frame, num_kept=num_kept)
+        return max(most + frame, self.first_clip * frame) + self.reserve * frame
+
+    def num_bytes(self, num_kept: int) -> int:
+        """Bytes of all streams for a sequence of at most `num_kept` kept frames."""
+        return sum(self.num_slots(name, num_kept) * layout.bytes_per_slot for name, (layout, _) in self.streams.items())
+
+    @property
+    def full_after(self) -> int | None:
+        """Kept frames after which nothing grows any more, or None where a policy never forgets."""
+        counts = [retention.full_after for _, retention in self.streams.values()]
+        return None if None in counts else max(count for count in counts if count is not None)
+
+    def plan(self, budget_bytes: int | None = None) -> dict[str, StreamPlan]:
+        """Size every stream; a memory that grows for ever gets as many frames as the budget holds."""
+        num_kept = self._longest_sequence(budget_bytes)
+        return {
+            name: StreamPlan(layout=layout, retention=retention, num_slots=self.num_slots(name, num_kept))
+            for name, (layout, retention) in self.streams.items()
+        }
+
+    def _longest_sequence(self, budget_bytes: int | None) -> int:
+        full_after = self.full_after
+        if budget_bytes is None:
+            if full_after is None:
+                raise SettingError("A policy that never forgets needs a budget; give one, such as 4GB.")
+            return full_after
+        least = self.num_bytes(self.first_clip if full_after is None else full_after)
+        if least > budget_bytes:
+            raise BudgetError(
+                f"A budget of {format_bytes(budget_bytes)} cannot hold this memory; "
+                f"the smallest that works is {format_bytes(least)}."
+            )
+        if full_after is not None:
+            return full_after
+        return bisect_right(range(_LONGEST), budget_bytes, key=self.num_bytes) - 1
+
+
+def parse_bytes(text: str) -> int:
+    """A size such as `4GB`, `512MiB` or `1000000`."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    if match is None or match[2].lower() not in _UNITS:
+        raise SettingError(f"Expected a size such as 4GB, 512MiB or 1000000, but got '{text}'.")
+    return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def format_bytes(count: int) -> str:
+    """A size for people, and to the byte."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.2f} {unit} ({count} bytes)"
+    return f"{count} bytes"

@@ -1,0 +1,96 @@
+"""The live set of one stream as one branch remembers it, and the order that keeps its slots together.
+
+    borrowed, borrowed, …      settled             (gap)        doomed
+    as the parent had them     stays if the next   a clip is    leaves if the next
+    when the fork was born     clip is kept        staged here  clip is kept
+
+A clip known to be kept sees `settled` and itself, any other sees `doomed` too. With the clip staged in the gap both are
+one run of slots. The order depends on what was committed alone, so a rejected clip or a fork leaves it as it was.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from longtake.memory.retention import Keep, Retention
+from longtake.memory.tokens import Flags, Integers, Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSet:
+    """What one branch remembers of one stream."""
+
+    borrowed: tuple[Tokens, ...]
+    settled: Tokens
+    doomed: Tokens
+
+    @classmethod
+    def empty(cls) -> "LiveSet":
+        return cls((), Tokens.empty(), Tokens.empty())
+
+    def __len__(self) -> int:
+        return sum(map(len, self.sections))
+
+    @property
+    def sections(self) -> tuple[Tokens, ...]:
+        return (*self.borrowed, self.settled, self.doomed)
+
+    @property
+    def own(self) -> Tokens:
+        """What this branch wrote or owns, in attention order."""
+        return Tokens.join((self.settled, self.doomed))
+
+    def as_birth_of_fork(self) -> "LiveSet":
+        """The same tokens, all borrowed."""
+        return LiveSet(self.sections, Tokens.empty(), Tokens.empty())
+
+    def as_merged_into(self, parent: "LiveSet") -> "LiveSet":
+        """What this fork remembers, as its parent's own; the parent goes on borrowing what it borrowed itself."""
+        still_borrowed, now_own = self.borrowed[: len(parent.borrowed)], self.borrowed[len(parent.borrowed) :]
+        return LiveSet(still_borrowed, Tokens.join((*now_own, self.settled, self.doomed)), Tokens.empty())
+
+    def seen_slots(
+        self, retention: Retention, staged: Integers, *, num_kept: int, num_coming: int, keep: Keep
+    ) -> list[Integers]:
+        """Slots a clip reads, a list for each block of attention; its own sit between settled and doomed."""
+        sections = self.sections
+        everything = Tokens.join(sections)
+        seen = retention.sees(everything, num_kept=num_kept, num_coming=num_coming, keep=keep)
+        *borrowed, settled, doomed = [
+            part.slot[flags] for part, flags in zip(sections, _cut(seen, sections), strict=True)
+        ]
+        return [*borrowed, np.concatenate((settled, staged, doomed))]
+
+    def after_commit(self, staged: Tokens, retention: Retention, *, num_kept: int) -> "tuple[LiveSet, Integers]":
+        """The live set once `num_kept` frames are kept, the last of them staged; and the own slots it gives up."""
+        queue = Tokens.join((self.settled, staged, self.doomed))
+        stays = retention.stays(queue, num_kept=num_kept)
+        leaves_next = ~retention.sees(queue, num_kept=num_kept, num_coming=1, keep=Keep.YES)
+        settled, doomed = _settle(queue, stays=stays, leaves_next=leaves_next)
+        borrowed = tuple(part.take(retention.stays(part, num_kept=num_kept)) for part in self.borrowed)
+        return LiveSet(borrowed, settled, doomed), queue.slot[~stays]
+
+    def packed_slots(self, frame: int, num_slots: int) -> Integers:
+        """Where own tokens lie when nothing stands in the way: settled from 0, a gap for one frame, then doomed."""
+        num_settled, num_own = len(self.settled), len(self.settled) + len(self.doomed)
+        slot = np.arange(num_own)
+        slot[num_settled:] += min(frame, num_slots - num_own)
+        return slot
+
+    def at(self, slot: Integers) -> "LiveSet":
+        """The same own tokens in other slots."""
+        num_settled = len(self.settled)
+        return LiveSet(self.borrowed, self.settled.at(slot[:num_settled]), self.doomed.at(slot[num_settled:]))
+
+
+def _settle(queue: Tokens, *, stays: Flags, leaves_next: Flags) -> tuple[Tokens, Tokens]:
+    """Split the queue into settled and doomed; settled tokens stay in place, those at the back fill the holes."""
+    settled = stays & ~leaves_next
+    num_settled = int(np.count_nonzero(settled))
+    order = np.arange(num_settled)
+    order[~settled[:num_settled]] = np.flatnonzero(settled[num_settled:]) + num_settled
+    return queue.take(order), queue.take(stays & leaves_next)
+
+
+def _cut(flags: Flags, sections: tuple[Tokens, ...]) -> list[Flags]:
+    return np.split(flags, np.cumsum([len(part) for part in sections])[:-1])

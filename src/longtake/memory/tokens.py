@@ -1,0 +1,53 @@
+"""The tokens a stream remembers, in the order attention reads them: which frame, which place in it, which slot."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+Integers = Int[np.ndarray, "_"]
+Flags = Bool[np.ndarray, "_"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Three columns of equal length. `frame` counts kept frames from 0; `index` 0 is the frame's first token."""
+
+    frame: Int[np.ndarray, " tokens"]
+    index: Int[np.ndarray, " tokens"]
+    slot: Int[np.ndarray, " tokens"]
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    @classmethod
+    def empty(cls) -> "Tokens":
+        none = np.empty(0, dtype=np.int64)
+        return cls(none, none, none)
+
+    @classmethod
+    def of_frames(cls, ordinals: Sequence[int], tokens_per_frame: int, slot: Integers) -> "Tokens":
+        """All tokens of whole frames, frame by frame."""
+        frame = np.repeat(np.asarray(ordinals, dtype=np.int64), tokens_per_frame)
+        index = np.tile(np.arange(tokens_per_frame, dtype=np.int64), len(ordinals))
+        return cls(frame, index, slot)
+
+    @classmethod
+    def join(cls, parts: Iterable["Tokens"]) -> "Tokens":
+        kept = [part for part in parts if len(part)]
+        if not kept:
+            return cls.empty()
+        return cls(
+            np.concatenate([part.frame for part in kept]),
+            np.concatenate([part.index for part in kept]),
+            np.concatenate([part.slot for part in kept]),
+        )
+
+    def take(self, which: Integers | Flags) -> "Tokens":
+        """The tokens at these positions, or where this flag is set."""
+        return Tokens(self.frame[which], self.index[which], self.slot[which])
+
+    def at(self, slot: Integers) -> "Tokens":
+        """The same tokens in other slots."""
+        return Tokens(self.frame, self.index, slot)

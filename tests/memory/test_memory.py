@@ -1,0 +1,324 @@
+"""Equalities of the memory: against a slow twin, across slot orders, forks and rejected clips."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from torch import Tensor
+
+from longtake.attention.recall import StreamRecall
+from longtake.attention.reference import ReferenceBackend
+from longtake.attention.sdpa import SdpaBackend
+from longtake.errors import ForkError, MemoryFullError, TransactionError
+from longtake.memory.budget import Needs
+from longtake.memory.layout import StreamLayout
+from longtake.memory.memory import Memory
+from longtake.memory.retention import AnchorsWindowTrail, Keep, KeepAll, Retention
+from longtake.memory.slab import SlotState
+
+WIDE = StreamLayout(num_layers=3, num_heads=2, head_dim=8, tokens_per_frame=5)
+NARROW = StreamLayout(num_layers=2, num_heads=1, head_dim=4, tokens_per_frame=1)
+RETENTION = AnchorsWindowTrail(anchors=2, window=3, trail_tokens=2, history=9)
+CAMERA = AnchorsWindowTrail(anchors=2, window=7)
+FORGETFUL: dict[str, Retention] = {
+    "wide": AnchorsWindowTrail(anchors=0, window=3, trail_tokens=2, history=9),
+    "narrow": AnchorsWindowTrail(anchors=0, window=7),
+}
+LAYOUTS = {"wide": WIDE, "narrow": NARROW}
+RETENTIONS: dict[str, Retention] = {"wide": RETENTION, "narrow": CAMERA}
+
+
+def new_memory(reserve: int = 0, first_clip: int = 2, retentions: dict[str, Retention] = RETENTIONS) -> Memory:
+    streams = {name: (LAYOUTS[name], retentions[name]) for name in LAYOUTS}
+    return Memory(Needs(streams=streams, first_clip=first_clip, reserve=reserve).plan())
+
+
+def projections(seed: int, num_frames: int, stream: str, layer: int) -> tuple[Tensor, Tensor, Tensor]:
+    layout = LAYOUTS[stream]
+    generator = torch.Generator().manual_seed(seed * 1000 + layer * 10 + len(stream))
+    shape = (3, 1, num_frames * layout.tokens_per_frame, layout.num_heads, layout.head_dim)
+    return tuple(torch.randn(shape, generator=generator))  # type: ignore[return-value]
+
+
+Outputs = dict[tuple[str, int], Tensor]
+
+
+def look(
+    memory: Memory, seed: int, *, num_frames: int = 1, keep: Keep = Keep.YES, commit: bool | None = None
+) -> Outputs:
+    """One clip through all layers of all streams; its attention outputs."""
+    with memory.begin(num_frames, keep) as transaction:
+        recall = StreamRecall(transaction, SdpaBackend(), num_scale_frames=2)
+        outputs = {
+            (name, layer): recall.attend(name, layer, *projections(seed, num_frames, name, layer))
+            for name, layout in LAYOUTS.items()
+            for layer in range(layout.num_layers)
+        }
+        if keep is Keep.YES if commit is None else commit:
+            transaction.commit()
+    return outputs
+
+
+def same(a: Outputs, b: Outputs) -> bool:
+    return all(torch.equal(a[key], b[key]) for key in a)
+
+
+@dataclass
+class SlowTwin:
+    """The published rule over a plain list of (frame, index, keys, values); a token of every layer in one row."""
+
+    rows: dict[tuple[str, int], list[tuple[int, int, Tensor, Tensor]]] = field(default_factory=dict)
+    num_kept: int = 0
+
+    def look(self, seed: int, *, num_frames: int = 1, keep: Keep = Keep.YES, commit: bool | None = None) -> Outputs:
+        outputs, stored = {}, {}
+        committed = keep is Keep.YES if commit is None else commit
+        for name, layout in LAYOUTS.items():
+            for layer in range(layout.num_layers):
+                q, k, v = projections(seed, num_frames, name, layer)
+                new = [
+                    (
+                        self.num_kept + token // layout.tokens_per_frame,
+                        token % layout.tokens_per_frame,
+                        k[0, token],
+                        v[0, token],
+                    )
+                    for token in range(k.shape[1])
+                ]
+                old = self.rows.get((name, layer), [])
+                after = self.num_kept + num_frames
+                seen = [row for row in old if self._stays(name, row, after)] if keep is Keep.YES else old
+                visible = seen + new
+                keys = torch.stack([row[2] for row in visible])[None]
+                values = torch.stack([row[3] for row in visible])[None]
+                outputs[name, layer] = ReferenceBackend().attend(q, keys, values).values
+                stored[name, layer] = [row for row in old + new if self._stays(name, row, after)]
+        if committed:
+            self.rows, self.num_kept = stored, self.num_kept + num_frames
+        return outputs
+
+    def _stays(self, name: str, row: tuple[int, int, Tensor, Tensor], num_kept: int) -> bool:
+        frame, index = row[:2]
+        if name == "narrow":
+            return frame < 2 or frame >= num_kept - 7
+        return frame < 2 or frame >= num_kept - 3 or (index < 2 and frame >= num_kept - 7)
+
+
+def assert_close(got: Outputs, want: Outputs) -> None:
+    for key, value in want.items():
+        torch.testing.assert_close(got[key], value, rtol=1e-5, atol=1e-6)
+
+
+SCHEDULE = [Keep.YES, Keep.YES, Keep.NO, Keep.LATER, Keep.YES, Keep.NO, Keep.LATER, Keep.YES, Keep.YES, Keep.YES]
+
+
+@pytest.mark.parametrize("first_clip", [1, 2, 4, 8])
+def test_memory_equals_the_slow_twin(first_clip: int) -> None:
+    memory, twin = new_memory(first_clip=first_clip), SlowTwin()
+    assert_close(look(memory, 0, num_frames=first_clip), twin.look(0, num_frames=first_clip))
+    for step, keep in enumerate(SCHEDULE * 3, start=1):
+        commit = step % 4 != 0 if keep is Keep.LATER else None
+        assert_close(look(memory, step, keep=keep, commit=commit), twin.look(step, keep=keep, commit=commit))
+    assert memory.num_kept == twin.num_kept
+
+
+def test_steady_state_reads_one_run_of_slots_without_a_copy() -> None:
+    memory = new_memory()
+    look(memory, 0, num_frames=2)
+    for step in range(1, 30):
+        for keep in (Keep.NO, Keep.LATER, Keep.YES):
+            with memory.begin(1, keep) as transaction:
+                for staged in transaction.staged.values():
+                    assert staged.view.in_place
+                    assert len(staged.view.blocks) == 1
+        look(memory, step)
+
+
+@pytest.mark.parametrize("keep", [Keep.NO, Keep.LATER, Keep.YES])
+def test_rejected_clip_leaves_no_trace(keep: Keep) -> None:
+    plain, disturbed = new_memory(), new_memory()
+    look(plain, 0, num_frames=2)
+    look(disturbed, 0, num_frames=2)
+    for step in range(1, 20):
+        look(disturbed, 500 + step, keep=keep, commit=False)
+        assert same(look(disturbed, step), look(plain, step))
+
+
+def break_off(memory: Memory, seed: int) -> None:
+    with memory.begin(1, Keep.YES) as transaction:
+        recall = StreamRecall(transaction, SdpaBackend(), num_scale_frames=2)
+        recall.attend("wide", 0, *projections(seed, 1, "wide", 0))
+        raise ZeroDivisionError
+
+
+def test_exception_in_the_middle_of_a_layer_leaves_no_trace() -> None:
+    plain, disturbed = new_memory(), new_memory()
+    for step in range(12):
+        with pytest.raises(ZeroDivisionError):
+            break_off(disturbed, 900 + step)
+        assert same(look(disturbed, step), look(plain, step))
+
+
+def test_fork_leaves_no_trace_whether_it_ends_before_or_after_the_parent_goes_on() -> None:
+    plain, disturbed = new_memory(), new_memory(reserve=12)
+    look(plain, 0, num_frames=2)
+    look(disturbed, 0, num_frames=2)
+    forks: list[Memory] = []
+    for step in range(1, 40):
+        fork = disturbed.fork()
+        look(fork, 700 + step)
+        look(fork, 800 + step)
+        forks.append(fork)
+        if len(forks) == 2:
+            forks.pop(0).close()
+        assert same(look(disturbed, step), look(plain, step))
+
+
+def test_fork_returns_the_same_bits_while_its_parent_evicts_all_it_saw() -> None:
+    def watched() -> Memory:
+        memory = new_memory(reserve=16, retentions=FORGETFUL)
+        for step in range(9):
+            look(memory, step)
+        return memory
+
+    still, moving = watched(), watched()
+    with still.fork() as quiet, moving.fork() as lasting:
+        want = look(quiet, 55, keep=Keep.NO)
+        with ThreadPoolExecutor(1) as pool:
+            parent = pool.submit(lambda: [look(moving, 100 + step) for step in range(200)])
+            while not parent.done():
+                assert same(look(lasting, 55, keep=Keep.NO), want)
+            parent.result()
+        assert same(look(lasting, 55, keep=Keep.NO), want)
+        assert moving.num_kept == 209
+        for name in LAYOUTS:
+            assert not set(lasting.tokens(name).slot) & set(
+                moving.tokens(name).slot[2 * LAYOUTS[name].tokens_per_frame :]
+            )
+        assert same(look(lasting, 56), look(quiet, 56))
+        assert same(look(lasting, 57), look(quiet, 57))
+    assert all(use.held == 0 for use in moving.use().values())
+
+
+def test_fork_of_a_fork_survives_its_parent() -> None:
+    memory = new_memory(reserve=20)
+    for step in range(6):
+        look(memory, step)
+    fork = memory.fork()
+    look(fork, 50)
+    grandchild = fork.fork()
+    want = look(grandchild, 60, keep=Keep.NO)
+    fork.close()
+    for step in range(6, 14):
+        look(memory, step)
+    assert same(look(grandchild, 60, keep=Keep.NO), want)
+    grandchild.close()
+    assert all(use.held == use.staged == 0 for use in memory.use().values())
+
+
+def test_committed_fork_is_what_the_parent_would_have_kept() -> None:
+    plain, forked = new_memory(reserve=4), new_memory(reserve=4)
+    for step in range(8):
+        look(plain, step)
+        look(forked, step)
+    with forked.fork() as fork:
+        look(fork, 8)
+        look(fork, 9)
+        fork.commit_fork()
+    look(plain, 8)
+    look(plain, 9)
+    assert forked.num_kept == plain.num_kept == 10
+    assert all(use.held == 0 for use in forked.use().values())
+    assert_close(look(forked, 10), look(plain, 10))
+
+
+def test_fork_committed_after_its_parent_moved_on_is_refused() -> None:
+    memory = new_memory(reserve=4)
+    look(memory, 0)
+    with memory.fork() as fork:
+        look(memory, 1)
+        with pytest.raises(ForkError, match="moved on"):
+            fork.commit_fork()
+    with pytest.raises(ForkError, match="ended"):
+        look(fork, 2)
+    with pytest.raises(ForkError, match="Only a fork"):
+        memory.commit_fork()
+
+
+def test_used_up_reserve_refuses_the_parent_or_makes_it_wait() -> None:
+    memory = new_memory(reserve=0)
+    for step in range(8):
+        look(memory, step)
+    fork = memory.fork()
+    look(memory, 8)
+    before = memory.use()
+    with pytest.raises(MemoryFullError, match="end a fork"):
+        memory.begin(1, Keep.YES)
+    with pytest.raises(MemoryFullError, match="end a fork"):
+        memory.begin(1, Keep.YES, patience_s=0.01)
+    assert memory.use() == before
+    timer = threading.Timer(0.05, fork.close)
+    timer.start()
+    with memory.begin(1, Keep.YES, patience_s=30.0):
+        pass
+    timer.join()
+
+
+def test_memory_without_a_policy_that_forgets_says_when_it_is_full() -> None:
+    budget = 4 * sum(layout.bytes_per_frame for layout in LAYOUTS.values())
+    streams = {name: (layout, KeepAll()) for name, layout in LAYOUTS.items()}
+    memory = Memory(Needs(streams=streams, first_clip=1).plan(budget))
+    for step in range(4):
+        look(memory, step)
+    with pytest.raises(MemoryFullError, match="larger budget"):
+        look(memory, 4)
+    assert memory.num_bytes <= budget
+
+
+@pytest.mark.parametrize(
+    ("misuse", "sentence"),
+    [
+        (lambda memory: (memory.begin(1, Keep.YES), memory.begin(1, Keep.YES)), "staged already"),
+        (lambda memory: memory.begin(1, Keep.NO).commit(), "declared as not kept"),
+        (lambda memory: memory.begin(1, Keep.YES).commit(), "did not write wide layer 0"),
+        (lambda memory: (memory.begin(1, Keep.YES), memory.clear()), "A clip is staged"),
+        (
+            lambda memory: memory.begin(2, Keep.YES).write("wide", 0, torch.zeros(5, 2, 8), torch.zeros(5, 2, 8)),
+            "10 slots",
+        ),
+    ],
+)
+def test_misuse_is_refused_with_a_sentence(misuse: Callable[[Memory], object], sentence: str) -> None:
+    with pytest.raises(TransactionError, match=sentence):
+        misuse(new_memory())
+
+
+def test_ended_transaction_is_refused() -> None:
+    memory = new_memory()
+    with memory.begin(1, Keep.YES) as transaction:
+        pass
+    with pytest.raises(TransactionError, match="has ended"):
+        transaction.commit()
+    assert memory.num_kept == 0
+
+
+def test_cleared_memory_is_like_new() -> None:
+    fresh, used = new_memory(), new_memory()
+    for step in range(10):
+        look(used, step)
+    used.clear()
+    for step in range(10):
+        assert same(look(used, step), look(fresh, step))
+
+
+def test_bytes_are_those_of_the_tensors_and_of_the_closed_formula() -> None:
+    memory = new_memory(reserve=3)
+    wide = max((2 + 3) * 5 + (9 - 5) * 2 + 5, 2 * 5) + 3 * 5
+    narrow = (2 + 7) + 1 + 3
+    assert memory.num_bytes == 4 * (wide * 2 * 2 * 8 * 3 + narrow * 2 * 1 * 4 * 2)
+    slabs = memory._ground.slabs
+    assert memory.num_bytes == sum(t.nbytes for slab in slabs.values() for t in (*slab.keys, *slab.values))
+    assert slabs["wide"].count(SlotState.FREE) == wide
