@@ -1,0 +1,1 @@
+"""What the trunk's features become: camera poses, depth, points."""

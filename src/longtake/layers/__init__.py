@@ -1,0 +1,1 @@
+"""The geometry models' bricks: attention blocks, rotary phases, patches."""

@@ -1,0 +1,46 @@
+"""Rigid poses as 4×4 matrices, and the nine numbers in which the networks speak of a camera.
+
+0       3             7        9
+│ centre │ quaternion  │ fov    │     camera centre in the world; rotation of camera axes into the world (x y z w,
+│ x y z  │ x y z w     │ v    h │     any length); vertical and horizontal field of view in radians
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from longtake.spatial.pinhole import fov_from_intrinsics, intrinsics_from_fov
+from longtake.spatial.rotation import matrix_from_quaternion, quaternion_from_matrix
+
+
+def rigid_pose(
+    rotation: Float[Tensor, "*batch 3 3"], translation: Float[Tensor, "*batch 3"]
+) -> Float[Tensor, "*batch 4 4"]:
+    """The 4×4 matrix that rotates, then translates."""
+    top = torch.cat([rotation, translation[..., None]], dim=-1)
+    bottom = torch.zeros_like(top[..., :1, :])
+    bottom[..., 3] = 1
+    return torch.cat([top, bottom], dim=-2)
+
+
+def invert_rigid(pose: Float[Tensor, "*batch 4 4"]) -> Float[Tensor, "*batch 4 4"]:
+    """The inverse of a rotation and translation, without a matrix inversion."""
+    transposed = pose[..., :3, :3].transpose(-1, -2)
+    return rigid_pose(transposed, -(transposed @ pose[..., :3, 3:]).squeeze(-1))
+
+
+def decode_pose(
+    encoding: Float[Tensor, "*batch 9"], height: int, width: int
+) -> tuple[Float[Tensor, "*batch 4 4"], Float[Tensor, "*batch 3 3"]]:
+    """`world_from_camera` and intrinsics for an image of this size."""
+    world_from_camera = rigid_pose(matrix_from_quaternion(encoding[..., 3:7]), encoding[..., :3])
+    return world_from_camera, intrinsics_from_fov(encoding[..., 7:], height, width)
+
+
+def encode_pose(
+    world_from_camera: Float[Tensor, "*batch 4 4"], intrinsics: Float[Tensor, "*batch 3 3"], height: int, width: int
+) -> Float[Tensor, "*batch 9"]:
+    """The nine numbers of a camera, its quaternion of unit length with `w ≥ 0`."""
+    quaternion = quaternion_from_matrix(world_from_camera[..., :3, :3])
+    fov_rad = fov_from_intrinsics(intrinsics, height, width)
+    return torch.cat([world_from_camera[..., :3, 3], quaternion, fov_rad], dim=-1)

@@ -1,0 +1,1 @@
+"""From pictures and films to model pixels."""

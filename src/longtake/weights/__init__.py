@@ -1,0 +1,1 @@
+"""Checkpoints: known sizes, and foreign names for our parameters."""

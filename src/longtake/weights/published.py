@@ -1,0 +1,74 @@
+"""The LingBot-Map checkpoints' parameter names, turned into ours."""
+
+import re
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from longtake.errors import InputError
+
+UNUSED = frozenset({"aggregator.patch_embed.mask_token"})
+"""Stored but never read: it served the encoder's pre-training."""
+
+_LEAF = r"\.(?:weight|bias)"
+_BLOCK = rf"\d+\.(?:(?:norm[12]|attn\.(?:qkv|proj|q_norm|k_norm)|mlp\.fc[12]){_LEAF}|ls[12]\.gamma)"
+_CONV = rf"conv[12]{_LEAF}"
+_DENSE_HEADS = (("depth_head", "depth_head"), ("point_head", "points_head"), ("local_point_head", "camera_points_head"))
+
+_WHOLE = (
+    (r"aggregator\.patch_embed\.cls_token", "encoder.class_token"),
+    (r"aggregator\.patch_embed\.register_tokens", "encoder.registers"),
+    (r"aggregator\.patch_embed\.pos_embed", "encoder.positions"),
+    (rf"aggregator\.patch_embed\.patch_embed\.(proj{_LEAF})", r"encoder.patches.\1"),
+    (rf"aggregator\.patch_embed\.(blocks\.{_BLOCK}|norm{_LEAF})", r"encoder.\1"),
+    (r"aggregator\.(camera|scale)_token", r"tokens.\1"),
+    (r"aggregator\.register_token", "tokens.registers"),
+    (rf"aggregator\.((?:frame|global)_blocks\.{_BLOCK})", r"trunk.\1"),
+    (r"camera_head\.empty_pose_tokens", "camera_head.first_pose"),
+    (rf"camera_head\.(token_norm{_LEAF})", r"camera_head.\1"),
+    (rf"camera_head\.embed_pose({_LEAF})", r"camera_head.embed\1"),
+    (rf"camera_head\.poseLN_modulation\.1({_LEAF})", r"camera_head.modulation\1"),
+    (rf"camera_head\.trunk\.({_BLOCK})", r"camera_head.blocks.\1"),
+    (rf"camera_head\.trunk_norm({_LEAF})", r"camera_head.norm\1"),
+    (rf"camera_head\.pose_branch\.(fc[12]{_LEAF})", r"camera_head.correction.\1"),
+)
+_DENSE = (
+    (rf"(norm{_LEAF})", r"\1"),
+    (rf"projects\.([0-3]{_LEAF})", r"project.\1"),
+    (rf"resize_layers\.([013]{_LEAF})", r"resize.\1"),
+    *((rf"scratch\.layer{level + 1}_rn(\.weight)", rf"reduce.{level}\1") for level in range(4)),
+    *((rf"scratch\.refinenet{level + 1}\.resConfUnit1\.({_CONV})", rf"fuse.{level}.fine.\1") for level in range(3)),
+    *((rf"scratch\.refinenet{level + 1}\.resConfUnit2\.({_CONV})", rf"fuse.{level}.sum.\1") for level in range(3)),
+    *((rf"scratch\.refinenet{level + 1}\.out_conv({_LEAF})", rf"fuse.{level}.out\1") for level in range(3)),
+    (rf"scratch\.refinenet4\.resConfUnit2\.({_CONV})", r"fuse_coarsest.sum.\1"),
+    (rf"scratch\.refinenet4\.out_conv({_LEAF})", r"fuse_coarsest.out\1"),
+    (rf"scratch\.output_conv1({_LEAF})", r"narrow\1"),
+    (rf"scratch\.output_conv2\.0({_LEAF})", r"hidden\1"),
+    (rf"scratch\.output_conv2\.2({_LEAF})", r"output\1"),
+)
+_RULES = tuple(
+    (re.compile(pattern), ours)
+    for pattern, ours in (
+        *_WHOLE,
+        *((rf"{theirs}\.{inner}", f"{mine}.dpt.{name}") for theirs, mine in _DENSE_HEADS for inner, name in _DENSE),
+    )
+)
+
+
+def rename_published(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same tensors under our names; a name the published layout does not have is an error."""
+    renamed = {key: _rename(key) for key in state if key not in UNUSED}
+    unknown = sorted(key for key, name in renamed.items() if name is None)
+    if unknown:
+        raise InputError(
+            f"Expected the names of a LingBot-Map checkpoint, got {len(unknown)} others ({', '.join(unknown)}); "
+            "check that the file holds this model."
+        )
+    return {name: state[key] for key, name in renamed.items() if name is not None}
+
+
+def _rename(key: str) -> str | None:
+    for pattern, ours in _RULES:
+        if found := pattern.fullmatch(key):
+            return found.expand(ours)
+    return None

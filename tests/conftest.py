@@ -1,0 +1,125 @@
+"""Shape checks for every annotated function, one torch thread so that runs repeat bit for bit, golden numbers."""
+
+from jaxtyping import install_import_hook
+
+install_import_hook("longtake", "beartype.beartype").__enter__()
+
+import json  # noqa: E402
+import re  # noqa: E402
+from collections.abc import Callable, Mapping, Sequence  # noqa: E402
+from dataclasses import dataclass  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+from safetensors import safe_open  # noqa: E402
+from torch import Tensor  # noqa: E402
+
+from longtake.geometry.config import (  # noqa: E402
+    CameraConfig,
+    DenseConfig,
+    EncoderConfig,
+    GeometryConfig,
+    TrunkConfig,
+)
+from longtake.geometry.model import GeometryModel  # noqa: E402
+from longtake.weights.published import rename_published  # noqa: E402
+
+torch.set_num_threads(1)
+
+GOLDEN = Path(__file__).parent / "golden"
+
+TINY = GeometryConfig(
+    width=128,
+    patch=14,
+    encoder=EncoderConfig(depth=2, heads=2, registers=4, side=4),
+    trunk=TrunkConfig(depth=5, heads=2, registers=4, selected=(1, 2, 3, 4)),
+    camera=CameraConfig(depth=2, heads=2, iterations=4),
+    dense=DenseConfig(features=32, channels=(16, 32, 48, 48), points=True),
+)
+
+
+@dataclass(frozen=True)
+class Golden:
+    """One golden file: its tensors (half precision upcast to float32), the run's settings, and what was thinned."""
+
+    tensors: Mapping[str, Tensor]
+    settings: Mapping[str, Any]
+    every_fourth_pixel: frozenset[str]
+    every_fourth_channel: frozenset[str]
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.tensors[name]
+
+    def thin(self, name: str, got: Tensor) -> Tensor:
+        """The part of `got` that the file kept of `name`."""
+        if name in self.every_fourth_pixel:
+            return got[:, ::4, ::4]
+        return got[..., ::4] if name in self.every_fourth_channel else got
+
+    def error(self, name: str, got: Tensor, *, floor: float = 1.0) -> float:
+        """Worst |got - want| / (floor + |want|); floor 0 measures against the tensor's own maximum."""
+        want = self.tensors[name]
+        got = self.thin(name, got.detach())
+        assert got.shape == want.shape, f"{name}: got {tuple(got.shape)}, want {tuple(want.shape)}"
+        scale = floor + want.abs() if floor else want.abs().max()
+        return float(((got - want).abs() / scale).max())
+
+    def check(self, name: str, got: Tensor, *, tolerance: float = 2e-5, floor: float = 1.0) -> None:
+        error = self.error(name, got, floor=floor)
+        print(f"golden {name}: {error:.2e}")
+        assert error <= tolerance, f"{name} is off by {error:.2e}, more than {tolerance:.0e}"
+
+
+def read_golden(family: str, name: str) -> Golden:
+    with safe_open(GOLDEN / family / f"{name}.safetensors", framework="pt") as file:
+        header = {key: json.loads(text) for key, text in file.metadata().items()}
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a mapping)
+    halves = (torch.float16, torch.bfloat16)
+    return Golden(
+        tensors={key: value.float() if value.dtype in halves else value for key, value in tensors.items()},
+        settings=header["settings"],
+        every_fourth_pixel=frozenset(header["every_fourth_pixel"]),
+        every_fourth_channel=frozenset(header["every_fourth_channel"]),
+    )
+
+
+@pytest.fixture(scope="session")
+def golden() -> Callable[[str], Golden]:
+    """Reads one file of tests/golden/gct by name."""
+    return lambda name: read_golden("gct", name)
+
+
+@pytest.fixture(scope="session")
+def golden_frames(golden: Callable[[str], Golden]) -> Tensor:
+    """The 14 golden frames as model input, [1, 14, 3, 42, 70] in 0..1."""
+    return golden("frames")["frames_u8"][None].float() / 255
+
+
+@pytest.fixture(scope="session")
+def tiny_config() -> GeometryConfig:
+    """The sizes of the golden network."""
+    return TINY
+
+
+@pytest.fixture(scope="session")
+def load_tiny(golden: Callable[[str], Golden]) -> Callable[..., GeometryModel]:
+    """Builds the golden network; `config` may differ in what has no weights, `factors` rescale published names."""
+    state = golden("weights").tensors
+
+    def load(config: GeometryConfig = TINY, factors: Sequence[tuple[str, float]] = ()) -> GeometryModel:
+        scaled = dict(state)
+        for pattern, factor in factors:
+            scaled |= {key: value * factor for key, value in scaled.items() if re.search(pattern, key)}
+        model = GeometryModel(config)
+        model.load_state_dict(rename_published(scaled))
+        return model.eval()
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def tiny_model(load_tiny: Callable[..., GeometryModel]) -> GeometryModel:
+    """The golden network; tests share it and must leave it as it is."""
+    return load_tiny().requires_grad_(False)

@@ -1,0 +1,97 @@
+import io
+
+import pytest
+import torch
+from PIL import Image
+
+from longtake.errors import InputError
+from longtake.video.resize import Fit, Placement, match_sizes, open_image, resize_image, upright_rgb
+
+
+@pytest.fixture(scope="module")
+def want(golden):
+    return golden("preprocess")
+
+
+@pytest.fixture
+def picture(want):
+    """A source picture by name, through a file as a user would hand it in."""
+
+    def open_source(name):
+        exif = Image.Exif()
+        if name == "exif":
+            exif[0x0112] = 6
+        buffer = io.BytesIO()
+        Image.fromarray(want[f"src_{name}"].numpy()).save(buffer, "png", exif=exif)
+        return upright_rgb(Image.open(buffer))
+
+    return open_source
+
+
+@pytest.mark.parametrize("name", ["land", "port", "rgba", "exif"])
+@pytest.mark.parametrize("fit", [Fit.CROP, Fit.PAD])
+def test_pixels_equal_golden(want, picture, name, fit):
+    assert torch.equal(resize_image(picture(name), fit, size=56).pixels, want[f"{fit}_{name}"])
+
+
+def test_pixels_at_full_size_equal_golden(want, picture):
+    pixels = resize_image(picture("big")).pixels
+    assert pixels.shape == (3, 392, 518)
+    assert torch.equal(want.thin("crop_big", pixels), want["crop_big"])
+
+
+def test_pictures_of_one_batch_are_padded_to_a_common_size(want, picture):
+    pictures = match_sizes([resize_image(picture(name), size=56) for name in ("land", "port", "rgba")])
+    assert torch.equal(torch.stack([picture.pixels for picture in pictures]), want["crop_mixed"])
+
+
+def test_squares_and_their_corners_equal_golden(want, picture):
+    for index, name in enumerate(("land", "port")):
+        square = resize_image(picture(name), Fit.SQUARE, size=56)
+        at = square.placement
+        right = at.offset_x + at.scale_x * at.source_width
+        bottom = at.offset_y + at.scale_y * at.source_height
+        corners = torch.tensor([at.offset_x, at.offset_y, right, bottom, at.source_width, at.source_height])
+        assert torch.equal(square.pixels, want["square"][index])
+        torch.testing.assert_close(corners, want["square_coords"][index])
+
+
+@pytest.mark.parametrize(
+    ("source", "height"),
+    [((1920, 1080), 294), ((640, 480), 392), ((752, 480), 336), ((1242, 375), 154), ((480, 640), 518)],
+)
+def test_usual_shapes_become_whole_patches(source, height):
+    assert resize_image(Image.new("RGB", source)).pixels.shape == (3, height, 518)
+
+
+def test_placement_says_where_the_source_went():
+    portrait = Image.new("RGB", (40, 90))
+    assert resize_image(portrait, Fit.CROP, size=56).placement == Placement(40, 90, 1.4, 126 / 90, 0.0, -35.0)
+    assert resize_image(portrait, Fit.PAD, size=56).placement == Placement(40, 90, 28 / 40, 56 / 90, 14.0, 0.0)
+    wide = resize_image(Image.new("RGB", (64, 48)), size=56)
+    tall = resize_image(portrait, size=56)
+    assert match_sizes([wide, tall])[0].placement == Placement(64, 48, 56 / 64, 42 / 48, 0.0, 7.0)
+
+
+def test_very_thin_pictures_keep_one_row_of_patches():
+    assert resize_image(Image.new("RGB", (1000, 3)), size=56).pixels.shape == (3, 14, 56)
+
+
+def test_size_must_be_whole_patches():
+    with pytest.raises(InputError, match="multiple of 14, got 512; try 504"):
+        resize_image(Image.new("RGB", (8, 8)), size=512)
+
+
+def test_files_that_are_no_pictures_are_refused(tmp_path):
+    note = tmp_path / "note.jpg"
+    note.write_text("no picture")
+    for path in (note, tmp_path / "absent.png"):
+        with pytest.raises(InputError, match="Expected a picture at"):
+            open_image(path)
+
+
+def test_files_open_upright_and_opaque(tmp_path):
+    path = tmp_path / "clear.png"
+    Image.new("RGBA", (3, 2), (255, 0, 0, 0)).save(path)
+    image = open_image(path)
+    assert (image.mode, image.size, image.getpixel((0, 0))) == ("RGB", (3, 2), (255, 255, 255))
