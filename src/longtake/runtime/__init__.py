@@ -1,0 +1,1 @@
+"""Sessions: a model, a memory and the clocks of one video."""

@@ -1,0 +1,258 @@
+"""The streaming session of one video: frames go in one by one, geometry comes out, memory stays within its bound."""
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from longtake.attention.backend import Backend
+from longtake.attention.recall import StreamRecall
+from longtake.attention.sdpa import SdpaBackend
+from longtake.errors import InputError
+from longtake.geometry.model import GeometryModel, Prediction
+from longtake.memory.ground import StreamUse
+from longtake.memory.memory import Memory
+from longtake.memory.retention import Keep
+from longtake.memory.saved import Pieces, SavedTensors, write_tensors
+from longtake.runtime.keyframes import EveryNth
+from longtake.runtime.record import SessionRecord, fingerprint
+from longtake.runtime.retention import MemoryPlan
+from longtake.spatial.pose import decode_pose
+from longtake.types import Geometry
+
+Frame = Shaped[Tensor, "..."]
+"""Given by users, so checked in `step`: three channels of the session's size, as bytes or floats."""
+_ROUNDING = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Frames that wait until the scale block is complete."""
+
+    frames: tuple[Tensor, ...] = ()
+    timestamps_s: tuple[float, ...] = ()
+
+
+class GeometrySession:
+    """One video. The first frames form the scale block and are answered together; then each frame at once.
+
+    A frame that is refused or fails leaves the session as it was.
+    """
+
+    def __init__(
+        self,
+        model: GeometryModel,
+        plan: MemoryPlan,
+        *,
+        keyframes: EveryNth | None = None,
+        backend: Backend | None = None,
+        budget_bytes: int | None = None,
+    ) -> None:
+        self._model = model
+        self._device = next(model.parameters()).device
+        self._plan = plan if budget_bytes is None else plan.fit(budget_bytes)
+        self._keyframes = keyframes or EveryNth()
+        self._backend = backend or SdpaBackend()
+        self._budget_bytes = budget_bytes
+        self._memory = Memory(self._plan.needs.plan(budget_bytes), self._device)
+        with torch.no_grad():
+            self._grid = model.grid(*plan.size)
+        self._waiting = _Waiting()
+        self._num_answered = 0
+        self._scale_block = 0
+
+    @property
+    def plan(self) -> MemoryPlan:
+        """What the memory was built for, after it was made to fit the budget."""
+        return self._plan
+
+    @property
+    def num_kept(self) -> int:
+        """Frames remembered so far."""
+        return self._memory.num_kept
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all keys and values: allocated once, never more."""
+        return self._memory.num_bytes
+
+    def use(self) -> Mapping[str, StreamUse]:
+        """How the memory's slots are used now."""
+        return self._memory.use()
+
+    def step(self, frame: Frame, timestamp_s: float | None = None) -> Geometry:
+        """Take the next frame and return what became known: nothing while the scale block fills, then its frames.
+
+        Pixels are 0 to 255 as bytes or 0 to 1 as floats. Without a timestamp a frame's index stands in for it.
+        """
+        self._check(frame)
+        index = self._num_answered + len(self._waiting.frames)
+        waiting = _Waiting(
+            (*self._waiting.frames, frame),
+            (*self._waiting.timestamps_s, float(index) if timestamp_s is None else timestamp_s),
+        )
+        if not self._scale_block and len(waiting.frames) < self._plan.num_scale_frames:
+            self._waiting = waiting
+            return self._nothing()
+        return self._answer(waiting)
+
+    def finish(self) -> Geometry:
+        """Answer the frames of a video that ended before its scale block was complete, as a smaller block."""
+        return self._answer(self._waiting) if self._waiting.frames else self._nothing()
+
+    def run(self, frames: Iterable[Frame]) -> Iterator[Geometry]:
+        """Step through all frames and finish; every frame is answered once, in order."""
+        for frame in frames:
+            if len(geometry := self.step(frame)):
+                yield geometry
+        if len(geometry := self.finish()):
+            yield geometry
+
+    def fork(self) -> "GeometrySession":
+        """A session that goes on from here on its own; end it with `close` or a `with` block."""
+        branch = copy.copy(self)
+        branch._memory = self._memory.fork()
+        return branch
+
+    def clear(self) -> None:
+        """Forget everything and start a new sequence of the same size."""
+        self._memory.clear()
+        self._waiting = _Waiting()
+        self._num_answered = 0
+        self._scale_block = 0
+
+    def close(self) -> None:
+        """End the session; a fork gives its slots back."""
+        self._memory.close()
+
+    def __enter__(self) -> "GeometrySession":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def save(self, path: Path) -> None:
+        """Write all that is needed to go on in another process; the file is complete or absent."""
+        waiting = torch.stack(self._waiting.frames) if self._waiting.frames else torch.empty(0, 3, *self._plan.size)
+        record = SessionRecord.of(
+            self._plan,
+            weights=fingerprint(self._model),
+            keyframe_interval=self._keyframes.interval,
+            backend=self._backend.name,
+            budget_bytes=self._budget_bytes,
+            num_answered=self._num_answered,
+            scale_block=self._scale_block,
+            waiting_timestamps_s=self._waiting.timestamps_s,
+        )
+        write_tensors(path, {"waiting": Pieces.of(waiting), **self._memory.contents()}, record.to_dict())
+
+    @classmethod
+    def resume(cls, path: Path, model: GeometryModel, backend: Backend | None = None) -> "GeometrySession":
+        """Go on where `save` was called, with the same weights; bit-identical on the same backend."""
+        saved = SavedTensors(path)
+        record = SessionRecord.from_dict(saved.record)
+        record.require_weights(fingerprint(model))
+        session = cls(
+            model,
+            record.plan(model.config),
+            keyframes=EveryNth(record.keyframe_interval),
+            backend=backend or record.make_backend(),
+            budget_bytes=record.budget_bytes,
+        )
+        session._memory.restore(saved)
+        session._waiting = _Waiting(tuple(saved["waiting"]), record.waiting_timestamps_s)
+        session._num_answered = record.num_answered
+        session._scale_block = record.scale_block
+        return session
+
+    @torch.no_grad()
+    def _answer(self, clip: _Waiting) -> Geometry:
+        scale_block = self._scale_block or len(clip.frames)
+        since_scale_block = self._num_answered - scale_block
+        keep = self._keyframes.before(since_scale_block) if self._scale_block else Keep.YES
+        images = torch.stack([_pixels(frame, self._device) for frame in clip.frames])
+        with self._memory.begin(len(images), keep) as transaction:
+            recall = StreamRecall(transaction, self._backend, scale_block)
+            prediction: Prediction = self._model(images.unsqueeze(0), recall, self._grid)
+            geometry = self._describe(prediction, clip.timestamps_s, keep)
+            if keep is Keep.YES:
+                transaction.commit()
+        self._waiting = _Waiting()
+        self._num_answered += len(images)
+        self._scale_block = scale_block
+        return geometry
+
+    def _describe(self, prediction: Prediction, timestamps_s: tuple[float, ...], keep: Keep) -> Geometry:
+        num_frames = len(timestamps_s)
+        pose_encoding = prediction.pose_encoding.squeeze(0)
+        world_from_camera, intrinsics = decode_pose(pose_encoding, *self._plan.size)
+        return Geometry(
+            frame_index=tuple(range(self._num_answered, self._num_answered + num_frames)),
+            timestamp_s=timestamps_s,
+            is_keyframe=(keep is Keep.YES,) * num_frames,
+            pose_encoding=pose_encoding,
+            world_from_camera=world_from_camera,
+            intrinsics=intrinsics,
+            depth=prediction.depth.squeeze(0),
+            depth_confidence=prediction.depth_confidence.squeeze(0),
+            points=_first(prediction.points),
+            points_confidence=_first(prediction.points_confidence),
+            camera_points=_first(prediction.camera_points),
+            camera_points_confidence=_first(prediction.camera_points_confidence),
+        )
+
+    def _nothing(self) -> Geometry:
+        def zeros(*shape: int) -> Tensor:
+            return torch.zeros(0, *shape, device=self._device)
+
+        height, width = self._plan.size
+        return Geometry(
+            frame_index=(),
+            timestamp_s=(),
+            is_keyframe=(),
+            pose_encoding=zeros(9),
+            world_from_camera=zeros(4, 4),
+            intrinsics=zeros(3, 3),
+            depth=zeros(height, width),
+            depth_confidence=zeros(height, width),
+        )
+
+    def _check(self, frame: Tensor) -> None:
+        expected = (3, *self._plan.size)
+        if tuple(frame.shape) != expected:
+            raise InputError(
+                f"Expected a frame of {_shape(expected)} as this session was opened for, but got "
+                f"{_shape(tuple(frame.shape))}; resize it, or open a session of its size."
+            )
+        if frame.dtype == torch.uint8:
+            return
+        if not frame.is_floating_point():
+            raise InputError(f"Expected pixels as bytes or floats, but got {frame.dtype}; convert them to uint8.")
+        if not bool(torch.isfinite(frame).all()):
+            raise InputError("Expected finite pixels, but some are NaN or infinite; leave the frame out or repair it.")
+        low, high = float(frame.min()), float(frame.max())
+        if low < -_ROUNDING or high > 1 + _ROUNDING:
+            raise InputError(
+                f"Expected float pixels from 0 to 1, but they run from {low:g} to {high:g}; divide by the largest "
+                "value, or give bytes."
+            )
+
+
+def _pixels(frame: Tensor, device: torch.device) -> Float[Tensor, "3 height width"]:
+    pixels = frame.to(device)
+    return pixels.float() / 255 if frame.dtype == torch.uint8 else pixels.float()
+
+
+def _first(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.squeeze(0)
+
+
+def _shape(sizes: tuple[int, ...]) -> str:
+    return " x ".join(map(str, sizes))

@@ -1,0 +1,352 @@
+"""Streaming against golden runs, against the masked whole clip, and against disturbances that must leave no trace."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from longtake.attention.backend import Backend
+from longtake.attention.masks import arrivals, clip_mask, clip_ordinals
+from longtake.attention.recall import ClipRecall, StreamRecall
+from longtake.attention.reference import ReferenceBackend
+from longtake.attention.sdpa import SdpaBackend
+from longtake.errors import BudgetError, ForkError, InputError, MemoryFullError, SavedSessionError
+from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
+from longtake.geometry.model import GeometryModel
+from longtake.memory.memory import Memory
+from longtake.memory.retention import Keep
+from longtake.runtime.keyframes import EveryNth
+from longtake.runtime.retention import ContextRetention, MemoryPlan, Trail
+from longtake.runtime.session import GeometrySession
+from longtake.types import Geometry
+
+SIZE = (42, 70)
+SMALL = ContextRetention(anchors=2, window=3)
+
+
+def make_plan(model: GeometryModel, **settings: Any) -> MemoryPlan:
+    return MemoryPlan(config=model.config, size=SIZE, **{"retention": SMALL, "num_scale_frames": 2, **settings})
+
+
+def open_session(
+    model: GeometryModel, *, interval: int = 1, backend: Backend | None = None, **plan: Any
+) -> GeometrySession:
+    return GeometrySession(model, make_plan(model, **plan), keyframes=EveryNth(interval), backend=backend)
+
+
+def join(parts: Iterable[Geometry]) -> dict[str, Tensor]:
+    parts = list(parts)
+    names = [field.name for field in fields(Geometry) if isinstance(getattr(parts[0], field.name), Tensor)]
+    return {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+
+
+def equal(a: Geometry, b: Geometry) -> bool:
+    tensors_a, tensors_b = join([a]), join([b])
+    return tensors_a.keys() == tensors_b.keys() and all(
+        torch.equal(tensors_a[key], tensors_b[key]) for key in tensors_a
+    )
+
+
+GOLDEN_RUNS = {
+    "stream": {},
+    "stream_no_eviction": {"retention": replace(SMALL, window=64)},
+    "stream_scale4_cache2": {"num_scale_frames": 4},
+    "stream_scale2_cache4": {"retention": replace(SMALL, anchors=4)},
+    "stream_scale1": {"num_scale_frames": 1, "retention": replace(SMALL, anchors=1)},
+    "retain_camera_only": {"retention": replace(SMALL, trail=Trail.CAMERA)},
+    "retain_no_special": {"retention": replace(SMALL, trail=Trail.NONE)},
+    "stream_kf3": {"interval": 3},
+    "stream_kf2_scale4": {"interval": 2, "num_scale_frames": 4},
+}
+
+
+@pytest.mark.parametrize("backend", [SdpaBackend(), ReferenceBackend()], ids=lambda backend: backend.name)
+@pytest.mark.parametrize("name", GOLDEN_RUNS)
+def test_streaming_reproduces_the_golden_run(
+    name: str, backend: Backend, golden: Callable[[str], Any], golden_frames: Tensor, tiny_model: GeometryModel
+) -> None:
+    want = golden(name)
+    got = join(open_session(tiny_model, backend=backend, **GOLDEN_RUNS[name]).run(golden_frames[0]))
+    want.check("pose_enc", got["pose_encoding"])
+    want.check("depth", got["depth"])
+    if "world_points" in want.tensors:
+        want.check("depth_conf", got["depth_confidence"])
+        want.check("world_points", got["points"])
+        want.check("world_points_conf", got["points_confidence"])
+
+
+@pytest.mark.parametrize(("name", "interval"), [("stream", 1), ("stream_kf3", 3)])
+def test_streaming_trunk_reproduces_the_golden_run(
+    name: str, interval: int, golden: Callable[[str], Any], golden_frames: Tensor, tiny_model: GeometryModel
+) -> None:
+    want = golden(name)
+    memory = Memory(make_plan(tiny_model).needs.plan())
+    grid = tiny_model.grid(*SIZE)
+    selected = []
+    for clip in (golden_frames[:, :2], *golden_frames[:, 2:].split(1, dim=1)):
+        since_scale_block = len(selected) - 1
+        keep = Keep.YES if since_scale_block < 0 else EveryNth(interval).before(since_scale_block)
+        with memory.begin(clip.shape[1], keep) as transaction:
+            recall = StreamRecall(transaction, SdpaBackend(), 2)
+            features = tiny_model.features(clip, recall, grid)
+            tiny_model.camera_head(features[-1][:, :, 0], recall)
+            if keep is Keep.YES:
+                transaction.commit()
+        selected.append([feature[0] for feature in features])
+    want.check("agg3_all", torch.cat([features[3] for features in selected]))
+    for level in range(4):
+        want.check(f"agg{level}_last", selected[-1][level])
+
+
+@pytest.mark.parametrize("window", [1, 3])
+@pytest.mark.parametrize("trail", Trail)
+@pytest.mark.parametrize(("interval", "scale"), [(1, 1), (1, 4), (3, 2)])
+def test_streaming_equals_the_masked_whole_clip(
+    window: int, trail: Trail, interval: int, scale: int, golden_frames: Tensor, tiny_model: GeometryModel
+) -> None:
+    retention = ContextRetention(anchors=2, window=window, trail=trail, history=7)
+    frames = golden_frames[0, :12]
+    streamed = join(
+        open_session(tiny_model, interval=interval, num_scale_frames=scale, retention=retention).run(frames)
+    )
+    sequence = arrivals(scale, [EveryNth(interval).before(step) is Keep.YES for step in range(len(frames) - scale)])
+    masks = {
+        TRUNK: clip_mask(retention.trunk(tiny_model.config), sequence, tiny_model.config.tokens_per_frame(*SIZE)),
+        CAMERA: clip_mask(retention.camera(), sequence, 1),
+    }
+    recall = ClipRecall(masks, clip_ordinals(sequence), scale)
+    whole = tiny_model(frames.unsqueeze(0), recall, tiny_model.grid(*SIZE))
+    for got, want in ((whole.pose_encoding, streamed["pose_encoding"]), (whole.depth, streamed["depth"])):
+        torch.testing.assert_close(got[0], want, rtol=2e-5, atol=2e-5)
+
+
+def test_two_videos_with_one_model_are_two_sessions(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
+    videos = golden_frames[0], golden_frames[0].flip(0)
+    alone = [join(open_session(tiny_model).run(video)) for video in videos]
+    sessions = [open_session(tiny_model) for _ in videos]
+    parts: list[list[Geometry]] = [[], []]
+    for pair in zip(*videos, strict=True):
+        for session, frame, part in zip(sessions, pair, parts, strict=True):
+            part.append(session.step(frame))
+    for part, want in zip(parts, alone, strict=True):
+        got = join(piece for piece in part if len(piece))
+        assert all(torch.equal(got[key], want[key]) for key in want)
+
+
+class Interrupted(GeometryModel):
+    """Fails in the middle of the trunk when told to."""
+
+    fail = False
+
+    def forward(self, images: Tensor, recall: Any, grid: Any) -> Any:
+        if self.fail:
+            recall = FailingRecall(recall)
+        return super().forward(images, recall, grid)
+
+
+class FailingRecall:
+    def __init__(self, recall: StreamRecall) -> None:
+        self._recall = recall
+        self.ordinals = recall.ordinals
+        self.num_scale_frames = recall.num_scale_frames
+
+    def attend(self, stream: str, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        attended = self._recall.attend(stream, layer, q, k, v)
+        if layer == 2:
+            raise RuntimeError("the power went out")
+        return attended
+
+
+def test_failing_frame_and_fork_leave_the_next_outputs_bit_identical(
+    golden_frames: Tensor, tiny_model: GeometryModel
+) -> None:
+    failing = Interrupted(tiny_model.config)
+    failing.load_state_dict(tiny_model.state_dict())
+    plain, disturbed = open_session(tiny_model), open_session(failing.requires_grad_(False), reserve_frames=12)
+    for index, frame in enumerate(golden_frames[0]):
+        other = golden_frames[0, (index + 5) % 14]
+        failing.fail = True
+        if index:
+            with pytest.raises(RuntimeError, match="power"):
+                disturbed.step(other)
+        failing.fail = False
+        with disturbed.fork() as fork:
+            fork.step(other)
+            fork.step(frame)
+        assert equal(disturbed.step(frame), plain.step(frame))
+    assert disturbed.num_kept == plain.num_kept == 14
+
+
+def test_fork_goes_on_alone_while_its_parent_moves(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
+    frames = golden_frames[0]
+    still, moving = open_session(tiny_model, reserve_frames=16), open_session(tiny_model, reserve_frames=16)
+    for frame in frames[:7]:
+        still.step(frame)
+        moving.step(frame)
+    with still.fork() as quiet, moving.fork() as lasting:
+        for frame in frames[7:]:
+            moving.step(frame)
+        for frame in frames[7:12]:
+            assert equal(lasting.step(frame), quiet.step(frame))
+
+
+RESUME = """
+import sys, torch
+from pathlib import Path
+from safetensors.torch import load_file, save_file
+from longtake.geometry.config import GeometryConfig
+from longtake.geometry.model import GeometryModel
+from longtake.runtime.session import GeometrySession
+torch.set_num_threads(1)
+folder = Path(sys.argv[1])
+model = GeometryModel(GeometryConfig.from_json((folder / "config.json").read_text()))
+model.load_state_dict(load_file(folder / "weights.safetensors"))
+session = GeometrySession.resume(folder / "session.safetensors", model.eval().requires_grad_(False))
+parts = [part for part in map(session.step, load_file(folder / "rest.safetensors")["frames"]) if len(part)]
+parts += [part for part in [session.finish()] if len(part)]
+save_file({"pose": torch.cat([p.pose_encoding for p in parts]), "depth": torch.cat([p.depth for p in parts])},
+          folder / "out.safetensors")
+print([i for part in parts for i in part.frame_index])
+"""
+
+
+@pytest.mark.parametrize("stop_after", [0, 1, 2, 9])
+def test_saved_session_resumes_bit_identically_in_a_new_process(
+    stop_after: int, tmp_path: Path, golden_frames: Tensor, tiny_model: GeometryModel
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    frames = golden_frames[0]
+    session = open_session(tiny_model, interval=2)
+    answered = sum(len(session.step(frame)) for frame in frames[:stop_after])
+    session.save(tmp_path / "session.safetensors")
+    rest = join([part for part in map(session.step, frames[stop_after:]) if len(part)])
+    save_file(tiny_model.state_dict(), tmp_path / "weights.safetensors")
+    save_file({"frames": frames[stop_after:].clone()}, tmp_path / "rest.safetensors")
+    (tmp_path / "config.json").write_text(tiny_model.config.to_json())
+    done = subprocess.run([sys.executable, "-c", RESUME, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(list(range(answered, 14)))
+    resumed = load_file(tmp_path / "out.safetensors")
+    assert torch.equal(resumed["pose"], rest["pose_encoding"])
+    assert torch.equal(resumed["depth"], rest["depth"])
+
+
+def test_saved_session_refuses_other_weights_and_damaged_files(
+    tmp_path: Path, golden_frames: Tensor, tiny_model: GeometryModel, tiny_config: GeometryConfig
+) -> None:
+    session = open_session(tiny_model)
+    list(session.run(golden_frames[0, :4]))
+    path = tmp_path / "session.safetensors"
+    session.save(path)
+    with pytest.raises(SavedSessionError, match="load the weights it was made with"):
+        GeometrySession.resume(path, GeometryModel(tiny_config))
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(SavedSessionError, match="not a complete saved session"):
+        GeometrySession.resume(path, tiny_model)
+    with pytest.raises(SavedSessionError, match="not a complete saved session"):
+        GeometrySession.resume(tmp_path / "absent.safetensors", tiny_model)
+    with session.fork() as fork, pytest.raises(ForkError, match="save the memory it was made from"):
+        fork.save(path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (lambda frame: frame[:, :28], "Expected a frame of 3 x 42 x 70 .* got 3 x 28 x 70; resize it"),
+        (lambda frame: frame[0], "Expected a frame of 3 x 42 x 70"),
+        (lambda frame: frame.clone().fill_(float("nan")), "finite pixels"),
+        (lambda frame: frame * 255, "from 0 to 1, but they run from .*; divide by"),
+        (lambda frame: (frame * 255).int(), "as bytes or floats, but got torch.int32"),
+    ],
+)
+def test_bad_frame_is_refused_and_the_session_unchanged(
+    spoil: Callable[[Tensor], Tensor], sentence: str, golden_frames: Tensor, tiny_model: GeometryModel
+) -> None:
+    plain, disturbed = open_session(tiny_model), open_session(tiny_model)
+    for frame in golden_frames[0, :6]:
+        with pytest.raises(InputError, match=sentence):
+            disturbed.step(spoil(frame))
+        assert equal(disturbed.step(frame), plain.step(frame))
+
+
+def test_zero_one_and_too_few_frames(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
+    empty = open_session(tiny_model)
+    assert list(empty.run(golden_frames[0, :0])) == []
+    assert len(empty.finish()) == 0
+    for count in (1, 3):
+        short = open_session(tiny_model, num_scale_frames=8)
+        assert all(len(short.step(frame)) == 0 for frame in golden_frames[0, :count])
+        geometry = short.finish()
+        assert geometry.frame_index == tuple(range(count))
+        assert all(geometry.is_keyframe)
+        exact = join(open_session(tiny_model, num_scale_frames=count).run(golden_frames[0, :count]))
+        assert torch.equal(geometry.pose_encoding, exact["pose_encoding"])
+
+
+def test_bytes_and_floats_are_the_same_frame(
+    golden: Callable[[str], Any], golden_frames: Tensor, tiny_model: GeometryModel
+) -> None:
+    from_bytes = join(open_session(tiny_model).run(golden("frames")["frames_u8"][:4]))
+    from_floats = join(open_session(tiny_model).run(golden_frames[0, :4]))
+    assert torch.equal(from_bytes["depth"], from_floats["depth"])
+
+
+def test_more_frames_than_the_published_phase_table_are_fine(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
+    session = open_session(tiny_model, retention=ContextRetention(anchors=2, window=1, history=4))
+    session._memory._num_kept = 1100
+    session._scale_block = 2
+    for frame in golden_frames[0, :4]:
+        assert bool(torch.isfinite(session.step(frame).depth).all())
+    assert session.num_kept == 1104
+
+
+def test_budget_shrinks_history_first_then_window_then_refuses(tiny_model: GeometryModel) -> None:
+    plan = make_plan(tiny_model, retention=ContextRetention(anchors=2, window=6, history=40))
+    needs = plan.needs
+    full = needs.num_bytes(40)
+    assert GeometrySession(tiny_model, plan, budget_bytes=full).plan == plan
+    tighter = GeometrySession(tiny_model, plan, budget_bytes=full - 1)
+    assert tighter.plan.retention == replace(plan.retention, history=39)
+    assert tighter.num_bytes <= full - 1
+    tight = GeometrySession(tiny_model, plan, budget_bytes=full // 3)
+    assert tight.plan.retention.window < 6
+    assert tight.num_bytes <= full // 3
+    with pytest.raises(BudgetError, match=r"the smallest that works is .*\((\d+) bytes\)") as refused:
+        GeometrySession(tiny_model, plan, budget_bytes=1000)
+    smallest = int(str(refused.value).rsplit("(", 1)[1].split(" ")[0])
+    assert GeometrySession(tiny_model, plan, budget_bytes=smallest).num_bytes == smallest
+    with pytest.raises(BudgetError):
+        GeometrySession(tiny_model, plan, budget_bytes=smallest - 1)
+
+
+def test_unbounded_history_runs_until_its_budget_is_full(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
+    plan = make_plan(tiny_model, retention=replace(SMALL, history=None))
+    budget = plan.needs.num_bytes(9)
+    session = GeometrySession(tiny_model, plan, budget_bytes=budget)
+    assert session.num_bytes <= budget
+    frames = golden_frames[0]
+    with pytest.raises(MemoryFullError, match="larger budget"):
+        list(session.run(frames))
+    assert session.num_kept == 10
+
+
+def test_keyframe_flags_and_indices_follow_the_interval(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
+    parts = list(open_session(tiny_model, interval=3).run(golden_frames[0]))
+    assert [index for part in parts for index in part.frame_index] == list(range(14))
+    kept = [index for part in parts for index, is_key in zip(part.frame_index, part.is_keyframe, strict=True) if is_key]
+    assert kept == [0, 1, 2, 5, 8, 11]
+
+
+def test_cleared_session_is_like_new(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
+    used, fresh = open_session(tiny_model), open_session(tiny_model)
+    list(used.run(golden_frames[0]))
+    used.clear()
+    for frame in golden_frames[0, :7]:
+        assert equal(used.step(frame), fresh.step(frame))
