@@ -102,7 +102,7 @@ class Slab:
         sources = torch.from_numpy(source).to(self.device)
         targets = torch.from_numpy(target).to(self.device)
         for storage in (*self.keys, *self.values):
-            storage[targets] = storage[sources]
+            storage.index_copy_(0, targets, storage.index_select(0, sources))
         owner, settled = self._owner[source], self._settled[source]
         self._state[source] = SlotState.FREE
         self._state[target] = SlotState.LIVE

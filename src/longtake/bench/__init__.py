@@ -1,0 +1,1 @@
+"""Measurements of longtake itself that anyone can repeat."""

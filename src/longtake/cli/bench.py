@@ -1,0 +1,114 @@
+"""`longtake bench`: run a measurement, print a table or JSON."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from longtake.bench.memory import POLICIES, MemoryFigures, measure, trunk_formula
+from longtake.bench.soak import SoakFigures, soak
+from longtake.cli.extras import import_from_extra
+from longtake.errors import SettingError
+from longtake.weights.presets import LINGBOT_MAP
+
+
+def run_memory(frames: int, size: str, *, as_json: bool, plot: Path | None) -> None:
+    height_width = parse_size(size)
+    if plot is not None:
+        draw_memory(plot, height_width, frames)
+    figures = measure(LINGBOT_MAP, height_width, num_frames=frames)
+    if as_json:
+        print(json.dumps([asdict(row) | {"agrees": row.agrees} for row in figures], indent=1))
+    else:
+        _print_memory(figures, size)
+    if not all(row.agrees for row in figures):
+        raise SystemExit(1)
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """Height and width from `WIDTHxHEIGHT`."""
+    match = re.fullmatch(r"(\d+)x(\d+)", text)
+    if match is None:
+        raise SettingError(f"Expected a size such as 518x378, width by height, but got '{text}'.")
+    return int(match[2]), int(match[1])
+
+
+def _print_memory(figures: Sequence[MemoryFigures], size: str) -> None:
+    frames = figures[0].num_frames
+    table = Table(title=f"lingbot-map at {size}, bfloat16, after {frames} kept frames", box=None, title_justify="left")
+    table.add_column("policy", no_wrap=True)
+    for heading in ("frame kB", "last kB", "trunk GB", "cam MB", "room GB", "formula", "ms"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in figures:
+        table.add_row(
+            row.policy,
+            f"{row.resident_frame_layer_bytes / 1e3:.1f}",
+            f"{row.last_frame_layer_bytes / 1e3:+.1f}",
+            f"{row.trunk_bytes / 1e9:.3f}",
+            f"{row.camera_bytes / 1e6:.1f}",
+            f"{row.declared_bytes / 1e9:.2f}",
+            "equal" if row.agrees else f"[red]{row.trunk_formula_bytes} + {row.camera_formula_bytes} bytes[/]",
+            f"{row.commit_ms:.1f}",
+        )
+    console = Console()
+    console.print(table)
+    console.print(
+        "\nframe: keys and values of one whole frame in one trunk layer. last: what the last frame added there, net of "
+        "what it pushed out.\ntrunk, cam: held now by the trunk and the camera head, all layers. room: allocated once and "
+        "never exceeded, for up to 4096 kept frames.\nms: to stage and commit one frame, without any arithmetic on keys and values.",
+        highlight=False,
+    )
+
+
+def draw_memory(path: Path, size: tuple[int, int], frames: int) -> None:
+    """Bytes the trunk holds over kept frames, by the closed formula."""
+    matplotlib = import_from_extra("matplotlib", "plot", "Drawing")
+    matplotlib.use("Agg")
+    pyplot = import_from_extra("matplotlib.pyplot", "plot", "Drawing")
+    figure, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
+    counts = sorted({max(1, round(frames * step / 100)) for step in range(1, 101)})
+    for name, retention in POLICIES.items():
+        held = [trunk_formula(LINGBOT_MAP, size, retention, count, 2) / 1e9 for count in counts]
+        axes.plot(counts, held, label=name)
+    axes.set(xlabel="kept frames", ylabel="keys and values in the trunk, GB", yscale="log")
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def run_soak(frames: int, stretch: int, *, as_json: bool) -> None:
+    if frames < 2 * stretch:
+        raise SettingError(f"Expected at least two stretches of {stretch} frames, but got {frames} frames in all.")
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task("streaming", total=frames)
+        figures = soak(frames, stretch, lambda count: progress.advance(task, count))
+    if as_json:
+        print(json.dumps(asdict(figures) | {"is_flat": figures.is_flat, "step_ratio": figures.step_ratio}, indent=1))
+    else:
+        _print_soak(figures)
+    if not figures.is_flat:
+        raise SystemExit(1)
+
+
+def _print_soak(figures: SoakFigures) -> None:
+    title = f"{figures.num_frames} frames, memory of {figures.memory_bytes / 1e6:.2f} MB"
+    table = Table(title=title, box=None, title_justify="left")
+    for heading in ("", f"first {figures.stretch_frames}", f"last {figures.stretch_frames}", "last / first"):
+        table.add_column(heading, justify="right" if heading else "left")
+    first, last = figures.first, figures.last
+    for name, a, b, unit in (
+        ("resident memory", first.resident_bytes / 1e6, last.resident_bytes / 1e6, " MB"),
+        ("median step", first.step_ms, last.step_ms, " ms"),
+        ("live tensors", first.num_tensors, last.num_tensors, ""),
+        ("live objects", first.num_objects, last.num_objects, ""),
+    ):
+        table.add_row(name, f"{a:.6g}{unit}", f"{b:.6g}{unit}", f"{b / a:.4f}")
+    console = Console()
+    console.print(table)
+    console.print("\nmemory is flat" if figures.is_flat else "\n[red]memory grew[/]")

@@ -1,0 +1,124 @@
+"""`longtake doctor`: what is installed, what is used and why, and whether it computes right."""
+
+import json
+import os
+import platform
+from dataclasses import asdict, dataclass
+
+import psutil
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from longtake import __version__
+from longtake.attention.reference import ReferenceBackend
+from longtake.attention.sdpa import SdpaBackend
+from longtake.cli.extras import import_from_extra, known_extras
+from longtake.errors import MissingExtraError
+
+_TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report."""
+
+    topic: str
+    found: str
+    note: str = ""
+    ok: bool = True
+
+
+def run(*, as_json: bool) -> None:
+    findings = [*_software(), *_hardware(), *_attention(), *_extras()]
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=1))
+    else:
+        _print(findings)
+    if not all(finding.ok for finding in findings):
+        raise SystemExit(1)
+
+
+def _print(findings: list[Finding]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("", "found", "note"):
+        table.add_column(heading, overflow="fold")
+    for finding in findings:
+        table.add_row(finding.topic, finding.found if finding.ok else f"[red]{finding.found}[/]", finding.note)
+    console = Console()
+    console.print(table)
+    if all(finding.ok for finding in findings):
+        console.print("\nAll is well.")
+    else:
+        console.print("\nSomething is wrong: see the lines in red.")
+
+
+def _software() -> list[Finding]:
+    return [
+        Finding("longtake", __version__),
+        Finding("Python", platform.python_version(), platform.platform()),
+        Finding("torch", torch.__version__, "2.11 to 2.13 are supported"),
+    ]
+
+
+def _hardware() -> list[Finding]:
+    memory = psutil.virtual_memory()
+    findings = [
+        Finding("CPU", f"{os.cpu_count()} cores", f"torch uses {torch.get_num_threads()} threads"),
+        Finding("host memory", f"{memory.total / 1e9:.1f} GB", f"{memory.available / 1e9:.1f} GB free"),
+    ]
+    if torch.cuda.is_available():
+        findings.append(Finding("GPU driver", _driver()))
+        for index in range(torch.cuda.device_count()):
+            free, total = torch.cuda.mem_get_info(index)
+            name = torch.cuda.get_device_name(index)
+            findings.append(Finding(f"GPU {index}", f"{name}, {total / 1e9:.1f} GB", f"{free / 1e9:.1f} GB free"))
+    else:
+        findings.append(Finding("GPU", "none", "this torch sees no CUDA device; everything runs on the CPU"))
+    return findings
+
+
+def _driver() -> str:
+    try:
+        pynvml = import_from_extra("pynvml", "cuda", "The driver's version")
+    except MissingExtraError as error:
+        return str(error)
+    pynvml.nvmlInit()
+    return str(pynvml.nvmlSystemGetDriverVersion())
+
+
+def _attention() -> list[Finding]:
+    """Which backend is used on each device, and its error against the reference on random numbers."""
+    if torch.cuda.is_available():
+        why = "fused CUDA kernels that return log-sum-exp; float32 runs the memory-efficient one, half types flash"
+        checks = [(torch.device("cuda"), dtype) for dtype in (torch.float32, torch.bfloat16)]
+    else:
+        why = "the fused CPU kernel returns log-sum-exp, so blocks of memory are merged exactly"
+        checks = [(torch.device("cpu"), dtype) for dtype in (torch.float32, torch.bfloat16)]
+    findings = [Finding("attention", "sdpa", why)]
+    for device, dtype in checks:
+        error = _attention_error(device, dtype)
+        tolerance = _TOLERANCES[dtype]
+        note = f"largest difference to the reference; at most {tolerance:g} is expected"
+        findings.append(Finding(f"  {device} {str(dtype)[6:]}", f"{error:.1e}", note, ok=error <= tolerance))
+    return findings
+
+
+def _attention_error(device: torch.device, dtype: torch.dtype) -> float:
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, n, 2, 64, generator=generator).to(device, dtype) for n in (100, 700, 700))
+    got = SdpaBackend().attend(q, k, v)
+    want = ReferenceBackend().attend(q, k, v)
+    errors = (got.values - want.values, got.log_sum_exp - want.log_sum_exp)
+    return max(float(error.abs().max()) for error in errors)
+
+
+def _extras() -> list[Finding]:
+    return [
+        Finding(
+            f"extra {extra.name}",
+            f"missing {', '.join(extra.missing)}" if extra.missing else "installed",
+            extra.install_command if extra.missing else "",
+        )
+        for extra in known_extras()
+    ]

@@ -1,0 +1,47 @@
+"""Optional packages: which extra brings them, and the one sentence for a missing one."""
+
+import re
+from dataclasses import dataclass
+from importlib import import_module, metadata, util
+from types import ModuleType
+
+from longtake.errors import MissingExtraError
+
+_MODULES = {"nvidia-ml-py": "pynvml"}
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """One extra of this package and the packages it asks for."""
+
+    name: str
+    packages: tuple[str, ...]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return tuple(package for package in self.packages if util.find_spec(_MODULES.get(package, package)) is None)
+
+    @property
+    def install_command(self) -> str:
+        return f'pip install "longtake[{self.name}]"'
+
+
+def known_extras() -> list[Extra]:
+    """The extras users may ask for; `all` and `dev` are made of the others."""
+    requires = metadata.requires("longtake") or []
+    found: dict[str, list[str]] = {}
+    for line in requires:
+        match = re.match(r"([\w.-]+)(?:\[[^\]]*\])?[^;]*;.*extra == ['\"]([\w-]+)['\"]", line)
+        if match and match[2] not in ("all", "dev"):
+            found.setdefault(match[2], []).append(match[1])
+    return [Extra(name, tuple(packages)) for name, packages in sorted(found.items())]
+
+
+def import_from_extra(module: str, extra: str, purpose: str) -> ModuleType:
+    """Import an optional module, or say what to install."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(
+            f'{purpose} needs {module.split(".")[0]}, which is not installed; run: pip install "longtake[{extra}]"'
+        ) from error
