@@ -104,13 +104,13 @@ def test_streaming_trunk_reproduces_the_golden_run(
         want.check(f"agg{level}_last", selected[-1][level])
 
 
-@pytest.mark.parametrize("window", [1, 3])
+@pytest.mark.parametrize(("anchors", "window"), [(2, 1), (2, 3), (0, 3)])
 @pytest.mark.parametrize("trail", Trail)
 @pytest.mark.parametrize(("interval", "scale"), [(1, 1), (1, 4), (3, 2)])
 def test_streaming_equals_the_masked_whole_clip(
-    window: int, trail: Trail, interval: int, scale: int, golden_frames: Tensor, tiny_model: GeometryModel
+    anchors: int, window: int, trail: Trail, interval: int, scale: int, golden_frames: Tensor, tiny_model: GeometryModel
 ) -> None:
-    retention = ContextRetention(anchors=2, window=window, trail=trail, history=7)
+    retention = ContextRetention(anchors=anchors, window=window, trail=trail, history=7)
     frames = golden_frames[0, :12]
     streamed = join(
         open_session(tiny_model, interval=interval, num_scale_frames=scale, retention=retention).run(frames)
@@ -324,6 +324,12 @@ def test_budget_shrinks_history_first_then_window_then_refuses(tiny_model: Geome
     assert GeometrySession(tiny_model, plan, budget_bytes=smallest).num_bytes == smallest
     with pytest.raises(BudgetError):
         GeometrySession(tiny_model, plan, budget_bytes=smallest - 1)
+
+
+def test_memory_larger_than_the_device_is_refused_before_the_first_frame(tiny_model: GeometryModel) -> None:
+    plan = make_plan(tiny_model, retention=ContextRetention(anchors=2, window=10**9, history=10**9 + 2))
+    with pytest.raises(BudgetError, match="cpu has room for"):
+        GeometrySession(tiny_model, plan)
 
 
 def test_unbounded_history_runs_until_its_budget_is_full(golden_frames: Tensor, tiny_model: GeometryModel) -> None:

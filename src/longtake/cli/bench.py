@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import torch
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -58,9 +59,10 @@ def _print_memory(figures: Sequence[MemoryFigures], size: str) -> None:
     console = Console()
     console.print(table)
     console.print(
-        "\nframe: keys and values of one whole frame in one trunk layer. last: what the last frame added there, net of "
-        "what it pushed out.\ntrunk, cam: held now by the trunk and the camera head, all layers. room: allocated once and "
-        "never exceeded, for up to 4096 kept frames.\nms: to stage and commit one frame, without any arithmetic on keys and values.",
+        "\nframe: keys and values of one whole frame in one trunk layer. last: what the last frame added there, "
+        "net of what it pushed out.\ntrunk, cam: held now by the trunk and the camera head, all layers. room: "
+        "allocated once and never exceeded, for up to 4096 kept frames.\nms: median to stage and commit one frame, "
+        "without any arithmetic on keys and values.",
         highlight=False,
     )
 
@@ -85,6 +87,7 @@ def draw_memory(path: Path, size: tuple[int, int], frames: int) -> None:
 def run_soak(frames: int, stretch: int, *, as_json: bool) -> None:
     if frames < 2 * stretch:
         raise SettingError(f"Expected at least two stretches of {stretch} frames, but got {frames} frames in all.")
+    torch.set_num_threads(1)  # the network is too small to share
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("streaming", total=frames)
         figures = soak(frames, stretch, lambda count: progress.advance(task, count))

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from longtake import __version__
 from longtake.errors import LongtakeError
@@ -85,5 +86,7 @@ def main() -> None:
     try:
         app()
     except LongtakeError as error:
-        Console(stderr=True).print(f"[bold red]longtake:[/] {error}", highlight=False)
+        Console(stderr=True).print(
+            Text("longtake: ", style="bold red").append(str(error), style="default"), soft_wrap=True
+        )
         sys.exit(1)

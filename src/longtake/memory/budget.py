@@ -1,9 +1,12 @@
 """How many slots a memory needs, in closed form, and whether a budget in bytes can hold them."""
 
+import os
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+import torch
 
 from longtake.errors import BudgetError, SettingError
 from longtake.memory.ground import StreamPlan
@@ -62,6 +65,25 @@ class Needs:
         if full_after is not None:
             return full_after
         return bisect_right(range(_LONGEST), budget_bytes, key=self.num_bytes) - 1
+
+
+def require_room(num_bytes: int, device: torch.device) -> None:
+    """Refuse a memory that the device cannot hold, before it is allocated."""
+    room = _room(device)
+    if room is not None and num_bytes > room:
+        raise BudgetError(
+            f"This memory takes {format_bytes(num_bytes)}, but {device} has room for {format_bytes(room)}; "
+            "give it a smaller budget, window or history."
+        )
+
+
+def _room(device: torch.device) -> int | None:
+    """Free bytes of a GPU, physical bytes of the host, None where nobody can tell."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    if device.type == "cpu" and "SC_PHYS_PAGES" in os.sysconf_names:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
 
 
 def parse_bytes(text: str) -> int:

@@ -62,8 +62,8 @@ class Slab:
     def write(
         self, layer: int, block: Block, k: Float[Tensor, "new heads dim"], v: Float[Tensor, "new heads dim"]
     ) -> None:
-        self.keys[layer][block] = k.to(self.layout.dtype)
-        self.values[layer][block] = v.to(self.layout.dtype)
+        self.keys[layer][block] = k.to(self.device, self.layout.dtype)
+        self.values[layer][block] = v.to(self.device, self.layout.dtype)
 
     def take(self, count: int, *, from_top: bool) -> Integers | None:
         """Stage `count` free slots, from the bottom up or the top down, in one run where one is long enough."""

@@ -15,6 +15,7 @@ from longtake.attention.recall import StreamRecall
 from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import InputError
 from longtake.geometry.model import GeometryModel, Prediction
+from longtake.memory.budget import require_room
 from longtake.memory.ground import StreamUse
 from longtake.memory.memory import Memory
 from longtake.memory.retention import Keep
@@ -59,7 +60,9 @@ class GeometrySession:
         self._keyframes = keyframes or EveryNth()
         self._backend = backend or SdpaBackend()
         self._budget_bytes = budget_bytes
-        self._memory = Memory(self._plan.needs.plan(budget_bytes), self._device)
+        streams = self._plan.needs.plan(budget_bytes)
+        require_room(sum(stream.num_bytes for stream in streams.values()), self._device)
+        self._memory = Memory(streams, self._device)
         with torch.no_grad():
             self._grid = model.grid(*plan.size)
         self._waiting = _Waiting()

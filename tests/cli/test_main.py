@@ -1,0 +1,84 @@
+"""The command line as a user meets it, in a process of its own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+LONGTAKE = str(Path(sys.executable).with_name("longtake"))
+
+
+def longtake(*arguments: str, cwd: Path | None = None, blocked: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [LONGTAKE, *arguments]
+    if blocked is not None:
+        start = f"import sys; sys.modules[{blocked!r}] = None; from longtake.cli.main import main; main()"
+        command = [sys.executable, "-c", start, *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=200)
+
+
+def test_version_and_help_need_no_torch() -> None:
+    assert longtake("--version", blocked="torch").stdout.startswith("longtake 0.")
+    assert "doctor" in longtake("--help", blocked="torch").stdout
+
+
+def test_doctor_reports_the_backend_and_a_small_error() -> None:
+    done = longtake("doctor", "--json")
+    assert done.returncode == 0, done.stderr
+    findings = {row["topic"].strip(): row for row in json.loads(done.stdout)}
+    assert findings["attention"]["found"] == "sdpa"
+    assert float(findings["cpu float32"]["found"]) < 1e-5
+    assert {"extra cuda", "extra plot"} <= findings.keys()
+
+
+def test_demo_says_its_weights_are_random_and_writes_a_picture(tmp_path: Path) -> None:
+    done = longtake("demo", "--frames", "12", "--out", str(tmp_path / "new" / "out"))
+    assert done.returncode == 0, done.stderr
+    assert "weights are random" in done.stdout
+    figures = json.loads((tmp_path / "new" / "out" / "demo.json").read_text())
+    assert figures["frames"] == 12
+    assert figures["stream_to_clip_error"] < 2e-5
+    assert figures["resumed_is_identical"] is True
+    with Image.open(tmp_path / "new" / "out" / "demo.png") as picture:
+        assert picture.size == (6 * 126, 2 * 98)
+
+
+def test_bench_memory_agrees_with_the_formula_to_the_byte() -> None:
+    done = longtake("bench", "memory", "--frames", "80", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["policy"]: row for row in json.loads(done.stdout)}
+    published = rows["published"]
+    assert published["resident_frame_layer_bytes"] * 24 == 98_795_520
+    assert published["last_frame_layer_bytes"] * 24 == 589_824
+    assert published["trunk_bytes"] == 72 * 98_795_520 + 8 * 589_824
+    assert published["camera_bytes"] == 80 * 262_144
+    assert rows["camera only"]["last_frame_layer_bytes"] == 4096
+    assert rows["no trail"]["last_frame_layer_bytes"] == 0
+    assert rows["keep all"]["trunk_bytes"] == 80 * 98_795_520
+    assert all(row["agrees"] for row in rows.values())
+
+
+def test_missing_extra_is_one_sentence_with_the_command_that_installs_it(tmp_path: Path) -> None:
+    done = longtake("bench", "memory", "--frames", "2", "--plot", str(tmp_path / "plot.png"), blocked="matplotlib")
+    assert done.returncode == 1
+    assert 'run: pip install "longtake[plot]"' in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (("bench", "memory", "--size", "large"), 1, "Expected a size such as 518x378"),
+        (("bench", "memory", "--size", "500x300"), 1, "multiples of 14"),
+        (("bench", "memory", "--frames", "0"), 2, "Invalid value"),
+        (("bench", "soak", "--frames", "10"), 1, "two stretches"),
+        (("nonsense",), 2, "No such command"),
+    ],
+)
+def test_bad_option_is_one_sentence_and_no_traceback(arguments: tuple[str, ...], code: int, sentence: str) -> None:
+    done = longtake(*arguments)
+    assert done.returncode == code
+    assert sentence in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,116 @@
+"""What a saved session says of itself, there and back."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from longtake import __version__
+from longtake.attention.reference import ReferenceBackend
+from longtake.errors import SavedSessionError, SettingError
+from longtake.geometry.config import GeometryConfig
+from longtake.geometry.model import GeometryModel
+from longtake.runtime.record import SessionRecord, fingerprint
+from longtake.runtime.retention import ContextRetention, MemoryPlan, Trail
+
+SESSION: dict[str, Any] = {
+    "weights": "0123456789abcdef",
+    "keyframe_interval": 3,
+    "backend": "reference",
+    "budget_bytes": 4_000_000,
+    "num_answered": 17,
+    "scale_block": 2,
+    "waiting_timestamps_s": (0.5, 0.75),
+}
+
+
+@pytest.fixture
+def plan(tiny_config: GeometryConfig) -> MemoryPlan:
+    return MemoryPlan(
+        config=tiny_config,
+        size=(42, 70),
+        retention=ContextRetention(anchors=3, window=5, trail=Trail.CAMERA, history=11),
+        num_scale_frames=4,
+        reserve_frames=6,
+        trunk_dtype=torch.bfloat16,
+    )
+
+
+def through_json(record: SessionRecord) -> SessionRecord:
+    return SessionRecord.from_dict(json.loads(json.dumps(record.to_dict())))
+
+
+def test_record_survives_json(plan: MemoryPlan) -> None:
+    record = SessionRecord.of(plan, **SESSION)
+    assert through_json(record) == record
+    assert SessionRecord.from_dict(record.to_dict()) == record
+    assert record.to_dict() | SESSION == record.to_dict()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("trail", Trail)
+@pytest.mark.parametrize("history", [11, None])
+def test_plan_comes_back_whole(dtype: torch.dtype, trail: Trail, history: int | None, plan: MemoryPlan) -> None:
+    retention = replace(plan.retention, trail=trail, history=history)
+    wanted = replace(plan, trunk_dtype=dtype, retention=retention)
+    restored = through_json(SessionRecord.of(wanted, **SESSION)).plan(plan.config)
+    assert restored == wanted
+    assert type(restored.retention.trail) is Trail
+
+
+def test_record_names_the_versions_that_wrote_it(plan: MemoryPlan) -> None:
+    record = SessionRecord.of(plan, **SESSION)
+    assert (record.format, record.longtake, record.torch) == (1, __version__, torch.__version__)
+
+
+@pytest.mark.parametrize("fields", [{"format": 2, "longtake": "9.9"}, {}, {"format": None}])
+def test_other_format_is_refused_with_the_version_that_wrote_it(fields: dict[str, Any]) -> None:
+    with pytest.raises(
+        SavedSessionError, match=f"format 1, but got .*the longtake that wrote it .{fields.get('longtake')}"
+    ):
+        SessionRecord.from_dict(fields)
+
+
+def test_model_of_another_configuration_is_refused(plan: MemoryPlan) -> None:
+    record = SessionRecord.of(plan, **SESSION)
+    other = replace(plan.config, camera=replace(plan.config.camera, iterations=1))
+    with pytest.raises(SavedSessionError, match="another configuration; load that model"):
+        record.plan(other)
+
+
+def test_backend_is_made_by_its_name(plan: MemoryPlan) -> None:
+    record = SessionRecord.of(plan, **SESSION)
+    assert isinstance(record.make_backend(), ReferenceBackend)
+    with pytest.raises(SettingError, match="no attention backend 'magic'"):
+        replace(record, backend="magic").make_backend()
+
+
+def test_other_weights_are_refused_with_both_names(plan: MemoryPlan) -> None:
+    record = SessionRecord.of(plan, **SESSION)
+    record.require_weights(SESSION["weights"])
+    with pytest.raises(SavedSessionError, match="with weights 0123456789abcdef, but the model has ffff"):
+        record.require_weights("ffff")
+
+
+def test_fingerprint_is_that_of_the_weights_alone(tiny_model: GeometryModel) -> None:
+    twin = GeometryModel(tiny_model.config)
+    assert fingerprint(twin) != fingerprint(tiny_model)
+    twin.load_state_dict(tiny_model.state_dict())
+    assert fingerprint(twin) == fingerprint(tiny_model)
+    assert len(fingerprint(tiny_model)) == 16
+
+
+def test_every_tensor_leaves_its_mark_on_the_fingerprint(tiny_model: GeometryModel) -> None:
+    twin = GeometryModel(tiny_model.config)
+    twin.load_state_dict(tiny_model.state_dict())
+    want = fingerprint(twin)
+    names = list(twin.state_dict())
+    for name in (names[0], names[len(names) // 2], names[-1]):
+        tensor = twin.state_dict()[name]
+        kept = tensor.clone()
+        tensor.mul_(1.5).add_(0.25)
+        assert fingerprint(twin) != want
+        tensor.copy_(kept)
+    assert fingerprint(twin) == want

@@ -1,0 +1,68 @@
+"""Every command and every program shown in the documentation runs."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
+LONGTAKE = str(Path(sys.executable).with_name("longtake"))
+
+
+def blocks(language: str) -> list[str]:
+    pattern = re.compile(rf"^```{language}\n(.*?)^```", re.DOTALL | re.MULTILINE)
+    return [block for page in PAGES for block in pattern.findall(page.read_text())]
+
+
+def commands(program: str) -> list[str]:
+    lines = {line for block in blocks("sh") for line in block.splitlines()}
+    return sorted(line for line in lines if line.split()[0] == program)
+
+
+def test_every_shell_line_is_a_command_these_tests_know() -> None:
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    assert lines
+    assert {line.split()[0] for line in lines} <= {"make", "longtake"}
+
+
+@pytest.mark.parametrize("command", commands("longtake"))
+def test_documented_command_runs(command: str, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    done = subprocess.run(
+        [LONGTAKE, *shlex.split(command)[1:]], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", commands("make"))
+def test_documented_make_target_is_run_by_continuous_integration(command: str) -> None:
+    assert command in (ROOT / ".ci" / "run").read_text().splitlines()
+
+
+@pytest.mark.parametrize("program", blocks("python"))
+def test_documented_program_runs(program: str) -> None:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "bytes, allocated once" in done.stdout
+
+
+def test_install_lines_name_extras_and_versions_that_exist() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    lines = [line for block in blocks("install") for line in block.splitlines()]
+    assert lines
+    for line in lines:
+        assert line.startswith("pip install ")
+        for requirement in re.findall(r'"(torch[^"]*)"', line):
+            assert f'"{requirement}"' in project
+        for extra in re.findall(r"\[([\w,]+)\]", line):
+            assert re.search(rf"^{extra} = \[", project, re.MULTILINE)
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?://)([^)#]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
