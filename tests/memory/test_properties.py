@@ -136,10 +136,11 @@ class AnyOrder(RuleBasedStateMachine):
         parent.expected = branch.expected
         self.living.remove(branch)
 
-    @rule()
-    def clear(self) -> None:
-        self.living[0].memory.clear()
-        self.living[0].expected = replace(self.living[0].expected, tokens={name: {} for name in LAYOUTS}, num_kept=0)
+    @rule(branch=branches)
+    def clear(self, branch: Branch) -> None:
+        if branch in self.living:
+            branch.memory.clear()
+            branch.expected = replace(branch.expected, tokens={name: {} for name in LAYOUTS}, num_kept=0)
 
     @rule()
     def save_and_restore(self) -> None:

@@ -1,6 +1,7 @@
 """Policies drawn as rulers, one sign a frame: # whole, + its first tokens, - nothing."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -131,7 +132,7 @@ def test_most_tokens_is_a_bound_that_is_reached(rule: AnchorsWindowTrail, num_ke
 def test_memory_is_full_after_the_frames_it_says_and_not_one_before(rule: AnchorsWindowTrail) -> None:
     sizes = [np.count_nonzero(rule.stays(all_tokens(count), num_kept=count)) for count in range(24)]
     if rule.full_after is None:
-        assert all(later > earlier for earlier, later in zip(sizes, sizes[1:], strict=False))
+        assert all(later > earlier for earlier, later in pairwise(sizes))
     else:
         assert set(sizes[rule.full_after :]) == {max(sizes)}
         assert sizes[rule.full_after - 1] < max(sizes)

@@ -16,7 +16,7 @@ from longtake.attention.masks import arrivals, clip_mask, clip_ordinals
 from longtake.attention.recall import ClipRecall, StreamRecall
 from longtake.attention.reference import ReferenceBackend
 from longtake.attention.sdpa import SdpaBackend
-from longtake.errors import BudgetError, ForkError, InputError, MemoryFullError, SavedSessionError
+from longtake.errors import BudgetError, ForkError, InputError, MemoryFullError, SavedSessionError, SettingError
 from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.memory.memory import Memory
@@ -296,6 +296,22 @@ def test_bytes_and_floats_are_the_same_frame(
     from_bytes = join(open_session(tiny_model).run(golden("frames")["frames_u8"][:4]))
     from_floats = join(open_session(tiny_model).run(golden_frames[0, :4]))
     assert torch.equal(from_bytes["depth"], from_floats["depth"])
+
+
+def test_bytes_and_floats_that_wait_together_resume_as_they_were(
+    tmp_path: Path, golden: Callable[[str], Any], golden_frames: Tensor, tiny_model: GeometryModel
+) -> None:
+    session = open_session(tiny_model, num_scale_frames=3)
+    session.step(golden("frames")["frames_u8"][0])
+    session.step(golden_frames[0, 1])
+    session.save(tmp_path / "session.safetensors")
+    resumed = GeometrySession.resume(tmp_path / "session.safetensors", tiny_model)
+    assert equal(resumed.step(golden_frames[0, 2]), session.step(golden_frames[0, 2]))
+
+
+def test_storage_type_that_could_not_be_resumed_is_refused(tiny_model: GeometryModel) -> None:
+    with pytest.raises(SettingError, match="stored as one of torch.float32"):
+        make_plan(tiny_model, trunk_dtype=torch.float64)
 
 
 def test_more_frames_than_the_published_phase_table_are_fine(golden_frames: Tensor, tiny_model: GeometryModel) -> None:

@@ -88,7 +88,7 @@ def _room(device: torch.device) -> int | None:
 
 def parse_bytes(text: str) -> int:
     """A size such as `4GB`, `512MiB` or `1000000`."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
     if match is None or match[2].lower() not in _UNITS:
         raise SettingError(f"Expected a size such as 4GB, 512MiB or 1000000, but got '{text}'.")
     return int(float(match[1]) * _UNITS[match[2].lower()])

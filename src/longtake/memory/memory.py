@@ -126,6 +126,7 @@ class Memory:
                 self._live[name] = LiveSet.empty()
             self._num_kept = 0
             self._version = self._ground.epoch
+            self._ground.changed.notify_all()
 
     def contents(self) -> dict[str, Pieces]:
         """All that a new memory needs to go on from here, to be written piece by piece."""
@@ -205,6 +206,7 @@ class Memory:
             if left_s <= 0 or not ground.births:
                 raise MemoryFullError(self._sentence_on_full(taken, counts[taken]))
             ground.changed.wait(left_s)
+            self._require_usable()
         return taken
 
     def _stage(self, name: str, slot: Integers, num_frames: int, keep: Keep) -> Staged:
@@ -229,6 +231,7 @@ class Memory:
             self._version = ground.epoch
             self._open = None
             self._pack()
+            ground.changed.notify_all()
 
     def _abandon(self, transaction: Transaction) -> None:
         with self._ground.changed:

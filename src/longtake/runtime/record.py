@@ -13,10 +13,10 @@ from longtake.attention.choose import backend_named
 from longtake.errors import SavedSessionError
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
-from longtake.runtime.retention import ContextRetention, MemoryPlan, Trail
+from longtake.runtime.retention import STORED_DTYPES, ContextRetention, MemoryPlan, Trail
 
 FORMAT = 1
-_DTYPES = {str(dtype): dtype for dtype in (torch.float32, torch.float16, torch.bfloat16)}
+_DTYPES = {str(dtype): dtype for dtype in STORED_DTYPES}
 _SAMPLES = 64
 
 

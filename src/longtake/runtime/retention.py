@@ -12,6 +12,8 @@ from longtake.memory.budget import Needs, format_bytes
 from longtake.memory.layout import StreamLayout
 from longtake.memory.retention import AnchorsWindowTrail, KeepAll, Retention
 
+STORED_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
 
 class Trail(StrEnum):
     """What a frame leaves behind when it falls out of the window."""
@@ -69,6 +71,9 @@ class MemoryPlan:
                 "Expected at least 1 scale frame and no negative reserve for forks, but got "
                 f"{self.num_scale_frames} and {self.reserve_frames}."
             )
+        if self.trunk_dtype not in STORED_DTYPES:
+            choices = ", ".join(str(dtype) for dtype in STORED_DTYPES)
+            raise SettingError(f"Expected keys and values stored as one of {choices}, but got {self.trunk_dtype}.")
 
     @property
     def needs(self) -> Needs:

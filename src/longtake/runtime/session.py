@@ -33,9 +33,9 @@ _ROUNDING = 0.01
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Frames that wait until the scale block is complete."""
+    """Frames that wait until the scale block is complete, pixels from 0 to 1."""
 
-    frames: tuple[Tensor, ...] = ()
+    frames: tuple[Float[Tensor, "3 height width"], ...] = ()
     timestamps_s: tuple[float, ...] = ()
 
 
@@ -96,7 +96,7 @@ class GeometrySession:
         self._check(frame)
         index = self._num_answered + len(self._waiting.frames)
         waiting = _Waiting(
-            (*self._waiting.frames, frame),
+            (*self._waiting.frames, frame.float() / 255 if frame.dtype == torch.uint8 else frame.float()),
             (*self._waiting.timestamps_s, float(index) if timestamp_s is None else timestamp_s),
         )
         if not self._scale_block and len(waiting.frames) < self._plan.num_scale_frames:
@@ -180,7 +180,7 @@ class GeometrySession:
         scale_block = self._scale_block or len(clip.frames)
         since_scale_block = self._num_answered - scale_block
         keep = self._keyframes.before(since_scale_block) if self._scale_block else Keep.YES
-        images = torch.stack([_pixels(frame, self._device) for frame in clip.frames])
+        images = torch.stack(clip.frames).to(self._device)
         with self._memory.begin(len(images), keep) as transaction:
             recall = StreamRecall(transaction, self._backend, scale_block)
             prediction: Prediction = self._model(images.unsqueeze(0), recall, self._grid)
@@ -246,11 +246,6 @@ class GeometrySession:
                 f"Expected float pixels from 0 to 1, but they run from {low:g} to {high:g}; divide by the largest "
                 "value, or give bytes."
             )
-
-
-def _pixels(frame: Tensor, device: torch.device) -> Float[Tensor, "3 height width"]:
-    pixels = frame.to(device)
-    return pixels.float() / 255 if frame.dtype == torch.uint8 else pixels.float()
 
 
 def _first(tensor: Tensor | None) -> Tensor | None:

@@ -1,0 +1,167 @@
+"""Files of tensors: whole or absent, readable by anyone, written without holding them."""
+
+import json
+import tracemalloc
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from longtake.errors import SavedSessionError
+from longtake.memory.saved import Pieces, SavedTensors, write_tensors
+
+TENSORS = {
+    "halves": torch.randn(4, 3).bfloat16(),
+    "floats": torch.randn(2, 3, 4),
+    "small": torch.randn(5).half(),
+    "exact": torch.randn(3, dtype=torch.float64),
+    "bytes": torch.arange(7, dtype=torch.uint8),
+    "count": torch.tensor(42),
+    "none": torch.empty(0, 3),
+}
+RECORD = {"format": 1, "words": 'a "quoted" word, and ünïcode', "list": [1, None, 2.5]}
+
+
+def pieces_of(tensors: dict[str, Tensor]) -> dict[str, Pieces]:
+    return {name: Pieces.of(tensor) for name, tensor in tensors.items()}
+
+
+def test_safetensors_own_reader_opens_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "saved.safetensors"
+    write_tensors(path, pieces_of(TENSORS), RECORD)
+    loaded = load_file(path)
+    assert loaded.keys() == TENSORS.keys()
+    for name, tensor in TENSORS.items():
+        assert loaded[name].dtype == tensor.dtype
+        assert torch.equal(loaded[name], tensor)
+    with safe_open(path, framework="pt") as file:
+        assert json.loads(file.metadata()["longtake"]) == RECORD
+
+
+def test_what_was_written_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "saved.safetensors"
+    write_tensors(path, pieces_of(TENSORS), RECORD)
+    saved = SavedTensors(path)
+    assert saved.record == RECORD
+    assert all(torch.equal(saved[name], tensor) for name, tensor in TENSORS.items())
+
+
+@pytest.mark.parametrize("length", range(8))
+def test_tensors_begin_at_multiples_of_eight_bytes_whatever_the_record(length: int, tmp_path: Path) -> None:
+    path = tmp_path / "saved.safetensors"
+    write_tensors(path, pieces_of(TENSORS), {"padding": "x" * length})
+    assert int.from_bytes(path.read_bytes()[:8], "little") % 8 == 0
+    assert torch.equal(load_file(path)["floats"], TENSORS["floats"])
+
+
+def test_pieces_of_any_length_and_stride_make_one_tensor(tmp_path: Path) -> None:
+    path = tmp_path / "saved.safetensors"
+    tensor = torch.randn(9, 4, 2)
+    apart = tensor.transpose(1, 2).contiguous().transpose(1, 2)
+    assert not apart.is_contiguous()
+    pieces = Pieces(tensor.dtype, (9, 4, 2), iter((apart[:2], apart[2:2], apart[2:3], apart[3:].requires_grad_())))
+    assert pieces.num_bytes == tensor.nbytes
+    write_tensors(path, {"tensor": pieces, "after": Pieces.of(TENSORS["small"])}, {})
+    assert torch.equal(SavedTensors(path)["tensor"], tensor)
+    assert torch.equal(SavedTensors(path)["after"], TENSORS["small"])
+
+
+class PowerCut(BaseException):
+    """Not an `Exception`: as an interrupt from the keyboard."""
+
+
+def interrupted() -> Iterator[Tensor]:
+    yield torch.zeros(2, 2)
+    raise PowerCut
+
+
+def test_file_is_absent_after_a_failure_in_the_middle(tmp_path: Path) -> None:
+    path = tmp_path / "saved.safetensors"
+    with pytest.raises(PowerCut):
+        write_tensors(path, {"tensor": Pieces(torch.float32, (4, 2), interrupted())}, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_earlier_file_survives_a_failure_in_the_middle(tmp_path: Path) -> None:
+    path = tmp_path / "saved.safetensors"
+    write_tensors(path, pieces_of(TENSORS), RECORD)
+    before = path.read_bytes()
+    with pytest.raises(PowerCut):
+        write_tensors(path, {"tensor": Pieces(torch.float32, (4, 2), interrupted())}, {})
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_nothing_bears_the_name_until_the_file_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "saved.safetensors"
+
+    def watched() -> Iterator[Tensor]:
+        yield torch.zeros(2, 2)
+        assert not path.exists()
+        assert (tmp_path / "saved.safetensors.unfinished").exists()
+        yield torch.ones(2, 2)
+
+    write_tensors(path, {"tensor": Pieces(torch.float32, (4, 2), watched())}, {})
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_later_file_takes_the_place_of_the_earlier(tmp_path: Path) -> None:
+    path = tmp_path / "saved.safetensors"
+    for count in (1, 2):
+        write_tensors(path, {"count": Pieces.of(torch.tensor(count))}, {"count": count})
+    assert SavedTensors(path).record == {"count": 2}
+    assert int(SavedTensors(path)["count"]) == 2
+
+
+@pytest.mark.parametrize("cut", [1, 100, -7, -20])
+def test_truncated_file_is_refused_with_a_sentence(cut: int, tmp_path: Path) -> None:
+    path = tmp_path / "saved.safetensors"
+    write_tensors(path, pieces_of(TENSORS), RECORD)
+    path.write_bytes(path.read_bytes()[:-cut])
+    with pytest.raises(SavedSessionError, match=r"saved.safetensors is not a complete saved session \(.*\); save it"):
+        SavedTensors(path)
+
+
+def test_absent_and_foreign_files_are_refused_with_a_sentence(tmp_path: Path) -> None:
+    foreign, text = tmp_path / "foreign.safetensors", tmp_path / "text.safetensors"
+    with pytest.raises(SavedSessionError, match="not a complete saved session"):
+        SavedTensors(tmp_path / "absent.safetensors")
+    text.write_text("frame 1: a chair")
+    with pytest.raises(SavedSessionError, match="not a complete saved session"):
+        SavedTensors(text)
+    for metadata in (None, {"format": "pt"}, {"longtake": "{"}):
+        save_file({"tensor": torch.zeros(2)}, foreign, metadata=metadata)
+        with pytest.raises(SavedSessionError, match="not a complete saved session"):
+            SavedTensors(foreign)
+
+
+def test_writing_many_pieces_holds_only_a_few(tmp_path: Path) -> None:
+    num_pieces, piece_bytes = 40, 2**20
+    alive: list[weakref.ref[Tensor]] = []
+    most_alive = 0
+
+    def made_one_at_a_time() -> Iterator[Tensor]:
+        nonlocal most_alive
+        for index in range(num_pieces):
+            piece = torch.full((1, piece_bytes // 4), float(index))
+            alive.append(weakref.ref(piece))
+            most_alive = max(most_alive, sum(ref() is not None for ref in alive))
+            yield piece
+            del piece
+
+    pieces = Pieces(torch.float32, (num_pieces, piece_bytes // 4), made_one_at_a_time())
+    tracemalloc.start()  # sees bytes and arrays; the pieces' own storage is what the references count
+    try:
+        write_tensors(tmp_path / "saved.safetensors", {"tensor": pieces}, {})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most_alive <= 2
+    assert peak < 4 * piece_bytes
+    assert (tmp_path / "saved.safetensors").stat().st_size > num_pieces * piece_bytes
+    assert SavedTensors(tmp_path / "saved.safetensors")["tensor"][:, 0].tolist() == list(range(num_pieces))
