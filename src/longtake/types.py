@@ -1,9 +1,24 @@
 """Frozen records that cross rooms."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
+
+
+class FrameKind(StrEnum):
+    """What part a frame plays in its sequence."""
+
+    SCALE = "scale"
+    """One of the first frames, which fix the scale; remembered."""
+    KEYFRAME = "keyframe"
+    """Remembered."""
+    PASSING = "passing"
+    """Answered and forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,8 +31,9 @@ class Geometry:
     frame_index: tuple[int, ...]
     """Place of each frame in the video, from 0."""
     timestamp_s: tuple[float, ...]
-    is_keyframe: tuple[bool, ...]
-    """Whether the frame is remembered."""
+    kind: tuple[FrameKind, ...]
+    window: tuple[int, ...]
+    """Which window each frame was answered in, from 0."""
     pose_encoding: Float[Tensor, "frames 9"]
     """As the network says it: centre, quaternion x y z w, vertical and horizontal field of view."""
     world_from_camera: Float[Tensor, "frames 4 4"]
@@ -33,3 +49,28 @@ class Geometry:
 
     def __len__(self) -> int:
         return len(self.frame_index)
+
+    @property
+    def is_keyframe(self) -> tuple[bool, ...]:
+        """Whether each frame is remembered."""
+        return tuple(kind is not FrameKind.PASSING for kind in self.kind)
+
+    def frames(self, start: int, stop: int) -> "Geometry":
+        """Some of the frames."""
+        return replace(self, **{name: value[start:stop] for name, value in _columns(self).items()})
+
+    @classmethod
+    def join(cls, parts: Sequence["Geometry"]) -> "Geometry":
+        """All frames of all parts, of which there must be one at least."""
+        columns = [_columns(part) for part in parts]
+        joined: dict[str, Any] = {}
+        for name, first in columns[0].items():
+            pieces = [column[name] for column in columns]
+            joined[name] = torch.cat(pieces) if isinstance(first, Tensor) else sum(pieces, start=())
+        return replace(parts[0], **joined)
+
+
+def _columns(geometry: Geometry) -> dict[str, Any]:
+    """The fields that have one entry for each frame."""
+    values = {field.name: getattr(geometry, field.name) for field in fields(geometry)}
+    return {name: value for name, value in values.items() if value is not None}

@@ -17,11 +17,12 @@ from longtake.runtime.retention import ContextRetention, MemoryPlan, Trail
 
 SESSION: dict[str, Any] = {
     "weights": "0123456789abcdef",
-    "keyframe_interval": 3,
+    "keyframes": {"interval": 3},
     "backend": "reference",
     "budget_bytes": 4_000_000,
     "num_answered": 17,
     "scale_block": 2,
+    "last_kept_index": 16,
     "waiting_timestamps_s": (0.5, 0.75),
 }
 

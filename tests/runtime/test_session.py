@@ -1,5 +1,7 @@
 """Streaming against golden runs, against the masked whole clip, and against disturbances that must leave no trace."""
 
+import gzip
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -7,6 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -21,12 +24,15 @@ from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.memory.memory import Memory
 from longtake.memory.retention import Keep
-from longtake.runtime.keyframes import EveryNth
+from longtake.runtime.keyframes import ByFlow, EveryNth
 from longtake.runtime.retention import ContextRetention, MemoryPlan, Trail
 from longtake.runtime.session import GeometrySession
+from longtake.spatial.flow import mean_flow_px
+from longtake.spatial.pose import decode_pose
 from longtake.types import Geometry
 
 SIZE = (42, 70)
+GOLDEN = Path(__file__).parent.parent / "golden"
 SMALL = ContextRetention(anchors=2, window=3)
 
 
@@ -79,6 +85,48 @@ def test_streaming_reproduces_the_golden_run(
         want.check("depth_conf", got["depth_confidence"])
         want.check("world_points", got["points"])
         want.check("world_points_conf", got["points_confidence"])
+
+
+@pytest.mark.parametrize("backend", [SdpaBackend(), ReferenceBackend()], ids=lambda backend: backend.name)
+def test_flow_keyframes_reproduce_the_golden_run(
+    backend: Backend, golden: Callable[[str], Any], golden_frames: Tensor, tiny_model: GeometryModel
+) -> None:
+    want = golden("stream_flow")
+    session = GeometrySession(tiny_model, make_plan(tiny_model), keyframes=ByFlow(15.0, max_gap=4), backend=backend)
+    parts = list(session.run(golden_frames[0]))
+    got = join(parts)
+    want.check("pose_enc", got["pose_encoding"])
+    want.check("depth", got["depth"])
+    flags = [flag for part in parts for flag in part.is_keyframe]
+    assert flags[2:] == want["is_keyframe"].tolist()
+    last, flows = 1, []
+    for index in range(2, 14):
+        cameras = [decode_pose(got["pose_encoding"][i], *SIZE) for i in (index, last)]
+        flows.append(mean_flow_px(got["depth"][index], *cameras))
+        last = index if flags[index] else last
+    want.check("flow_mag", torch.stack(flows))
+
+
+@pytest.mark.parametrize(
+    ("name", "trail"),
+    [("stream_sdpa", Trail.SPECIAL), ("retain_camera_only", Trail.CAMERA), ("retain_no_special", Trail.NONE)],
+)
+def test_resident_frames_are_those_of_the_golden_trace(
+    name: str, trail: Trail, golden_frames: Tensor, tiny_model: GeometryModel
+) -> None:
+    trace = json.loads(gzip.decompress((GOLDEN / "gct/traces.json.gz").read_bytes()))["dict_cache"]
+    session = open_session(tiny_model, retention=replace(SMALL, trail=trail))
+    session.step(golden_frames[0, 0])
+    for row, frame in zip(trace[f"{name}_cache_shapes"], golden_frames[0, 1:], strict=True):
+        session.step(frame)
+        tokens = session._memory.tokens(TRUNK)
+        counts = np.unique(np.unique(tokens.frame, return_counts=True)[1], return_counts=True)
+        per_frame = dict(zip(*(column.tolist() for column in counts), strict=True))
+        assert per_frame.pop(21) == row["k_frames"]
+        left = {row["special_tokens_per_frame"]: row["special_frames"]} if row["special_frames"] else {}
+        assert per_frame == left
+        assert len(session._memory.tokens(CAMERA)) == row["camera_cached_frames"]
+        assert session.num_kept == row["total_frames_processed"]
 
 
 @pytest.mark.parametrize(("name", "interval"), [("stream", 1), ("stream_kf3", 3)])
@@ -196,6 +244,19 @@ def test_fork_goes_on_alone_while_its_parent_moves(golden_frames: Tensor, tiny_m
             assert equal(lasting.step(frame), quiet.step(frame))
 
 
+def test_session_that_keeps_by_flow_resumes_bit_identically(
+    tmp_path: Path, golden_frames: Tensor, tiny_model: GeometryModel
+) -> None:
+    session = GeometrySession(tiny_model, make_plan(tiny_model), keyframes=ByFlow(15.0, max_gap=4))
+    for count, frame in enumerate(golden_frames[0, :12]):
+        path = tmp_path / f"{count}.safetensors"
+        session.save(path)
+        resumed = GeometrySession.resume(path, tiny_model)
+        got, want = resumed.step(frame), session.step(frame)
+        assert equal(got, want)
+        assert (got.kind, got.frame_index) == (want.kind, want.frame_index)
+
+
 RESUME = """
 import sys, torch
 from pathlib import Path
@@ -310,7 +371,7 @@ def test_bytes_and_floats_that_wait_together_resume_as_they_were(
 
 
 def test_storage_type_that_could_not_be_resumed_is_refused(tiny_model: GeometryModel) -> None:
-    with pytest.raises(SettingError, match="stored as one of torch.float32"):
+    with pytest.raises(SettingError, match=r"stored as one of torch\.float32"):
         make_plan(tiny_model, trunk_dtype=torch.float64)
 
 

@@ -34,11 +34,12 @@ class SessionRecord:
     num_scale_frames: int
     reserve_frames: int
     trunk_dtype: str
-    keyframe_interval: int
+    keyframes: Mapping[str, int | float]
     backend: str
     budget_bytes: int | None
     num_answered: int
     scale_block: int
+    last_kept_index: int
     waiting_timestamps_s: tuple[float, ...]
 
     @classmethod

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -20,11 +20,11 @@ from longtake.memory.ground import StreamUse
 from longtake.memory.memory import Memory
 from longtake.memory.retention import Keep
 from longtake.memory.saved import Pieces, SavedTensors, write_tensors
-from longtake.runtime.keyframes import EveryNth
+from longtake.runtime.keyframes import EveryNth, KeptCamera, KeyframeRule, rule_from_record
 from longtake.runtime.record import SessionRecord, fingerprint
 from longtake.runtime.retention import MemoryPlan
 from longtake.spatial.pose import decode_pose
-from longtake.types import Geometry
+from longtake.types import FrameKind, Geometry
 
 Frame = Shaped[Tensor, "..."]
 """Given by users, so checked in `step`: three channels of the session's size, as bytes or floats."""
@@ -50,14 +50,14 @@ class GeometrySession:
         model: GeometryModel,
         plan: MemoryPlan,
         *,
-        keyframes: EveryNth | None = None,
+        keyframes: KeyframeRule | None = None,
         backend: Backend | None = None,
         budget_bytes: int | None = None,
     ) -> None:
         self._model = model
         self._device = next(model.parameters()).device
         self._plan = plan if budget_bytes is None else plan.fit(budget_bytes)
-        self._keyframes = keyframes or EveryNth()
+        self._keyframes: KeyframeRule = keyframes or EveryNth()
         self._backend = backend or SdpaBackend()
         self._budget_bytes = budget_bytes
         streams = self._plan.needs.plan(budget_bytes)
@@ -68,11 +68,20 @@ class GeometrySession:
         self._waiting = _Waiting()
         self._num_answered = 0
         self._scale_block = 0
+        self._last_kept: KeptCamera | None = None
 
     @property
     def plan(self) -> MemoryPlan:
         """What the memory was built for, after it was made to fit the budget."""
         return self._plan
+
+    @property
+    def keyframes(self) -> KeyframeRule:
+        return self._keyframes
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
 
     @property
     def num_kept(self) -> int:
@@ -93,7 +102,7 @@ class GeometrySession:
 
         Pixels are 0 to 255 as bytes or 0 to 1 as floats. Without a timestamp a frame's index stands in for it.
         """
-        self._check(frame)
+        self.check(frame)
         index = self._num_answered + len(self._waiting.frames)
         waiting = _Waiting(
             (*self._waiting.frames, frame.float() / 255 if frame.dtype == torch.uint8 else frame.float()),
@@ -101,12 +110,12 @@ class GeometrySession:
         )
         if not self._scale_block and len(waiting.frames) < self._plan.num_scale_frames:
             self._waiting = waiting
-            return self._nothing()
+            return self.nothing()
         return self._answer(waiting)
 
     def finish(self) -> Geometry:
         """Answer the frames of a video that ended before its scale block was complete, as a smaller block."""
-        return self._answer(self._waiting) if self._waiting.frames else self._nothing()
+        return self._answer(self._waiting) if self._waiting.frames else self.nothing()
 
     def run(self, frames: Iterable[Frame]) -> Iterator[Geometry]:
         """Step through all frames and finish; every frame is answered once, in order."""
@@ -128,6 +137,7 @@ class GeometrySession:
         self._waiting = _Waiting()
         self._num_answered = 0
         self._scale_block = 0
+        self._last_kept = None
 
     def close(self) -> None:
         """End the session; a fork gives its slots back."""
@@ -147,14 +157,17 @@ class GeometrySession:
         record = SessionRecord.of(
             self._plan,
             weights=fingerprint(self._model),
-            keyframe_interval=self._keyframes.interval,
+            keyframes=self._keyframes.to_record(),
             backend=self._backend.name,
             budget_bytes=self._budget_bytes,
             num_answered=self._num_answered,
             scale_block=self._scale_block,
+            last_kept_index=0 if self._last_kept is None else self._last_kept.frame_index,
             waiting_timestamps_s=self._waiting.timestamps_s,
         )
-        write_tensors(path, {"waiting": Pieces.of(waiting), **self._memory.contents()}, record.to_dict())
+        pose = torch.zeros(9) if self._last_kept is None else self._last_kept.pose_encoding
+        tensors = {"waiting": Pieces.of(waiting), "last_kept_pose": Pieces.of(pose), **self._memory.contents()}
+        write_tensors(path, tensors, record.to_dict())
 
     @classmethod
     def resume(cls, path: Path, model: GeometryModel, backend: Backend | None = None) -> "GeometrySession":
@@ -165,7 +178,7 @@ class GeometrySession:
         session = cls(
             model,
             record.plan(model.config),
-            keyframes=EveryNth(record.keyframe_interval),
+            keyframes=rule_from_record(record.keyframes),
             backend=backend or record.make_backend(),
             budget_bytes=record.budget_bytes,
         )
@@ -173,6 +186,9 @@ class GeometrySession:
         session._waiting = _Waiting(tuple(saved["waiting"]), record.waiting_timestamps_s)
         session._num_answered = record.num_answered
         session._scale_block = record.scale_block
+        if record.scale_block:
+            index, pose = record.last_kept_index, saved["last_kept_pose"].to(session._device)
+            session._last_kept = KeptCamera(index, index < record.scale_block, pose)
         return session
 
     @torch.no_grad()
@@ -184,22 +200,32 @@ class GeometrySession:
         with self._memory.begin(len(images), keep) as transaction:
             recall = StreamRecall(transaction, self._backend, scale_block)
             prediction: Prediction = self._model(images.unsqueeze(0), recall, self._grid)
-            geometry = self._describe(prediction, clip.timestamps_s, keep)
-            if keep is Keep.YES:
+            geometry = self._describe(prediction, clip.timestamps_s)
+            kept = keep is Keep.YES or (keep is Keep.LATER and self._judge(geometry))
+            if kept:
                 transaction.commit()
+        if kept:
+            is_scale = not self._scale_block
+            self._last_kept = KeptCamera(geometry.frame_index[-1], is_scale, geometry.pose_encoding[-1])
         self._waiting = _Waiting()
         self._num_answered += len(images)
         self._scale_block = scale_block
-        return geometry
+        return geometry if kept else replace(geometry, kind=(FrameKind.PASSING,))
 
-    def _describe(self, prediction: Prediction, timestamps_s: tuple[float, ...], keep: Keep) -> Geometry:
+    def _judge(self, geometry: Geometry) -> bool:
+        assert self._last_kept is not None
+        return self._keyframes.after(geometry, self._last_kept)
+
+    def _describe(self, prediction: Prediction, timestamps_s: tuple[float, ...]) -> Geometry:
+        """The frames of a clip, taken as kept."""
         num_frames = len(timestamps_s)
         pose_encoding = prediction.pose_encoding.squeeze(0)
         world_from_camera, intrinsics = decode_pose(pose_encoding, *self._plan.size)
         return Geometry(
             frame_index=tuple(range(self._num_answered, self._num_answered + num_frames)),
             timestamp_s=timestamps_s,
-            is_keyframe=(keep is Keep.YES,) * num_frames,
+            kind=(FrameKind.KEYFRAME if self._scale_block else FrameKind.SCALE,) * num_frames,
+            window=(0,) * num_frames,
             pose_encoding=pose_encoding,
             world_from_camera=world_from_camera,
             intrinsics=intrinsics,
@@ -211,7 +237,9 @@ class GeometrySession:
             camera_points_confidence=_first(prediction.camera_points_confidence),
         )
 
-    def _nothing(self) -> Geometry:
+    def nothing(self) -> Geometry:
+        """What is known of no frame."""
+
         def zeros(*shape: int) -> Tensor:
             return torch.zeros(0, *shape, device=self._device)
 
@@ -219,7 +247,8 @@ class GeometrySession:
         return Geometry(
             frame_index=(),
             timestamp_s=(),
-            is_keyframe=(),
+            kind=(),
+            window=(),
             pose_encoding=zeros(9),
             world_from_camera=zeros(4, 4),
             intrinsics=zeros(3, 3),
@@ -227,7 +256,8 @@ class GeometrySession:
             depth_confidence=zeros(height, width),
         )
 
-    def _check(self, frame: Tensor) -> None:
+    def check(self, frame: Frame) -> None:
+        """Refuse a frame this session cannot take, in one sentence."""
         expected = (3, *self._plan.size)
         if tuple(frame.shape) != expected:
             raise InputError(

@@ -1,0 +1,43 @@
+"""Similarities of space: scale, rotate, translate. They form a group, Sim(3)."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from longtake.spatial.pose import rigid_pose
+
+
+@dataclass(frozen=True, slots=True)
+class Similarity:
+    """x ↦ scale · rotation x + translation. Named `a_from_b`, it takes what is known in b into a."""
+
+    scale: Float[Tensor, ""]
+    rotation: Float[Tensor, "3 3"]
+    translation: Float[Tensor, "3"]
+
+    @classmethod
+    def identity(cls, device: torch.device) -> "Similarity":
+        return cls(torch.ones((), device=device), torch.eye(3, device=device), torch.zeros(3, device=device))
+
+    @property
+    def matrix(self) -> Float[Tensor, "4 4"]:
+        """The scale included, so that it acts on homogeneous points."""
+        return rigid_pose(self.scale * self.rotation, self.translation)
+
+    def of_points(self, points: Float[Tensor, "*batch 3"]) -> Float[Tensor, "*batch 3"]:
+        return self.scale * points @ self.rotation.T + self.translation
+
+    def of_cameras(self, world_from_camera: Float[Tensor, "*batch 4 4"]) -> Float[Tensor, "*batch 4 4"]:
+        """Cameras moved along; they stay rigid, the scale goes into their centres and into depth."""
+        rotation = self.rotation @ world_from_camera[..., :3, :3]
+        return rigid_pose(rotation, self.of_points(world_from_camera[..., :3, 3]))
+
+    def __matmul__(self, inner: "Similarity") -> "Similarity":
+        """First the inner one, then this."""
+        return Similarity(self.scale * inner.scale, self.rotation @ inner.rotation, self.of_points(inner.translation))
+
+    def inverse(self) -> "Similarity":
+        back = self.rotation.T / self.scale
+        return Similarity(1 / self.scale, self.rotation.T, -back @ self.translation)
