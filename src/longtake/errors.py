@@ -2,6 +2,8 @@
 
 LongtakeError
 ├── InputError            a frame, size or file is not what the session takes
+│   ├── SavedSessionError a saved session cannot be resumed here
+│   └── CheckpointError   a file of weights is missing, damaged, unsafe to open or of another model
 ├── SettingError          an option has no meaning, or two options contradict each other
 ├── MissingExtraError     a feature needs packages that are not installed
 └── RecallError           the memory cannot do what was asked; it is unchanged
@@ -9,7 +11,6 @@ LongtakeError
     ├── MemoryFullError   no free slot is left for this clip
     ├── TransactionError  a clip was staged, written or committed out of order
     └── ForkError         a fork was used after its end, or committed after its parent moved on
-SavedSessionError sits under InputError: a file that cannot be resumed here.
 """
 
 
@@ -23,6 +24,10 @@ class InputError(LongtakeError):
 
 class SavedSessionError(InputError):
     """A saved session cannot be resumed with this model or this version."""
+
+
+class CheckpointError(InputError):
+    """A file of weights is missing, damaged, unsafe to open or of another model."""
 
 
 class SettingError(LongtakeError):

@@ -22,6 +22,7 @@ SESSION: dict[str, Any] = {
     "budget_bytes": 4_000_000,
     "num_answered": 17,
     "scale_block": 2,
+    "compute_dtype": "torch.float32",
     "last_kept_index": 16,
     "waiting_timestamps_s": (0.5, 0.75),
 }

@@ -433,3 +433,113 @@ def test_cleared_session_is_like_new(golden_frames: Tensor, tiny_model: Geometry
     used.clear()
     for frame in golden_frames[0, :7]:
         assert equal(used.step(frame), fresh.step(frame))
+
+
+def test_timestamps_are_those_given_or_else_the_index(
+    tmp_path: Path, golden_frames: Tensor, tiny_model: GeometryModel
+) -> None:
+    frames = golden_frames[0]
+    session = open_session(tiny_model, num_scale_frames=3)
+    session.step(frames[0], timestamp_s=10.5)
+    session.step(frames[1])
+    session.save(tmp_path / "session.safetensors")
+    for branch in (session, GeometrySession.resume(tmp_path / "session.safetensors", tiny_model)):
+        assert branch.step(frames[2], timestamp_s=11.5).timestamp_s == (10.5, 1.0, 11.5)
+        assert branch.step(frames[3]).timestamp_s == (3.0,)
+        assert branch.step(frames[4], timestamp_s=0.25).timestamp_s == (0.25,)
+        assert branch.step(frames[5]).timestamp_s == (5.0,)
+    session.clear()
+    assert session.step(frames[0]).timestamp_s == ()
+    session.step(frames[1])
+    assert session.step(frames[2]).timestamp_s == (0.0, 1.0, 2.0)
+
+
+def test_session_cleared_while_frames_wait_forgets_them(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
+    session = open_session(tiny_model)
+    session.step(golden_frames[0, 5])
+    session.clear()
+    got = join(session.run(golden_frames[0, :3]))
+    want = join(open_session(tiny_model).run(golden_frames[0, :3]))
+    assert torch.equal(got["depth"], want["depth"])
+
+
+def test_scale_block_cut_short_goes_on_as_a_session_of_that_scale_block(
+    golden_frames: Tensor, tiny_model: GeometryModel
+) -> None:
+    cut, exact = open_session(tiny_model, num_scale_frames=8, interval=3), open_session(tiny_model, interval=3)
+    for frame in golden_frames[0, :2]:
+        cut.step(frame)
+    parts = [cut.finish(), *(cut.step(frame) for frame in golden_frames[0, 2:8])]
+    want = list(exact.run(golden_frames[0, :8]))
+    assert [part.frame_index for part in parts] == [part.frame_index for part in want]
+    assert [part.kind for part in parts] == [part.kind for part in want]
+    assert all(equal(got, part) for got, part in zip(parts, want, strict=True))
+
+
+def test_camera_matrices_are_decoded_for_the_size_of_the_session(
+    golden_frames: Tensor, tiny_model: GeometryModel
+) -> None:
+    for geometry in open_session(tiny_model).run(golden_frames[0, :4]):
+        world_from_camera, intrinsics = decode_pose(geometry.pose_encoding, *SIZE)
+        assert torch.equal(geometry.world_from_camera, world_from_camera)
+        assert torch.equal(geometry.intrinsics, intrinsics)
+
+
+def test_points_before_the_camera_come_from_checkpoints_that_have_them(
+    golden_frames: Tensor, tiny_config: GeometryConfig
+) -> None:
+    torch.manual_seed(0)
+    model = GeometryModel(replace(tiny_config, dense=replace(tiny_config.dense, points=False, camera_points=True)))
+    (geometry,) = open_session(model.eval().requires_grad_(False)).run(golden_frames[0, :2])
+    assert geometry.points is geometry.points_confidence is None
+    assert geometry.camera_points is not None
+    assert geometry.camera_points.shape == (2, *SIZE, 3)
+    assert geometry.camera_points_confidence is not None
+    assert geometry.camera_points_confidence.shape == (2, *SIZE)
+
+
+def test_closed_session_takes_no_frames(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
+    session = open_session(tiny_model, num_scale_frames=1, reserve_frames=2)
+    session.step(golden_frames[0, 0])
+    with session.fork() as fork:
+        fork.step(golden_frames[0, 1])
+    with pytest.raises(ForkError, match="ended"):
+        fork.step(golden_frames[0, 2])
+    assert all(use.live == tokens for use, tokens in zip(session.use().values(), (21, 1), strict=True))
+
+
+def test_resumed_session_has_the_backend_and_the_memory_it_was_saved_with(
+    tmp_path: Path, golden_frames: Tensor, tiny_model: GeometryModel
+) -> None:
+    plan = make_plan(tiny_model, retention=replace(SMALL, history=None))
+    budget = plan.needs.num_bytes(20)
+    session = GeometrySession(tiny_model, plan, backend=ReferenceBackend(), budget_bytes=budget)
+    list(session.run(golden_frames[0, :5]))
+    session.save(tmp_path / "session.safetensors")
+    resumed = GeometrySession.resume(tmp_path / "session.safetensors", tiny_model)
+    assert resumed._backend.name == "reference"
+    assert resumed.num_bytes == session.num_bytes
+    assert resumed.plan == session.plan
+    assert resumed.use() == session.use()
+    other = GeometrySession.resume(tmp_path / "session.safetensors", tiny_model, backend=SdpaBackend())
+    assert other._backend.name == "sdpa"
+
+
+def test_half_precision_memory_resumes_bit_identically(
+    tmp_path: Path, golden_frames: Tensor, tiny_model: GeometryModel
+) -> None:
+    session = open_session(tiny_model, trunk_dtype=torch.bfloat16)
+    for frame in golden_frames[0, :8]:
+        session.step(frame)
+    session.save(tmp_path / "session.safetensors")
+    resumed = GeometrySession.resume(tmp_path / "session.safetensors", tiny_model)
+    for frame in golden_frames[0, 8:11]:
+        assert equal(resumed.step(frame), session.step(frame))
+
+
+def test_floats_a_rounding_error_beyond_their_range_are_taken(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
+    session = open_session(tiny_model)
+    session.step(golden_frames[0, 0].clone().fill_(1.005))
+    session.step(golden_frames[0, 0].clone().fill_(-0.005))
+    with pytest.raises(InputError, match=r"run from -0\.5 to"):
+        session.step(golden_frames[0, 0] - 0.5 - golden_frames[0, 0].min())

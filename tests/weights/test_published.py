@@ -9,7 +9,7 @@ import torch
 from longtake.errors import InputError
 from longtake.geometry.model import GeometryModel
 from longtake.weights.presets import LINGBOT_MAP
-from longtake.weights.published import UNUSED, rename_published
+from longtake.weights.published import UNUSED, our_name, published_name, rename_published
 
 MASK_TOKEN = 1024
 KEYS = Path(__file__).parent.parent / "golden" / "gct" / "published_keys.json.gz"
@@ -70,3 +70,13 @@ def test_values_pass_unchanged():
 def test_unknown_names_are_refused_and_named(key):
     with pytest.raises(InputError, match=key.replace(".", r"\.")):
         rename_published({"aggregator.camera_token": torch.zeros(1), key: torch.zeros(1)})
+
+
+def test_our_names_lead_back_to_the_published_ones():
+    head = published("point_head")
+    keys = [*published("checkpoint"), *head, *(f"local_{key}" for key in head)]
+    for key in set(keys) - UNUSED:
+        name = our_name(key)
+        assert name is not None
+        assert published_name(name) == key
+    assert published_name("trunk.unknown") is None

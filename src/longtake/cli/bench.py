@@ -13,8 +13,8 @@ from rich.table import Table
 
 from longtake.bench.memory import POLICIES, MemoryFigures, measure, trunk_formula
 from longtake.bench.soak import SoakFigures, soak
-from longtake.cli.extras import import_from_extra
 from longtake.errors import SettingError
+from longtake.extras import import_from_extra
 from longtake.weights.presets import LINGBOT_MAP
 
 

@@ -13,8 +13,8 @@ from rich.table import Table
 from longtake import __version__
 from longtake.attention.reference import ReferenceBackend
 from longtake.attention.sdpa import SdpaBackend
-from longtake.cli.extras import import_from_extra, known_extras
 from longtake.errors import MissingExtraError
+from longtake.extras import import_from_extra, known_extras
 
 _TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 

@@ -20,6 +20,8 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Measure longtake on this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+models = typer.Typer(invoke_without_command=True)
+app.add_typer(models, name="models")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -69,6 +71,55 @@ def bench_memory(
     run_memory(frames, size, as_json=as_json, plot=plot)
 
 
+@bench.command("speed")
+def bench_speed(
+    model: Annotated[str, typer.Option(help="tiny, or lingbot-map for the published size.")] = "tiny",
+    weights: Annotated[Path | None, typer.Option(help="A checkpoint; without one the weights are random.")] = None,
+    size: Annotated[str, typer.Option(help="Width x height of the images, in pixels.")] = "126x98",
+    frames: Annotated[int, typer.Option(min=1, help="Frames to time once the window is full.")] = 100,
+    window: Annotated[int, typer.Option(min=1, help="Window in kept frames.")] = 64,
+    scale_frames: Annotated[int, typer.Option(min=1, help="Frames of the scale block, and anchors.")] = 8,
+    interval: Annotated[int, typer.Option(min=1, help="Keep every n-th frame.")] = 1,
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    backend: Annotated[str, typer.Option(help="Attention backend.")] = "sdpa",
+    as_json: AsJson = False,
+) -> None:
+    """Time single steps with a full window, and print the contract under which they were timed."""
+    from longtake.cli.speed import SpeedSettings, run_speed
+
+    run_speed(
+        SpeedSettings(
+            model=model,
+            weights=weights,
+            size=size,
+            frames=frames,
+            window=window,
+            scale_frames=scale_frames,
+            interval=interval,
+            dtype=dtype,
+            device=device,
+            backend=backend,
+        ),
+        as_json=as_json,
+    )
+
+
+@bench.command("precision")
+def bench_precision(
+    model: Annotated[str, typer.Option(help="tiny, or lingbot-map for the published size.")] = "tiny",
+    size: Annotated[str, typer.Option(help="Width x height of the images, in pixels.")] = "42x28",
+    at: Annotated[str, typer.Option(help="Frames at which to compare.")] = "10,72,100",
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    backends: Annotated[str, typer.Option(help="Attention backends, separated by commas.")] = "sdpa",
+    as_json: AsJson = False,
+) -> None:
+    """Compare bfloat16 with float32 on a random network, beside the plainest way to run in bfloat16."""
+    from longtake.cli.speed import run_precision
+
+    run_precision(model, size, at, device=device, backends=backends, as_json=as_json)
+
+
 @bench.command("soak")
 def bench_soak(
     frames: Annotated[int, typer.Option(min=3, help="Frames to stream.")] = 20_000,
@@ -79,6 +130,28 @@ def bench_soak(
     from longtake.cli.bench import run_soak
 
     run_soak(frames, stretch, as_json=as_json)
+
+
+@models.callback()
+def models_list(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the published weights: sizes, where from, their licence, and whether they are on this machine."""
+    if context.invoked_subcommand is None:
+        from longtake.cli.models import run_list
+
+        run_list(as_json=as_json)
+
+
+@models.command("check")
+def models_check(
+    name_or_path: Annotated[
+        str, typer.Argument(metavar="PATH", help="A file, a folder, or a name in the hub's cache.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Say what a file of weights holds and check its names and shapes; its values are not read."""
+    from longtake.cli.models import run_check
+
+    run_check(name_or_path, as_json=as_json)
 
 
 def main() -> None:

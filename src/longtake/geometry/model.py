@@ -77,6 +77,26 @@ class GeometryModel(nn.Module):
         self.points_head = points() if dense.points else None
         self.camera_points_head = points() if dense.camera_points else None
 
+    def product_weights(self) -> frozenset[str]:
+        """Names of the weights that encoder and trunk multiply by; the others are norms, scales, tokens and heads."""
+        return frozenset(
+            f"{path}.{name}"
+            for path, module in self.named_modules()
+            if path.startswith(("encoder.", "trunk.")) and isinstance(module, nn.Linear | nn.Conv2d)
+            for name, _ in module.named_parameters()
+        )
+
+    def cast_products(self, dtype: torch.dtype) -> "GeometryModel":
+        """Hold the weights of products in a half type, for use under autocast.
+
+        The others stay float32: they are small, and casting them costs time and precision.
+        """
+        products = self.product_weights()
+        for name, weight in self.named_parameters():
+            if name in products:
+                weight.data = weight.data.to(dtype)
+        return self
+
     def grid(self, height: int, width: int) -> Grid:
         """What the model needs to know of images of this size."""
         config = self.config

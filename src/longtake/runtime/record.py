@@ -16,7 +16,7 @@ from longtake.geometry.model import GeometryModel
 from longtake.runtime.retention import STORED_DTYPES, ContextRetention, MemoryPlan, Trail
 
 FORMAT = 1
-_DTYPES = {str(dtype): dtype for dtype in STORED_DTYPES}
+DTYPES = {str(dtype): dtype for dtype in STORED_DTYPES}
 _SAMPLES = 64
 
 
@@ -37,6 +37,7 @@ class SessionRecord:
     keyframes: Mapping[str, int | float]
     backend: str
     budget_bytes: int | None
+    compute_dtype: str
     num_answered: int
     scale_block: int
     last_kept_index: int
@@ -81,7 +82,7 @@ class SessionRecord:
             retention=ContextRetention(**retention),  # type: ignore[arg-type]
             num_scale_frames=self.num_scale_frames,
             reserve_frames=self.reserve_frames,
-            trunk_dtype=_DTYPES[self.trunk_dtype],
+            trunk_dtype=DTYPES[self.trunk_dtype],
         )
 
     def make_backend(self) -> Backend:

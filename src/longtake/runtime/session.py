@@ -21,7 +21,7 @@ from longtake.memory.memory import Memory
 from longtake.memory.retention import Keep
 from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.runtime.keyframes import EveryNth, KeptCamera, KeyframeRule, rule_from_record
-from longtake.runtime.record import SessionRecord, fingerprint
+from longtake.runtime.record import DTYPES, SessionRecord, fingerprint
 from longtake.runtime.retention import MemoryPlan
 from longtake.spatial.pose import decode_pose
 from longtake.types import FrameKind, Geometry
@@ -53,6 +53,7 @@ class GeometrySession:
         keyframes: KeyframeRule | None = None,
         backend: Backend | None = None,
         budget_bytes: int | None = None,
+        compute_dtype: torch.dtype = torch.float32,
     ) -> None:
         self._model = model
         self._device = next(model.parameters()).device
@@ -60,6 +61,7 @@ class GeometrySession:
         self._keyframes: KeyframeRule = keyframes or EveryNth()
         self._backend = backend or SdpaBackend()
         self._budget_bytes = budget_bytes
+        self._compute_dtype = compute_dtype
         streams = self._plan.needs.plan(budget_bytes)
         require_room(sum(stream.num_bytes for stream in streams.values()), self._device)
         self._memory = Memory(streams, self._device)
@@ -160,6 +162,7 @@ class GeometrySession:
             keyframes=self._keyframes.to_record(),
             backend=self._backend.name,
             budget_bytes=self._budget_bytes,
+            compute_dtype=str(self._compute_dtype),
             num_answered=self._num_answered,
             scale_block=self._scale_block,
             last_kept_index=0 if self._last_kept is None else self._last_kept.frame_index,
@@ -181,6 +184,7 @@ class GeometrySession:
             keyframes=rule_from_record(record.keyframes),
             backend=backend or record.make_backend(),
             budget_bytes=record.budget_bytes,
+            compute_dtype=DTYPES[record.compute_dtype],
         )
         session._memory.restore(saved)
         session._waiting = _Waiting(tuple(saved["waiting"]), record.waiting_timestamps_s)
@@ -197,7 +201,7 @@ class GeometrySession:
         since_scale_block = self._num_answered - scale_block
         keep = self._keyframes.before(since_scale_block) if self._scale_block else Keep.YES
         images = torch.stack(clip.frames).to(self._device)
-        with self._memory.begin(len(images), keep) as transaction:
+        with self._memory.begin(len(images), keep) as transaction, self._precision():
             recall = StreamRecall(transaction, self._backend, scale_block)
             prediction: Prediction = self._model(images.unsqueeze(0), recall, self._grid)
             geometry = self._describe(prediction, clip.timestamps_s)
@@ -211,6 +215,11 @@ class GeometrySession:
         self._num_answered += len(images)
         self._scale_block = scale_block
         return geometry if kept else replace(geometry, kind=(FrameKind.PASSING,))
+
+    def _precision(self) -> torch.autocast:
+        """Products in the compute type; norms, residuals, phases and heads stay float32."""
+        halved = self._compute_dtype != torch.float32
+        return torch.autocast(self._device.type, dtype=self._compute_dtype if halved else None, enabled=halved)
 
     def _judge(self, geometry: Geometry) -> bool:
         assert self._last_kept is not None

@@ -1,7 +1,7 @@
 """The LingBot-Map checkpoints' parameter names, turned into ours."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from torch import Tensor
 
@@ -46,18 +46,27 @@ _DENSE = (
     (rf"scratch\.output_conv2\.0({_LEAF})", r"hidden\1"),
     (rf"scratch\.output_conv2\.2({_LEAF})", r"output\1"),
 )
-_RULES = tuple(
-    (re.compile(pattern), ours)
-    for pattern, ours in (
-        *_WHOLE,
-        *((rf"{theirs}\.{inner}", f"{mine}.dpt.{name}") for theirs, mine in _DENSE_HEADS for inner, name in _DENSE),
-    )
+_PAIRS = (
+    *_WHOLE,
+    *((rf"{theirs}\.{inner}", f"{mine}.dpt.{name}") for theirs, mine in _DENSE_HEADS for inner, name in _DENSE),
 )
+
+
+def _inverse(pattern: str, ours: str) -> tuple[str, str]:
+    """The rule from our names back; outside its one group a pattern has no signs but escaped dots."""
+    before, _, rest = pattern.partition("(")
+    group, _, after = rest.rpartition(")")
+    name = re.escape(ours).replace(r"\\1", f"({group})")
+    return name, before.replace(r"\.", ".") + (r"\1" if group else "") + after.replace(r"\.", ".")
+
+
+_RULES = tuple((re.compile(pattern), ours) for pattern, ours in _PAIRS)
+_INVERSE_RULES = tuple((re.compile(name), theirs) for name, theirs in (_inverse(*pair) for pair in _PAIRS))
 
 
 def rename_published(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The same tensors under our names; a name the published layout does not have is an error."""
-    renamed = {key: _rename(key) for key in state if key not in UNUSED}
+    renamed = {key: our_name(key) for key in state if key not in UNUSED}
     unknown = sorted(key for key, name in renamed.items() if name is None)
     if unknown:
         raise InputError(
@@ -67,8 +76,18 @@ def rename_published(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: state[key] for key, name in renamed.items() if name is not None}
 
 
-def _rename(key: str) -> str | None:
-    for pattern, ours in _RULES:
-        if found := pattern.fullmatch(key):
-            return found.expand(ours)
+def our_name(key: str) -> str | None:
+    """Our name of a published parameter, if the published layout has it."""
+    return _first_match(key, _RULES)
+
+
+def published_name(name: str) -> str | None:
+    """The published name of a parameter of ours, if the published layout has it."""
+    return _first_match(name, _INVERSE_RULES)
+
+
+def _first_match(name: str, rules: Iterable[tuple[re.Pattern[str], str]]) -> str | None:
+    for pattern, other in rules:
+        if found := pattern.fullmatch(name):
+            return found.expand(other)
     return None

@@ -19,11 +19,15 @@ class Extra:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        return tuple(package for package in self.packages if util.find_spec(_MODULES.get(package, package)) is None)
+        return tuple(package for package in self.packages if util.find_spec(_module_of(package)) is None)
 
     @property
     def install_command(self) -> str:
         return f'pip install "longtake[{self.name}]"'
+
+
+def _module_of(package: str) -> str:
+    return _MODULES.get(package, package.replace("-", "_"))
 
 
 def known_extras() -> list[Extra]:

@@ -1,0 +1,134 @@
+"""How far half precision is from float32, against the plainest way to run in half precision.
+
+The same random network streams the same frames three times: in float32; plainly, as the published demonstration does it
+(encoder and trunk cast whole, autocast, dense attention); and as longtake does it. LayerScale is raised from its small
+start, so that what attention gets wrong shows in the results.
+"""
+
+import copy
+import math
+import statistics
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from longtake.attention.backend import Attended, Backend, Keys, Queries
+from longtake.attention.sdpa import SdpaBackend
+from longtake.geometry.config import GeometryConfig
+from longtake.geometry.model import GeometryModel
+from longtake.layers.block import LayerScale
+from longtake.runtime.retention import ContextRetention, MemoryPlan
+from longtake.runtime.session import GeometrySession
+
+_LAYER_SCALE = 0.5
+_RECENT = 8
+
+
+class PlainHalfBackend:
+    """Dense attention in bfloat16 over one block, without a log-sum-exp."""
+
+    name = "plain"
+
+    def attend(self, q: Queries, k: Keys, v: Keys) -> Attended:
+        queries, keys, mixed = (tensor.to(torch.bfloat16).transpose(1, 2) for tensor in (q, k, v))
+        values = scaled_dot_product_attention(queries, keys, mixed).transpose(1, 2)
+        return Attended(values.to(q.dtype), q.new_zeros(q.shape[:3], dtype=torch.float32))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrecisionFigures:
+    """Errors relative to float32, norm of the difference over norm, root mean square over the frames up to this one.
+
+    One frame's error is partly luck, so the last few count.
+    """
+
+    frame: int
+    backend: str
+    pose_error: float
+    plain_pose_error: float
+    depth_error: float
+    plain_depth_error: float
+
+    @property
+    def worst_ratio(self) -> float:
+        """Our error over the plain one, the worse of pose and depth."""
+        return max(self.pose_error / self.plain_pose_error, self.depth_error / self.plain_depth_error)
+
+
+def measure_precision(
+    config: GeometryConfig,
+    size: tuple[int, int],
+    *,
+    at_frames: Sequence[int],
+    backends: Sequence[Backend] = (SdpaBackend(),),
+    device: torch.device,
+    progress: Callable[[int], None],
+) -> Iterator[PrecisionFigures]:
+    """Stream up to the last of `at_frames`, every frame kept, and compare at each."""
+    exact_model = random_model(config, device)
+    plain_model, own_model = copy.deepcopy(exact_model), copy.deepcopy(exact_model).cast_products(torch.bfloat16)
+    for part in (plain_model.encoder, plain_model.tokens, plain_model.trunk):
+        part.to(torch.bfloat16)
+
+    def open_session(
+        model: GeometryModel, memory: torch.dtype, compute: torch.dtype, backend: Backend
+    ) -> GeometrySession:
+        plan = MemoryPlan(
+            config=config, size=size, retention=ContextRetention(), num_scale_frames=8, trunk_dtype=memory
+        )
+        return GeometrySession(model, plan, backend=backend, compute_dtype=compute)
+
+    half = torch.bfloat16
+    exact = open_session(exact_model, torch.float32, torch.float32, SdpaBackend())
+    plain = open_session(plain_model, torch.float32, half, PlainHalfBackend())
+    own = {backend.name: open_session(own_model, half, half, backend) for backend in backends}
+    sessions = {"plain": plain, **own}
+    recent: dict[str, deque[tuple[float, float]]] = {name: deque(maxlen=_RECENT) for name in sessions}
+    generator = torch.Generator().manual_seed(1)
+    for index in range(max(at_frames) + 1):
+        frame = torch.rand(3, *size, generator=generator)
+        want = exact.step(frame)
+        for name, session in sessions.items():
+            got = session.step(frame)
+            if len(got):
+                pose_error = relative_error(got.pose_encoding, want.pose_encoding)
+                recent[name].append((pose_error, relative_error(got.depth, want.depth)))
+        progress(1)
+        if index in at_frames:
+            plain_pose_error, plain_depth_error = _root_mean_square(recent["plain"])
+            for name in own:
+                pose_error, depth_error = _root_mean_square(recent[name])
+                yield PrecisionFigures(
+                    frame=index,
+                    backend=name,
+                    pose_error=pose_error,
+                    plain_pose_error=plain_pose_error,
+                    depth_error=depth_error,
+                    plain_depth_error=plain_depth_error,
+                )
+
+
+def _root_mean_square(errors: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    pose, depth = (math.sqrt(statistics.fmean(error**2 for error in column)) for column in zip(*errors, strict=True))
+    return pose, depth
+
+
+def random_model(config: GeometryConfig, device: torch.device) -> GeometryModel:
+    torch.manual_seed(0)
+    with device:
+        model = GeometryModel(config)
+    for module in model.modules():
+        if isinstance(module, LayerScale):
+            module.gamma.data.fill_(_LAYER_SCALE)
+    return model.eval().requires_grad_(requires_grad=False)
+
+
+def relative_error(got: Float[Tensor, "..."], want: Float[Tensor, "..."]) -> float:
+    difference: Any = (got.double() - want.double()).norm() / want.double().norm()
+    return float(difference)

@@ -1,0 +1,114 @@
+"""Milliseconds a frame, with the contract under which they were measured."""
+
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from longtake import __version__
+from longtake.geometry.config import GeometryConfig
+from longtake.runtime.session import GeometrySession
+
+_PALETTE = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedFigures:
+    """What was measured, and all that it depends on."""
+
+    model: str
+    weights: str
+    device: str
+    height: int
+    width: int
+    compute_dtype: str
+    memory_dtype: str
+    backend: str
+    scale_frames: int
+    anchors: int
+    window: int
+    keyframes: dict[str, int | float]
+    heads: str
+    warm_up_frames: int
+    timed_frames: int
+    resident_frames: int
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    frames_per_s: float
+    memory_bytes: int
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    longtake: str
+    torch: str
+    python: str
+    cuda: str
+
+
+def measure_speed(
+    session: GeometrySession, labels: dict[str, str], num_frames: int, progress: Callable[[int], None]
+) -> SpeedFigures:
+    """Fill the window, then time single steps until their results are there."""
+    device, plan = session.device, session.plan
+    frames = torch.rand(_PALETTE, 3, *plan.size, generator=torch.Generator().manual_seed(0))
+    per_keyframe = session.keyframes.interval or 1
+    warm_up = plan.num_scale_frames + (plan.retention.anchors + plan.retention.window) * per_keyframe
+    for index in range(warm_up):
+        session.step(frames[index % _PALETTE])
+        progress(1)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    times_ms = []
+    for index in range(num_frames):
+        _wait(device)
+        start = time.perf_counter()
+        session.step(frames[index % _PALETTE])
+        _wait(device)
+        times_ms.append((time.perf_counter() - start) * 1e3)
+        progress(1)
+    quantiles = statistics.quantiles(times_ms, n=100, method="inclusive") if num_frames > 1 else times_ms * 99
+    on_gpu = device.type == "cuda"
+    return SpeedFigures(
+        model=labels["model"],
+        weights=labels["weights"],
+        device=torch.cuda.get_device_name(device) if on_gpu else f"CPU, {torch.get_num_threads()} threads",
+        height=plan.size[0],
+        width=plan.size[1],
+        compute_dtype=labels["compute_dtype"],
+        memory_dtype=str(plan.trunk_dtype).removeprefix("torch."),
+        backend=labels["backend"],
+        scale_frames=plan.num_scale_frames,
+        anchors=plan.retention.anchors,
+        window=plan.retention.window,
+        keyframes=session.keyframes.to_record(),
+        heads=_heads(plan.config),
+        warm_up_frames=warm_up,
+        timed_frames=num_frames,
+        resident_frames=min(session.num_kept, plan.retention.anchors + plan.retention.window),
+        p50_ms=quantiles[49],
+        p90_ms=quantiles[89],
+        p99_ms=quantiles[98],
+        frames_per_s=1e3 / statistics.mean(times_ms),
+        memory_bytes=session.num_bytes,
+        peak_allocated_bytes=torch.cuda.max_memory_allocated(device) if on_gpu else 0,
+        peak_reserved_bytes=torch.cuda.max_memory_reserved(device) if on_gpu else 0,
+        longtake=__version__,
+        torch=torch.__version__,
+        python=platform.python_version(),
+        cuda=torch.version.cuda or "none",
+    )
+
+
+def _heads(config: GeometryConfig) -> str:
+    heads = [f"camera x {config.camera.iterations}", "depth"]
+    heads += ["points"] if config.dense.points else []
+    heads += ["camera points"] if config.dense.camera_points else []
+    return ", ".join(heads)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

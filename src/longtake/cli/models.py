@@ -1,0 +1,114 @@
+"""`longtake models`: which weights are known, which are on this machine, and whether a file holds what it should."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from longtake.errors import CheckpointError, MissingExtraError
+from longtake.extras import import_from_extra
+from longtake.hub.presets import PRESETS, Preset
+from longtake.hub.resolve import find
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """What a file of weights was found to hold."""
+
+    path: str
+    model: str
+    num_tensors: int
+    num_parameters: int
+    heads: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    num_bytes: int
+
+
+def run_list(*, as_json: bool) -> None:
+    rows = [(preset, *_found(preset)) for preset in PRESETS]
+    if as_json:
+        print(json.dumps([asdict(preset) | {"found": path, "note": note} for preset, path, note in rows], indent=1))
+        return
+    for preset, path, note in rows:
+        described = {
+            "about": preset.about,
+            "parameters": f"{preset.num_parameters:,}",
+            "size": f"{preset.num_bytes / 1e9:.2f} GB in float32",
+            "from": f"https://huggingface.co/{preset.repo}, {preset.file}",
+            "licence": preset.licence,
+            "found": path or note,
+        }
+        _print_pairs(preset.name, described)
+        print()
+
+
+def _found(preset: Preset) -> tuple[str | None, str]:
+    """Where a preset lies on this machine, or why it cannot be said to."""
+    try:
+        import_from_extra("huggingface_hub", "hub", "Looking into the hub's cache")
+    except MissingExtraError as error:
+        return None, str(error)
+    path = find(preset.name)
+    return (str(path), "") if path else (None, "not on this machine; it is downloaded when first used")
+
+
+def run_check(name_or_path: str, *, as_json: bool) -> None:
+    holdings = _holdings(_local(name_or_path))
+    if as_json:
+        print(json.dumps(asdict(holdings), indent=1))
+        return
+    _print_pairs(
+        holdings.path,
+        {
+            "model": holdings.model,
+            "tensors": f"{holdings.num_tensors:,}",
+            "parameters": f"{holdings.num_parameters:,}",
+            "heads": ", ".join(holdings.heads),
+            "numbers": ", ".join(holdings.dtypes),
+            "size": f"{holdings.num_bytes:,} bytes",
+        },
+    )
+    Console().print("\nEvery name and shape is right; values were not read.")
+
+
+def _local(name_or_path: str) -> Path:
+    path = find(name_or_path)
+    if path is None:
+        raise CheckpointError(
+            f"Expected weights on this machine, but {name_or_path} is not in the hub's cache; "
+            "download it first, or give a path."
+        )
+    return path
+
+
+def _holdings(path: Path) -> Holdings:
+    from longtake.weights.checkpoint import open_checkpoint
+    from longtake.weights.fit import fit_geometry
+
+    checkpoint = open_checkpoint(path)
+    fitted = fit_geometry(checkpoint)
+    dense = fitted.skeleton.config.dense
+    heads = {"camera": True, "depth": True, "points": dense.points, "camera points": dense.camera_points}
+    return Holdings(
+        path=str(checkpoint.path),
+        model=fitted.family.title,
+        num_tensors=len(checkpoint.tensors),
+        num_parameters=sum(stored.num_parameters for stored in checkpoint.tensors.values()),
+        heads=tuple(name for name, present in heads.items() if present),
+        dtypes=tuple(sorted({str(stored.dtype)[6:] for stored in checkpoint.tensors.values()})),
+        num_bytes=sum(stored.num_bytes for stored in checkpoint.tensors.values()),
+    )
+
+
+def _print_pairs(title: str, pairs: dict[str, str]) -> None:
+    table = Table(
+        title=Text(title), title_justify="left", title_style="bold", box=None, show_header=False, pad_edge=False
+    )
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs.items():
+        table.add_row(name, Text(value))
+    Console().print(table)

@@ -1,0 +1,1 @@
+"""Weights by name: presets, the local cache of the Hugging Face hub, and downloads into it."""

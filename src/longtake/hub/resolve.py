@@ -1,0 +1,111 @@
+"""From what a user calls the weights to a file: a path, a preset, or a place on the Hugging Face hub."""
+
+import logging
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from longtake.errors import CheckpointError
+from longtake.extras import import_from_extra
+from longtake.hub.presets import PRESETS
+from longtake.weights.files import INDEX, SUFFIXES, is_index, read_index
+
+_log = logging.getLogger(__name__)
+_NAME = r"[A-Za-z0-9](?:[\w.-]*\w)?"
+_PLACE = re.compile(rf"(?!.*(?:--|\.\.))(?P<repo>{_NAME}/{_NAME})(?:/(?P<file>[\w][\w./-]*))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A repository on the hub, and the files to look for there, the first one found being taken."""
+
+    repo: str
+    files: tuple[str, ...]
+    licence: str = "not known to longtake; see the repository's page"
+
+
+def resolve(name_or_path: Path | str) -> Path:
+    """The weights' file on this machine: a path that exists, else from the hub's cache, else downloaded into it."""
+    if (found := find(name_or_path)) is not None:
+        return found
+    return _download(_hub(name_or_path), _place_of(str(name_or_path)))
+
+
+def find(name_or_path: Path | str) -> Path | None:
+    """The same without a download; none if the weights are known but not on this machine."""
+    if (path := Path(name_or_path).expanduser()).exists():
+        return path
+    place = _place_of(str(name_or_path))
+    hub = _hub(name_or_path)
+    cached = (hub.try_to_load_from_cache(place.repo, file) for file in place.files)
+    paths = (Path(path) for path in cached if isinstance(path, str))  # the cache also remembers what does not exist
+    return next((path for path in paths if _is_complete(path)), None)
+
+
+def _place_of(name: str) -> Place:
+    for preset in PRESETS:
+        if name == preset.name:
+            return Place(preset.repo, (preset.file,), preset.licence)
+    found = _PLACE.fullmatch(name)
+    if found and found["file"]:
+        return Place(found["repo"], (found["file"],))
+    if found and not name.endswith(SUFFIXES):  # one folder and a file: a path that does not exist
+        return Place(found["repo"], ("model.safetensors", INDEX))
+    names = ", ".join(preset.name for preset in PRESETS)
+    raise CheckpointError(
+        f"Expected weights at {name}, but no file or folder is there; "
+        f"give a path, one of the names {names}, or organisation/repository/file on the Hugging Face hub."
+    )
+
+
+def _hub(name: Path | str) -> ModuleType:
+    return import_from_extra("huggingface_hub", "hub", f"Finding {name} by name")
+
+
+def _is_complete(path: Path) -> bool:
+    return not is_index(path) or all((path.parent / shard).exists() for shard in set(read_index(path).values()))
+
+
+def _download(hub: ModuleType, place: Place) -> Path:
+    for file in place.files:
+        path = _fetch(hub, place, file)
+        if path is not None and is_index(path):
+            for shard in sorted(set(read_index(path).values())):
+                _fetch(hub, place, shard)
+        if path is not None:
+            return path
+    raise CheckpointError(
+        f"The repository {place.repo} on the Hugging Face hub has no {' and no '.join(place.files)}; "
+        f"name the file you want, as {place.repo}/file."
+    )
+
+
+def _fetch(hub: ModuleType, place: Place, file: str) -> Path | None:
+    """One file of a repository, in the cache from now on; none if the repository has no such file."""
+    errors = import_from_extra("huggingface_hub.errors", "hub", f"Fetching {file}")
+    # the base of its HTTP errors stands for whichever client this version uses; its transfers raise RuntimeError
+    failures = (OSError, RuntimeError, *errors.HfHubHTTPError.__bases__)
+    try:
+        # asks once; the download alone asks for 20 s where there is no network
+        hub.get_hf_file_metadata(hub.hf_hub_url(place.repo, file))
+        _log.warning("Fetching %s from %s; licence of the weights: %s.", file, place.repo, place.licence)
+        return Path(hub.hf_hub_download(place.repo, file))
+    except errors.GatedRepoError as error:
+        raise _out_of_reach(hub, place, file, "its authors ask you to log in and accept their terms first") from error
+    except errors.RepositoryNotFoundError as error:
+        raise _out_of_reach(hub, place, file, "there is no such repository, or it is private") from error
+    except errors.LocalEntryNotFoundError as error:
+        raise _out_of_reach(hub, place, file, "the connection was lost") from error
+    except errors.EntryNotFoundError:
+        return None
+    except failures as error:
+        reason = str(error) or type(error).__name__
+        raise _out_of_reach(hub, place, file, reason.splitlines()[0].split(". ")[0]) from error
+
+
+def _out_of_reach(hub: ModuleType, place: Place, file: str, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"{file} is neither in the cache {hub.constants.HF_HUB_CACHE} nor could it be downloaded from {place.repo} on "
+        f"the Hugging Face hub ({why}); fetch it by hand from https://huggingface.co/{place.repo} and pass its path."
+    )

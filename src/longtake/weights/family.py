@@ -1,0 +1,52 @@
+"""Which model a file of weights is of, told by the names in it."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Files that look alike: some name begins with each of `has`, none with any of `lacks`."""
+
+    title: str
+    has: tuple[str, ...]
+    lacks: tuple[str, ...] = ()
+    file: str = ""
+    """What the file's own name contains."""
+
+    def fits(self, names: Collection[str], file: str) -> bool:
+        def begins(pattern: str) -> bool:
+            return any(re.match(pattern, name) for name in names)
+
+        return self.file in file and all(map(begins, self.has)) and not any(map(begins, self.lacks))
+
+
+_TRUNK = r"aggregator\."
+_SCALE = r"aggregator\.scale_token"
+_POINTS = r"point_head\."
+_TRACKS = r"track_head\."
+_STAGE_1 = "LingBot-Map's first training stage, a bidirectional VGGT"
+
+LONGTAKE = Family("longtake's own model", has=(r"encoder\.positions", r"tokens\.camera", r"trunk\.frame_blocks\."))
+LINGBOT_MAP = Family("LingBot-Map", has=(_TRUNK, _SCALE))
+UNKNOWN = Family("no model known to longtake", has=())
+
+# The keys of lingbot-map-stage1 were never seen; its card says that it loads into a bidirectional VGGT.
+_FAMILIES = (
+    Family("a session saved by longtake", has=(r"num_kept$", r"\w+\.num_settled")),
+    LONGTAKE,
+    LINGBOT_MAP,
+    Family(_STAGE_1, has=(_TRUNK,), lacks=(_SCALE,), file="stage1"),
+    Family("VGGT or StreamVGGT", has=(_TRUNK, _TRACKS), lacks=(_SCALE,)),
+    Family("STream3R", has=(_TRUNK, _POINTS), lacks=(_SCALE, _TRACKS)),
+    Family(_STAGE_1, has=(_TRUNK,), lacks=(_SCALE, _POINTS, _TRACKS)),
+    Family(
+        "a Qwen model in the layout of transformers", has=(r"model\.(language_model\.)?layers\.|(model\.)?visual\.",)
+    ),
+)
+
+
+def recognise(names: Collection[str], file: str) -> Family:
+    """The first family that fits the names of the tensors and of the file."""
+    return next((family for family in _FAMILIES if family.fits(names, file)), UNKNOWN)

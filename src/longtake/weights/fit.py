@@ -1,0 +1,112 @@
+"""Whether a checkpoint is of a geometry model: every name there, none left over, every shape right."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from longtake.errors import CheckpointError
+from longtake.geometry.config import GeometryConfig
+from longtake.geometry.model import GeometryModel
+from longtake.weights import presets
+from longtake.weights.checkpoint import Checkpoint, Stored, some
+from longtake.weights.family import LINGBOT_MAP, LONGTAKE, UNKNOWN, Family, recognise
+from longtake.weights.published import UNUSED, our_name, published_name
+
+RECORD = "longtake"
+"""Metadata entry under which a file of ours says what it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A checkpoint that a model takes as it is."""
+
+    family: Family
+    skeleton: GeometryModel
+    """The model on the meta device: shapes without values."""
+    tensors: Mapping[str, Stored]
+    """By our names; the skeleton's, no more and no fewer."""
+
+
+def fit_geometry(checkpoint: Checkpoint, config: GeometryConfig | None = None) -> Fitted:
+    """Match a checkpoint with a model of this configuration, or of the one that the file itself implies."""
+    family = recognise(checkpoint.tensors.keys(), checkpoint.path.name)
+    with torch.device("meta"):
+        skeleton = GeometryModel(config or _implied_config(checkpoint, family))
+    shapes = {name: tuple(tensor.shape) for name, tensor in skeleton.state_dict().items()}
+    ours = {key: key if family == LONGTAKE else our_name(key) for key in checkpoint.tensors if key not in UNUSED}
+    _require_names(checkpoint.path, family, ours, shapes)
+    tensors = {name: checkpoint.tensors[key] for key, name in ours.items() if name is not None}
+    _require_shapes(checkpoint.path, family, tensors, shapes)
+    return Fitted(family, skeleton, tensors)
+
+
+def _implied_config(checkpoint: Checkpoint, family: Family) -> GeometryConfig:
+    """What a file of ours says of itself; else LingBot-Map, with exactly the point heads that the file has."""
+    if family == LONGTAKE:
+        return _recorded_config(checkpoint)
+    heads = {key.partition(".")[0] for key in checkpoint.tensors}
+    dense = replace(presets.LINGBOT_MAP.dense, points="point_head" in heads, camera_points="local_point_head" in heads)
+    return replace(presets.LINGBOT_MAP, dense=dense)
+
+
+def _recorded_config(checkpoint: Checkpoint) -> GeometryConfig:
+    try:
+        record: Mapping[str, Any] = json.loads(checkpoint.metadata[RECORD])
+        text = str(record["config"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{checkpoint.path} has longtake's names but does not say which configuration they belong to; "
+            "pass the configuration, or save the model again with save_geometry."
+        ) from error
+    return GeometryConfig.from_json(text)
+
+
+def _require_names(
+    path: Path, family: Family, ours: Mapping[str, str | None], shapes: Mapping[str, tuple[int, ...]]
+) -> None:
+    missing = [_in_file(name, family) for name in shapes.keys() - set(ours.values())]
+    surplus = [key for key, name in ours.items() if name not in shapes]
+    if not missing and not surplus:
+        return
+    if family not in (LINGBOT_MAP, LONGTAKE):
+        known = f" ({some(list(ours))})" if family == UNKNOWN else ""
+        raise CheckpointError(
+            f"Expected the weights of LingBot-Map, but {path} looks like {family.title}{known}; "
+            "this model cannot be made from it, so give it another file."
+        )
+    wrong = [f"{len(missing)} tensors are missing ({some(missing)})"] if missing else []
+    wrong += [f"{len(surplus)} have no place in the model ({some(surplus)})"] if surplus else []
+    raise CheckpointError(
+        f"{path} looks like {family.title}, but {' and '.join(wrong)}; "
+        "fetch the file again, or pass the configuration it was made with."
+    )
+
+
+def _require_shapes(
+    path: Path, family: Family, tensors: Mapping[str, Stored], shapes: Mapping[str, tuple[int, ...]]
+) -> None:
+    for name, stored in tensors.items():
+        if stored.shape != shapes[name]:
+            wrong = sum(stored.shape != shapes[name] for name, stored in tensors.items())
+            others = f", as have {wrong - 1} others" if wrong > 1 else ""
+            raise CheckpointError(
+                f"{path} looks like {family.title}, but {_in_file(name, family)} has the wrong shape{others}: expected "
+                f"{_by(shapes[name])}, came {_by(stored.shape)}; pass the configuration the file was made with."
+            )
+        if not stored.dtype.is_floating_point:
+            raise CheckpointError(
+                f"Expected floats in {path}, but {_in_file(name, family)} holds {str(stored.dtype)[6:]}; "
+                "give the weights before they were quantised."
+            )
+
+
+def _in_file(name: str, family: Family) -> str:
+    return name if family == LONGTAKE else published_name(name) or name
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "a single number"

@@ -1,0 +1,99 @@
+"""`longtake models` as a user meets it, in a process of its own, without a network."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from longtake.geometry.model import GeometryModel
+from longtake.weights.load import save_geometry
+from longtake.weights.presets import TINY
+
+REVISION = "0" * 40
+
+
+def longtake(*arguments: str, home: Path, blocked: str = "nothing") -> subprocess.CompletedProcess[str]:
+    start = f"import sys; sys.modules[{blocked!r}] = None; from longtake.cli.main import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", start, *arguments],
+        env={key: value for key, value in os.environ.items() if not key.startswith("HF_")} | {"HF_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_list_names_sizes_sources_licences_and_what_is_here(tmp_path: Path) -> None:
+    done = longtake("models", home=tmp_path, blocked="torch")
+    assert done.returncode == 0, done.stderr
+    for text in ("lingbot-map-long", "1,157,943,540", "4.63 GB", "robbyant/lingbot-map", "no tag seen", "not on this"):
+        assert text in done.stdout
+
+
+def test_list_as_json_says_where_a_preset_was_found(tmp_path: Path) -> None:
+    folder = tmp_path / "hub" / "models--robbyant--lingbot-map"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text(REVISION)
+    (folder / "snapshots" / REVISION).mkdir(parents=True)
+    (folder / "snapshots" / REVISION / "lingbot-map.pt").touch()
+    done = longtake("models", "--json", home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = {row["name"]: row for row in json.loads(done.stdout)}
+    assert rows["lingbot-map"]["found"] == str(folder / "snapshots" / REVISION / "lingbot-map.pt")
+    assert rows["lingbot-map-long"]["found"] is None
+    assert rows["lingbot-map-long"]["num_bytes"] == 4_631_774_160
+
+
+def test_list_without_the_hub_package_still_lists_and_says_what_to_install(tmp_path: Path) -> None:
+    done = longtake("models", "--json", home=tmp_path, blocked="huggingface_hub")
+    assert done.returncode == 0, done.stderr
+    assert all('pip install "longtake[hub]"' in row["note"] for row in json.loads(done.stdout))
+
+
+def test_check_says_what_a_file_is(tmp_path: Path) -> None:
+    model = GeometryModel(TINY)
+    save_geometry(model, tmp_path / "x[1].safetensors")
+    done = longtake("models", "check", str(tmp_path), "--json", home=tmp_path, blocked="huggingface_hub")
+    assert done.returncode == 0, done.stderr
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    assert json.loads(done.stdout) == {
+        "path": str(tmp_path / "x[1].safetensors"),
+        "model": "longtake's own model",
+        "num_tensors": len(model.state_dict()),
+        "num_parameters": parameters,
+        "heads": ["camera", "depth"],
+        "dtypes": ["float32"],
+        "num_bytes": 4 * parameters,
+    }
+    done = longtake("models", "check", str(tmp_path / "x[1].safetensors"), home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for text in ("x[1].safetensors", "longtake's own model", f"{parameters:,}", "camera, depth", "shape is right"):
+        assert text in done.stdout.replace("\n", "")
+
+
+def test_check_refuses_in_one_sentence_and_no_traceback(tmp_path: Path) -> None:
+    save_file({"model.layers.0.mlp.up_proj.weight": torch.zeros(1)}, tmp_path / "qwen.safetensors")
+    (tmp_path / "cut.pt").write_bytes(b"PK\x03\x04")
+    for name, sentence in (("qwen.safetensors", "looks like a Qwen model"), ("cut.pt", "damaged, cut short")):
+        done = longtake("models", "check", str(tmp_path / name), home=tmp_path)
+        assert done.returncode == 1
+        assert sentence in " ".join(done.stderr.split())
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("lingbot-map", "lingbot-map is not in the hub's cache; download it first"),
+        ("gone.pt", "Expected weights at gone.pt"),
+    ],
+)
+def test_check_downloads_nothing(name: str, sentence: str, tmp_path: Path) -> None:
+    done = longtake("models", "check", name, home=tmp_path)
+    assert done.returncode == 1
+    assert sentence in " ".join(done.stderr.split())
