@@ -156,8 +156,25 @@ def test_backends_are_backends(backend: Backend) -> None:
     assert isinstance(backend, Backend)
 
 
-def test_devices_without_a_fused_kernel_fall_back_to_the_reference() -> None:
-    q, k, v = (tensor.to("meta") for tensor in projections(queries=3, keys=5))
-    attended = SdpaBackend().attend(q, k, v)
+def test_reference_rounds_half_precision_once_at_the_end() -> None:
+    q, k, v = (tensor.bfloat16() for tensor in projections(queries=9, keys=200))
+    got, want = ReferenceBackend().attend(q, k, v), by_hand(q.float(), k.float(), v.float())
+    torch.testing.assert_close(got.values.float(), want.values, rtol=2**-8, atol=1e-5)
+    torch.testing.assert_close(got.log_sum_exp, want.log_sum_exp, rtol=1e-5, atol=1e-5)
+
+
+def test_devices_without_a_fused_kernel_fall_back_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    attend = ReferenceBackend.attend
+
+    def listening(self: ReferenceBackend, q: Tensor, k: Tensor, v: Tensor) -> Attended:
+        asked.append(q.device.type)
+        return attend(self, q, k, v)
+
+    monkeypatch.setattr(ReferenceBackend, "attend", listening)
+    here = projections(queries=3, keys=5)
+    SdpaBackend().attend(*here)
+    attended = SdpaBackend().attend(*(tensor.to("meta") for tensor in here))
+    assert asked == ["meta"]
     assert attended.values.shape == (1, 3, 2, 8)
     assert attended.log_sum_exp.shape == (1, 3, 2)

@@ -58,6 +58,28 @@ def test_mask_equals_the_rule_written_out(
     assert torch.equal(clip_mask(rule, sequence, TOKENS), by_hand(rule, sequence))
 
 
+several_at_once = st.lists(
+    st.builds(
+        lambda num_frames, keep, accept: Arrival(
+            num_frames, keep, kept=keep is Keep.YES or (accept and keep is Keep.LATER)
+        ),
+        st.integers(1, 3),
+        st.sampled_from(Keep),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=5,
+).map(tuple)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rules(), several_at_once)
+def test_mask_equals_the_rule_when_several_frames_come_at_once(
+    rule: AnchorsWindowTrail, sequence: tuple[Arrival, ...]
+) -> None:
+    assert torch.equal(clip_mask(rule, sequence, TOKENS), by_hand(rule, sequence))
+
+
 def drawn(mask: Tensor) -> list[str]:
     return ["".join(".#"[int(flag)] for flag in row) for row in mask]
 

@@ -12,6 +12,7 @@ from longtake.attention.masks import Arrival, arrivals, clip_mask, clip_ordinals
 from longtake.attention.recall import ClipRecall, Recall, StreamRecall
 from longtake.attention.reference import ReferenceBackend
 from longtake.attention.sdpa import SdpaBackend
+from longtake.errors import TransactionError
 from longtake.memory.budget import Needs
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
@@ -142,8 +143,27 @@ def test_batch_other_than_one_is_refused_and_leaves_no_trace() -> None:
                 q, k, v = (tensor.repeat(batch, 1, 1, 1) for tensor in projections(name, 2, seed=0)[0])
                 with pytest.raises(TypeCheckError):
                     recall.attend(name, 0, q, k, v)
+                with pytest.raises(TransactionError, match="did not write wide layer 0"):
+                    transaction.commit()
     assert memory.num_kept == 0
     assert all(use.free == use.num_slots for use in memory.use().values())
+
+
+def test_fork_answers_from_several_blocks_as_its_parent_from_one() -> None:
+    memory = new_memory(RETENTIONS, 2)
+    sequence = arrivals(2, [True] * 6)
+    streamed(memory, sequence, {name: projections(name, 8, seed=1) for name in LAYOUTS})
+    with memory.fork() as fork:
+        for name, layout in LAYOUTS.items():
+            for layer in range(layout.num_layers):
+                question = projections(name, 1, seed=2)[layer]
+                with memory.begin(1, Keep.NO) as of_parent:
+                    want = StreamRecall(of_parent, SdpaBackend(), 2).attend(name, layer, *question)
+                    assert len(of_parent.staged[name].view.blocks) == 1
+                with fork.begin(1, Keep.NO) as of_fork:
+                    got = StreamRecall(of_fork, SdpaBackend(), 2).attend(name, layer, *question)
+                    assert len(of_fork.staged[name].view.blocks) == 3
+                torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
 
 
 def test_recall_tells_the_ordinals_of_its_clip() -> None:

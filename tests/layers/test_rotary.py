@@ -5,12 +5,12 @@ import torch
 
 from longtake.geometry.tokens import diagonal_positions
 from longtake.layers.rotary import (
+    adjacent_rotation,
     axial_split,
     axis_phases,
     grid_phases,
     join_axes,
     repeat_over_frames,
-    rotate_adjacent,
     rotate_halves,
     spread_over_frames,
 )
@@ -35,7 +35,7 @@ def test_axial_rotation_matches_golden(golden):
     phases = axial_rotation([5, 6], 6, (3, 5), 64)
     want.check("cos3d", phases.cos)
     want.check("sin3d", phases.sin)
-    want.check("out3d", rotate_adjacent(phases, want["tok3d"].transpose(1, 2)).transpose(1, 2))
+    want.check("out3d", adjacent_rotation(phases)(want["tok3d"].transpose(1, 2)).transpose(1, 2))
 
 
 def test_camera_rotation_matches_golden(golden):
@@ -46,7 +46,7 @@ def test_camera_rotation_matches_golden(golden):
     phases = join_axes(*(axis_phases(at, channels, theta=1e4) for at, channels in axes))
     want.check("coscam", phases.cos)
     want.check("sincam", phases.sin)
-    want.check("outcam", rotate_adjacent(phases, want["tokcam"].transpose(1, 2)).transpose(1, 2))
+    want.check("outcam", adjacent_rotation(phases)(want["tokcam"].transpose(1, 2)).transpose(1, 2))
 
 
 def test_channels_are_split_in_pairs_over_three_axes():
@@ -62,7 +62,7 @@ def test_channels_are_split_in_pairs_over_three_axes():
 @pytest.mark.parametrize("head_dim", [16, 32, 64, 128])
 def test_rotation_preserves_norms(head_dim):
     tokens = torch.randn(2, 14, 3, head_dim)
-    adjacent = partial(rotate_adjacent, axial_rotation([3, 900], 1, (2, 3), head_dim))
+    adjacent = adjacent_rotation(axial_rotation([3, 900], 1, (2, 3), head_dim))
     halves = partial(rotate_halves, grid_phases(torch.randint(0, 40, (14, 2)), head_dim, theta=100.0))
     for rotate in (adjacent, halves):
         torch.testing.assert_close(rotate(tokens).norm(dim=-1), tokens.norm(dim=-1))
@@ -80,7 +80,7 @@ def test_logits_depend_on_relative_position_only(offset):
     def logits(times, cells):
         time = axis_phases(times, 20, theta=1e4, dtype=torch.float64)
         rows, columns = (axis_phases(axis, 22, theta=1e4, dtype=torch.float64) for axis in cells.unbind(dim=-1))
-        adjacent = partial(rotate_adjacent, join_axes(time, rows, columns))
+        adjacent = adjacent_rotation(join_axes(time, rows, columns))
         halves = partial(rotate_halves, grid_phases(cells, 64, theta=100.0, dtype=torch.float64))
         return [torch.einsum("bqhd,bkhd->bhqk", rotate(q), rotate(k)) for rotate in (adjacent, halves)]
 

@@ -1,9 +1,12 @@
 """Equalities of the memory: against a slow twin, across slot orders, forks and rejected clips."""
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,11 +15,12 @@ from torch import Tensor
 from longtake.attention.recall import StreamRecall
 from longtake.attention.reference import ReferenceBackend
 from longtake.attention.sdpa import SdpaBackend
-from longtake.errors import ForkError, MemoryFullError, TransactionError
+from longtake.errors import ForkError, MemoryFullError, SavedSessionError, TransactionError
 from longtake.memory.budget import Needs
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
 from longtake.memory.retention import AnchorsWindowTrail, Keep, KeepAll, Retention
+from longtake.memory.saved import SavedTensors, write_tensors
 from longtake.memory.slab import SlotState
 
 WIDE = StreamLayout(num_layers=3, num_heads=2, head_dim=8, tokens_per_frame=5)
@@ -123,6 +127,17 @@ def test_memory_equals_the_slow_twin(first_clip: int) -> None:
         commit = step % 4 != 0 if keep is Keep.LATER else None
         assert_close(look(memory, step, keep=keep, commit=commit), twin.look(step, keep=keep, commit=commit))
     assert memory.num_kept == twin.num_kept
+
+
+def test_memory_equals_the_slow_twin_when_several_frames_come_at_once() -> None:
+    memory, twin = new_memory(reserve=3), SlowTwin()
+    for step, num_frames in enumerate((2, 1, 3, 1, 2, 4, 1, 3)):
+        for keep in (Keep.NO, Keep.LATER, Keep.YES):
+            seed = 10 * step + num_frames
+            assert_close(
+                look(memory, seed, num_frames=num_frames, keep=keep),
+                twin.look(seed, num_frames=num_frames, keep=keep),
+            )
 
 
 def test_steady_state_reads_one_run_of_slots_without_a_copy() -> None:
@@ -232,7 +247,292 @@ def test_committed_fork_is_what_the_parent_would_have_kept() -> None:
     look(plain, 9)
     assert forked.num_kept == plain.num_kept == 10
     assert all(use.held == 0 for use in forked.use().values())
+    for name in LAYOUTS:
+        for got, want in zip(forked._live[name].sections, plain._live[name].sections, strict=True):
+            assert set(zip(got.frame, got.index, strict=True)) == set(zip(want.frame, want.index, strict=True))
+    for keep in Keep:
+        with forked.begin(1, keep) as transaction:
+            assert all(staged.view.in_place for staged in transaction.staged.values())
     assert_close(look(forked, 10), look(plain, 10))
+
+
+def test_committed_fork_has_ended_and_closing_it_changes_nothing() -> None:
+    memory = new_memory(reserve=4)
+    for step in range(8):
+        look(memory, step)
+    with memory.fork() as fork:
+        look(fork, 8)
+        fork.commit_fork()
+        before = memory.use()
+        with pytest.raises(ForkError, match="ended"):
+            look(fork, 9)
+        with pytest.raises(ForkError, match="ended"):
+            fork.fork()
+        with pytest.raises(ForkError, match="ended"):
+            fork.clear()
+        with pytest.raises(ForkError, match="ended"):
+            fork.contents()
+    assert memory.use() == before
+
+
+def test_fork_closed_twice_gives_back_its_slots_once() -> None:
+    memory = new_memory(reserve=4)
+    fork = memory.fork()
+    look(fork, 0)
+    fork.close()
+    with memory.fork() as other:
+        look(other, 1)
+        before = memory.use()
+        fork.close()
+        assert memory.use() == before
+
+
+def test_fork_closed_with_a_clip_staged_gives_its_slots_back() -> None:
+    memory = new_memory(reserve=4)
+    fork = memory.fork()
+    transaction = fork.begin(1, Keep.YES)
+    fork.close()
+    assert all(use.free == use.num_slots for use in memory.use().values())
+    with pytest.raises(TransactionError, match="has ended"):
+        transaction.commit()
+
+
+@pytest.mark.parametrize("move", [lambda memory: look(memory, 70), Memory.clear], ids=["keeping a clip", "clearing"])
+def test_fork_is_stale_once_its_parent_has_changed_by(move: Callable[[Memory], object]) -> None:
+    memory = new_memory(reserve=8)
+    look(memory, 0)
+    with memory.fork() as fork:
+        look(fork, 1)
+        move(memory)
+        with pytest.raises(ForkError, match="moved on"):
+            fork.commit_fork()
+
+
+def test_fork_is_stale_once_another_was_committed() -> None:
+    memory = new_memory(reserve=8)
+    look(memory, 0)
+    with memory.fork() as first, memory.fork() as second:
+        look(first, 1)
+        look(second, 2)
+        first.commit_fork()
+        with pytest.raises(ForkError, match="moved on"):
+            second.commit_fork()
+    assert memory.num_kept == 2
+
+
+def test_fork_whose_parent_has_ended_or_that_has_forks_is_not_committed() -> None:
+    memory = new_memory(reserve=8)
+    look(memory, 0)
+    with memory.fork() as fork, fork.fork() as grandchild:
+        with pytest.raises(ForkError, match="forks of its own"):
+            fork.commit_fork()
+        fork.close()
+        with pytest.raises(ForkError, match="moved on"):
+            grandchild.commit_fork()
+
+
+@pytest.mark.parametrize("who", ["fork", "parent"])
+def test_fork_is_not_committed_while_a_clip_is_staged(who: str) -> None:
+    memory = new_memory(reserve=8)
+    look(memory, 0)
+    with memory.fork() as fork:
+        branch = {"fork": fork, "parent": memory}[who]
+        with branch.begin(1, Keep.YES), pytest.raises(TransactionError, match="before committing the fork"):
+            fork.commit_fork()
+        fork.commit_fork()
+
+
+def fill(memory: Memory) -> Memory:
+    """A fork for which so many slots are held that its parent has no room left."""
+    for step in range(8):
+        look(memory, step)
+    fork = memory.fork()
+    look(memory, 8)
+    return fork
+
+
+def begin_while(memory: Memory, event: Callable[[], None]) -> float:
+    """Seconds a clip waited for room that this event makes."""
+    start = time.monotonic()
+    timer = threading.Timer(0.1, event)
+    timer.start()
+    with memory.begin(1, Keep.NO, patience_s=20.0):
+        waited_s = time.monotonic() - start
+    timer.join()
+    return waited_s
+
+
+def test_waiting_clip_begins_as_soon_as_a_fork_ends() -> None:
+    memory = new_memory()
+    fork = fill(memory)
+    assert 0.05 < begin_while(memory, fork.close) < 10
+
+
+def test_waiting_clip_begins_as_soon_as_a_fork_is_committed() -> None:
+    memory = new_memory(reserve=1)
+    for step in range(8):
+        look(memory, step)
+    fork = memory.fork()
+    look(fork, 8)
+    look(fork, 9)
+    assert 0.05 < begin_while(memory, fork.commit_fork) < 10
+    assert memory.num_kept == 10
+
+
+def test_waiting_clip_begins_as_soon_as_another_is_left() -> None:
+    memory = new_memory(reserve=1)
+    for step in range(9):
+        look(memory, step)
+    fork = memory.fork()
+    transactions = [memory.begin(1, Keep.NO), fork.begin(1, Keep.NO)]
+    with memory.fork() as other:
+        assert 0.05 < begin_while(other, transactions[1].abandon) < 10
+    transactions[0].abandon()
+    fork.close()
+
+
+def test_full_memory_without_forks_does_not_wait() -> None:
+    layouts = {name: (layout, KeepAll()) for name, layout in LAYOUTS.items()}
+    memory = Memory(
+        Needs(streams=layouts, first_clip=1).plan(4 * sum(layout.bytes_per_frame for layout, _ in layouts.values()))
+    )
+    for step in range(4):
+        look(memory, step)
+    start = time.monotonic()
+    with pytest.raises(MemoryFullError, match="larger budget"):
+        memory.begin(1, Keep.YES, patience_s=20.0)
+    assert time.monotonic() - start < 10
+
+
+def test_full_memory_says_how_many_slots_are_held_for_forks() -> None:
+    memory = new_memory()
+    with (
+        fill(memory),
+        pytest.raises(MemoryFullError, match=r"needs 5 slots .* but 2 of 38 are free \(3 held for 1 forks\)"),
+    ):
+        memory.begin(1, Keep.YES)
+
+
+def test_full_memory_tells_of_forks_that_fill_it_themselves() -> None:
+    memory = new_memory(reserve=1)
+    with memory.fork() as fork, fork.begin(8, Keep.NO), pytest.raises(MemoryFullError, match="0 held for 1 forks"):
+        memory.begin(1, Keep.YES)
+
+
+def saved_and_restored(memory: Memory, folder: Path, **settings: Any) -> Memory:
+    write_tensors(folder / "memory.safetensors", memory.contents(), {})
+    twin = new_memory(**settings)
+    twin.restore(SavedTensors(folder / "memory.safetensors"))
+    return twin
+
+
+@pytest.mark.parametrize("num_kept", [0, 1, 5, 7, 12])
+def test_restored_memory_goes_on_bit_by_bit_and_in_place(num_kept: int, tmp_path: Path) -> None:
+    memory = new_memory()
+    for step in range(num_kept):
+        look(memory, step)
+    twin = saved_and_restored(memory, tmp_path)
+    assert twin.num_kept == num_kept
+    for keep in Keep:
+        with twin.begin(1, keep) as transaction:
+            for staged in transaction.staged.values():
+                assert staged.view.in_place
+                assert len(staged.view.blocks) == 1
+    for step in range(num_kept, num_kept + 4):
+        assert same(look(twin, step, keep=Keep.NO), look(memory, step, keep=Keep.NO))
+        assert same(look(twin, step), look(memory, step))
+
+
+def test_restored_memory_holds_what_its_forks_see(tmp_path: Path) -> None:
+    memory = new_memory(reserve=16, retentions=FORGETFUL)
+    for step in range(9):
+        look(memory, step)
+    twin = saved_and_restored(memory, tmp_path, reserve=16, retentions=FORGETFUL)
+    with twin.fork() as fork:
+        want = look(fork, 55, keep=Keep.NO)
+        for step in range(9, 16):
+            look(twin, step)
+        assert same(look(fork, 55, keep=Keep.NO), want)
+        with pytest.raises(ForkError, match="moved on"):
+            fork.commit_fork()
+
+
+def test_contents_are_read_in_place_when_they_are_written_and_not_before() -> None:
+    memory = new_memory()
+    look(memory, 0, num_frames=2)
+    (piece,) = memory.contents()["wide.0.keys"].pieces
+    assert piece.data_ptr() == memory._ground.slabs["wide"].keys[0].data_ptr()
+
+
+def test_memory_with_fewer_slots_refuses_what_was_saved(tmp_path: Path) -> None:
+    memory = new_memory()
+    for step in range(12):
+        look(memory, step)
+    smaller: dict[str, Retention] = {"wide": AnchorsWindowTrail(anchors=0, window=1), "narrow": CAMERA}
+    with pytest.raises(SavedSessionError, match="holds 33 tokens of stream 'wide', but there are only 10 slots"):
+        saved_and_restored(memory, tmp_path, retentions=smaller)
+
+
+def test_memory_that_is_just_full_can_be_restored(tmp_path: Path) -> None:
+    streams = {name: (layout, KeepAll()) for name, layout in LAYOUTS.items()}
+    plans = Needs(streams=streams, first_clip=1).plan(4 * sum(layout.bytes_per_frame for layout in LAYOUTS.values()))
+    memory, twin = Memory(plans), Memory(plans)
+    for step in range(4):
+        look(memory, step)
+    assert all(use.free == 0 for use in memory.use().values())
+    write_tensors(tmp_path / "memory.safetensors", memory.contents(), {})
+    twin.restore(SavedTensors(tmp_path / "memory.safetensors"))
+    assert twin.use() == memory.use()
+
+
+def test_fork_is_not_saved() -> None:
+    with new_memory().fork() as fork, pytest.raises(ForkError, match="save the memory it was made from"):
+        fork.contents()
+
+
+def test_only_a_new_memory_is_restored(tmp_path: Path) -> None:
+    memory = new_memory()
+    look(memory, 0)
+    twin = saved_and_restored(memory, tmp_path)
+    for used in (memory, twin):
+        with pytest.raises(AssertionError, match="only a new memory"):
+            used.restore(SavedTensors(tmp_path / "memory.safetensors"))
+
+
+def test_memory_with_a_clip_staged_is_not_saved() -> None:
+    memory = new_memory()
+    with memory.begin(1, Keep.YES), pytest.raises(TransactionError, match="before saving"):
+        memory.contents()
+
+
+def test_committed_fork_takes_nothing_from_a_fork_born_meanwhile() -> None:
+    memory = new_memory(reserve=20, retentions=FORGETFUL)
+    for step in range(9):
+        look(memory, step)
+    with memory.fork() as committed:
+        for step in range(9, 14):
+            look(committed, step)
+        with memory.fork() as sibling:
+            want = look(sibling, 55, keep=Keep.NO)
+            committed.commit_fork()
+            for step in range(14, 20):
+                look(memory, step)
+            assert same(look(sibling, 55, keep=Keep.NO), want)
+    assert all(use.held == 0 for use in memory.use().values())
+
+
+def test_parent_reads_in_place_while_a_fork_writes_at_the_top() -> None:
+    memory = new_memory(reserve=6)
+    for step in range(9):
+        look(memory, step)
+    with memory.fork() as fork:
+        look(fork, 50)
+        look(fork, 51)
+        for name, plan in memory.plans.items():
+            own = fork._live[name].own.slot
+            assert sorted(own) == list(range(plan.num_slots - len(own), plan.num_slots))
+        with memory.begin(1, Keep.YES) as transaction:
+            assert all(staged.view.in_place for staged in transaction.staged.values())
 
 
 def test_fork_committed_after_its_parent_moved_on_is_refused() -> None:

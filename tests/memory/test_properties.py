@@ -8,16 +8,7 @@ import numpy as np
 import torch
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    consumes,
-    initialize,
-    invariant,
-    multiple,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from longtake.errors import ForkError, MemoryFullError
 from longtake.memory.budget import Needs
@@ -46,22 +37,27 @@ class Expected:
 class Branch:
     memory: Memory
     expected: Expected
+    saw: frozenset[tuple[str, int]] = frozenset()
+    """Stream and slot of all that was visible when the branch or a branch before it was born."""
+
+    def fork(self) -> "Branch":
+        visible = {(name, int(slot)) for name in LAYOUTS for slot in self.memory.tokens(name).slot}
+        return Branch(self.memory.fork(), self.expected, self.saw | visible)
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """Drives a memory and a plain dictionary side by side."""
+    """Drives a memory and a plain dictionary side by side; `who` picks one of the branches that live."""
 
-    branches = Bundle("branches")
+    who = st.integers(0, 4)
 
     @initialize(
-        target=branches,
         anchors=st.integers(0, 2),
         window=st.integers(1, 3),
         trail=st.integers(0, 2),
         extra=st.integers(0, 3),
-        reserve=st.integers(0, 6),
+        reserve=st.integers(0, 12),
     )
-    def start(self, anchors: int, window: int, trail: int, extra: int, reserve: int) -> Branch:
+    def start(self, anchors: int, window: int, trail: int, extra: int, reserve: int) -> None:
         history = anchors + window + extra
         self.retentions: dict[str, Retention] = {
             "patches": AnchorsWindowTrail(anchors=anchors, window=window, trail_tokens=trail, history=history),
@@ -71,14 +67,21 @@ class AnyOrder(RuleBasedStateMachine):
         self.plans = Needs(streams=streams, first_clip=2, reserve=reserve).plan()
         self.bound = sum(plan.num_bytes for plan in self.plans.values())
         self.mark = 0.0
-        root = Branch(Memory(self.plans), Expected({name: {} for name in LAYOUTS}))
-        self.living = [root]
-        return root
+        self.living = [Branch(Memory(self.plans), Expected({name: {} for name in LAYOUTS}))]
 
-    @rule(branch=branches, num_frames=st.integers(1, 2), keep=st.sampled_from(Keep), accept=st.booleans())
-    def look(self, branch: Branch, num_frames: int, keep: Keep, accept: bool) -> None:
-        if branch not in self.living:
-            return
+    @rule(who=who, num_frames=st.integers(1, 2), keep=st.sampled_from(Keep), accept=st.booleans())
+    def look(self, who: int, num_frames: int, keep: Keep, accept: bool) -> None:
+        self.show(self.branch(who), num_frames, keep, accept=accept and keep is not Keep.NO)
+
+    @rule(who=who, clips=st.integers(1, 6))
+    def keep_frames(self, who: int, clips: int) -> None:
+        for _ in range(clips):
+            self.show(self.branch(who), 1, Keep.YES, accept=True)
+
+    def branch(self, who: int) -> Branch:
+        return self.living[who % len(self.living)]
+
+    def show(self, branch: Branch, num_frames: int, keep: Keep, *, accept: bool) -> None:
         try:
             transaction = branch.memory.begin(num_frames, keep)
         except MemoryFullError:
@@ -90,7 +93,7 @@ class AnyOrder(RuleBasedStateMachine):
                 rows = torch.full((num_frames * layout.tokens_per_frame, 1, 2), self.mark)
                 for layer in range(layout.num_layers):
                     transaction.write(name, layer, rows, -rows)
-            if accept and keep is not Keep.NO:
+            if accept:
                 transaction.commit()
                 branch.expected = self.after(branch.expected, num_frames)
 
@@ -109,38 +112,52 @@ class AnyOrder(RuleBasedStateMachine):
         return bool(self.retentions[name].stays(one, num_kept=num_kept)[0])
 
     @precondition(lambda self: len(self.living) < 5)
-    @rule(target=branches, branch=branches)
-    def fork(self, branch: Branch) -> Branch:
-        if branch not in self.living:
-            return multiple()  # type: ignore[return-value]
-        child = Branch(branch.memory.fork(), branch.expected)
-        self.living.append(child)
-        return child
+    @rule(who=who)
+    def fork(self, who: int) -> None:
+        self.living.append(self.branch(who).fork())
 
-    @rule(branch=consumes(branches))
-    def end(self, branch: Branch) -> None:
-        if branch is not self.living[0] and branch in self.living:
-            branch.memory.close()
-            self.living.remove(branch)
+    @precondition(lambda self: len(self.living) > 1)
+    @rule(who=who)
+    def end(self, who: int) -> None:
+        fork = self.living[1 + who % (len(self.living) - 1)]
+        fork.memory.close()
+        self.living.remove(fork)
 
-    @rule(branch=branches)
-    def commit_fork(self, branch: Branch) -> None:
-        if branch is self.living[0] or branch not in self.living:
-            return
-        parent = next((other for other in self.living if other.memory is branch.memory._parent), None)
+    @precondition(lambda self: len(self.living) < 4)
+    @rule(who=who, clips=st.integers(1, 5), watched=st.booleans())
+    def think_ahead(self, who: int, clips: int, watched: bool) -> None:
+        """Keep frames on a fork and commit it, perhaps while a fork that was born in between looks on."""
+        parent = self.branch(who)
+        fork = parent.fork()
+        self.living.append(fork)
+        for _ in range(clips):
+            self.show(fork, 1, Keep.YES, accept=True)
+        if watched:
+            self.fork(self.living.index(parent))
+        self.check_contents()
+        self.commit(fork)
+
+    @precondition(lambda self: len(self.living) > 1)
+    @rule(who=who)
+    def commit_fork(self, who: int) -> None:
+        self.commit(self.living[1 + who % (len(self.living) - 1)])
+
+    def commit(self, fork: Branch) -> None:
+        parent = next((other for other in self.living if other.memory is fork.memory._parent), None)
         try:
-            branch.memory.commit_fork()
+            fork.memory.commit_fork()
         except ForkError:
             return
         assert parent is not None
-        parent.expected = branch.expected
-        self.living.remove(branch)
+        parent.expected = fork.expected
+        self.living.remove(fork)
 
-    @rule(branch=branches)
-    def clear(self, branch: Branch) -> None:
-        if branch in self.living:
-            branch.memory.clear()
-            branch.expected = replace(branch.expected, tokens={name: {} for name in LAYOUTS}, num_kept=0)
+    @precondition(lambda self: self.mark > 20)
+    @rule(who=who)
+    def clear(self, who: int) -> None:
+        branch = self.branch(who)
+        branch.memory.clear()
+        branch.expected = replace(branch.expected, tokens={name: {} for name in LAYOUTS}, num_kept=0)
 
     @rule()
     def save_and_restore(self) -> None:
@@ -167,8 +184,8 @@ class AnyOrder(RuleBasedStateMachine):
             assert np.all(slab._state[every] == SlotState.LIVE)
             seen = np.concatenate([branch.memory.tokens(name).slot for branch in self.living])
             assert np.all(np.isin(slab._state[seen], (SlotState.LIVE, SlotState.HELD)))
-            if len(self.living) == 1:
-                assert use.held == 0
+            held = {(name, int(slot)) for slot in np.flatnonzero(slab._state == SlotState.HELD)}
+            assert held <= {place for branch in self.living for place in branch.saw}
 
     @invariant()
     def check_contents(self) -> None:
@@ -199,4 +216,4 @@ class AnyOrder(RuleBasedStateMachine):
 
 AnyOrder.living = []  # type: ignore[attr-defined]
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAnyOrder.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)

@@ -1,6 +1,7 @@
 """Files of tensors: whole or absent, readable by anyone, written without holding them."""
 
 import json
+import os
 import tracemalloc
 import weakref
 from collections.abc import Iterator
@@ -69,6 +70,21 @@ def test_pieces_of_any_length_and_stride_make_one_tensor(tmp_path: Path) -> None
     write_tensors(path, {"tensor": pieces, "after": Pieces.of(TENSORS["small"])}, {})
     assert torch.equal(SavedTensors(path)["tensor"], tensor)
     assert torch.equal(SavedTensors(path)["after"], TENSORS["small"])
+
+
+def test_every_second_number_is_written_as_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "saved.safetensors"
+    every_second = torch.arange(10.0)[::2]
+    write_tensors(path, {"tensor": Pieces.of(every_second)}, {})
+    assert SavedTensors(path)["tensor"].tolist() == [0.0, 2.0, 4.0, 6.0, 8.0]
+
+
+def test_file_is_on_the_disk_before_it_bears_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "saved.safetensors"
+    synced: list[tuple[bool, int]] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append((path.exists(), os.fstat(file).st_size)))
+    write_tensors(path, pieces_of(TENSORS), RECORD)
+    assert synced == [(False, path.stat().st_size)]
 
 
 class PowerCut(BaseException):

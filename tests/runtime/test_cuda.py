@@ -79,3 +79,26 @@ def test_forks_and_saving_leave_the_next_outputs_bit_identical(
         got, want = disturbed.step(frame), plain.step(frame)
         assert torch.equal(got.depth, want.depth)
         assert torch.equal(got.pose_encoding, want.pose_encoding)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_captured_session_gives_the_same_bits(dtype: torch.dtype, golden_frames: Tensor, model: GeometryModel) -> None:
+    def session(*, capture: bool) -> GeometrySession:
+        plan = MemoryPlan(
+            config=model.config,
+            size=(42, 70),
+            retention=ContextRetention(anchors=2, window=3),
+            num_scale_frames=2,
+            trunk_dtype=dtype,
+            reserve_frames=8,
+        )
+        return GeometrySession(model, plan, compute_dtype=dtype, capture=capture)
+
+    eager, captured = session(capture=False), session(capture=True)
+    for frame in golden_frames[0]:
+        with captured.fork() as fork:
+            fork.step(frame.flip(-1))
+        got, want = captured.step(frame), eager.step(frame)
+        assert torch.equal(got.depth, want.depth)
+        assert torch.equal(got.pose_encoding, want.pose_encoding)
+        assert got.points is None or torch.equal(got.points, want.points)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from longtake import __version__
 from longtake.attention.reference import ReferenceBackend
@@ -116,3 +117,30 @@ def test_every_tensor_leaves_its_mark_on_the_fingerprint(tiny_model: GeometryMod
         assert fingerprint(twin) != want
         tensor.copy_(kept)
     assert fingerprint(twin) == want
+
+
+def silent(config: GeometryConfig) -> GeometryModel:
+    """A model whose every number is zero."""
+    model = GeometryModel(config).requires_grad_(False)
+    for tensor in model.state_dict().values():
+        tensor.zero_()
+    return model
+
+
+def test_fingerprint_tells_names_and_shapes_apart_where_all_numbers_are_equal(tiny_config: GeometryConfig) -> None:
+    configs = [
+        tiny_config,
+        replace(tiny_config, encoder=replace(tiny_config.encoder, side=tiny_config.encoder.side + 1)),
+        replace(tiny_config, dense=replace(tiny_config.dense, points=False, camera_points=True)),
+    ]
+    models = [silent(config) for config in configs]
+    assert len(models[0].state_dict()) == len(models[1].state_dict()) == len(models[2].state_dict())
+    assert len({fingerprint(model) for model in models}) == len(models)
+
+
+def test_fingerprint_looks_beyond_the_beginning_of_a_tensor(tiny_config: GeometryConfig) -> None:
+    model = silent(tiny_config)
+    want = fingerprint(model)
+    largest = max(model.state_dict().values(), key=Tensor.numel).reshape(-1)
+    largest[len(largest) // 2 :] = 1.0
+    assert fingerprint(model) != want

@@ -409,6 +409,11 @@ def test_memory_larger_than_the_device_is_refused_before_the_first_frame(tiny_mo
         GeometrySession(tiny_model, plan)
 
 
+def test_recording_is_refused_without_a_gpu(tiny_model: GeometryModel) -> None:
+    with pytest.raises(SettingError, match="needs a CUDA device, but the model is on cpu"):
+        GeometrySession(tiny_model, make_plan(tiny_model), capture=True)
+
+
 def test_unbounded_history_runs_until_its_budget_is_full(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
     plan = make_plan(tiny_model, retention=replace(SMALL, history=None))
     budget = plan.needs.num_bytes(9)

@@ -83,6 +83,7 @@ def bench_speed(
     dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
     backend: Annotated[str, typer.Option(help="Attention backend.")] = "sdpa",
+    capture: Annotated[bool, typer.Option(help="Record what never changes as CUDA graphs.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Time single steps with a full window, and print the contract under which they were timed."""
@@ -100,6 +101,7 @@ def bench_speed(
             dtype=dtype,
             device=device,
             backend=backend,
+            capture=capture,
         ),
         as_json=as_json,
     )

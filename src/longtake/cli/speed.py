@@ -12,6 +12,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from longtake.attention.choose import backend_named
+from longtake.attention.flashinfer import FlashInferPages
+from longtake.attention.paged import PageKernel
 from longtake.bench.precision import PrecisionFigures, measure_precision
 from longtake.bench.speed import SpeedFigures, measure_speed
 from longtake.cli.bench import parse_size
@@ -43,6 +45,7 @@ class SpeedSettings:
     dtype: str
     device: str
     backend: str
+    capture: bool
 
 
 def run_speed(settings: SpeedSettings, *, as_json: bool) -> None:
@@ -64,12 +67,14 @@ def run_speed(settings: SpeedSettings, *, as_json: bool) -> None:
         keyframes=EveryNth(settings.interval),
         backend=backend_named(settings.backend),
         compute_dtype=dtype,
+        capture=settings.capture,
     )
     labels = {
         "model": settings.model,
         "weights": "RANDOM" if settings.weights is None else str(settings.weights),
         "compute_dtype": settings.dtype,
         "backend": settings.backend,
+        "captured": "yes" if settings.capture else "no",
     }
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("streaming", total=None)
@@ -124,6 +129,12 @@ def run_precision(model: str, size: str, at: str, *, device: str, backends: str,
     if not all(part.strip().isdecimal() for part in at.split(",")):
         raise SettingError(f"Expected frame numbers such as 10,72,100, but got '{at}'.")
     at_frames = [int(part) for part in at.split(",")]
+    place = choose_device(device)
+    names = [name.strip() for name in backends.split(",")]
+    kernels: dict[str, PageKernel | None] = {"gather": None}
+    if "flashinfer" in names:
+        kernels["flashinfer"] = FlashInferPages(place)
+    torch.backends.cudnn.allow_tf32 = False  # by default even float32 convolutions are rounded on a GPU
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("streaming", total=max(at_frames) + 1)
         figures = list(
@@ -131,8 +142,9 @@ def run_precision(model: str, size: str, at: str, *, device: str, backends: str,
                 choose(model, _CONFIGS, "model"),
                 parse_size(size),
                 at_frames=at_frames,
-                backends=[backend_named(name.strip()) for name in backends.split(",")],
-                device=choose_device(device),
+                backends=[backend_named(name) for name in names],
+                page_kernels=kernels,
+                device=place,
                 progress=lambda count: progress.advance(task, count),
             )
         )

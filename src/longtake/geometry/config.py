@@ -40,6 +40,8 @@ class TrunkConfig:
     selected: tuple[int, ...]
     """Pairs whose outputs the heads read, in order; the camera head reads the last."""
     scale_token: bool = True
+    global_rotary: bool = True
+    """If false, global blocks turn nothing and see no positions."""
     temporal_rotary: bool = True
     """Global blocks turn by (time, row, column); if false by (row, column) alone."""
     grid_theta: float = 100.0

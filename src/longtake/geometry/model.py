@@ -20,12 +20,13 @@ from longtake.geometry.trunk import Trunk
 from longtake.layers.rotary import (
     Phases,
     Rotate,
+    adjacent_rotation,
     axial_split,
     axis_phases,
     grid_phases,
     join_axes,
+    leave_unrotated,
     repeat_over_frames,
-    rotate_adjacent,
     rotate_halves,
     spread_over_frames,
 )
@@ -144,6 +145,8 @@ class GeometryModel(nn.Module):
         return selected
 
     def _clip_rotation(self, recall: Recall, grid: Grid) -> Rotate:
+        if not self.config.trunk.global_rotary:
+            return leave_unrotated
         if not self.config.trunk.temporal_rotary:
             return partial(rotate_halves, repeat_over_frames(grid.frame_phases, len(recall.ordinals)))
         image = grid.image_phases
@@ -153,7 +156,7 @@ class GeometryModel(nn.Module):
             theta=self.config.trunk.temporal_theta,
             dtype=image.cos.dtype,
         )
-        return partial(rotate_adjacent, spread_over_frames(time, image))
+        return adjacent_rotation(spread_over_frames(time, image))
 
     def _predict(
         self, features: Sequence[Float[Tensor, "batch frames tokens both"]], recall: Recall, grid: Grid

@@ -84,11 +84,15 @@ def rotate_halves(phases: Phases, tokens: Tokens) -> Tokens:
     return torch.stack([first * cos - second * sin, second * cos + first * sin], dim=-2).flatten(-3)
 
 
-def rotate_adjacent(phases: Phases, tokens: Tokens) -> Tokens:
-    """Turns channel `2j` with channel `2j + 1`."""
-    first, second = tokens.unflatten(-1, (-1, 2)).unbind(dim=-1)
-    cos, sin = phases.cos[:, None], phases.sin[:, None]
-    return torch.stack([first * cos - second * sin, second * cos + first * sin], dim=-1).flatten(-2)
+def adjacent_rotation(phases: Phases) -> Rotate:
+    """Turns channel `2j` with channel `2j + 1`: as one complex number each, in one product."""
+    turns = torch.complex(phases.cos, phases.sin)[:, None]
+
+    def rotate(tokens: Tokens) -> Tokens:
+        pairs = tokens.to(phases.cos.dtype).contiguous().unflatten(-1, (-1, 2))
+        return torch.view_as_real(torch.view_as_complex(pairs) * turns).flatten(-2)
+
+    return rotate
 
 
 def leave_unrotated(tokens: Tokens) -> Tokens:

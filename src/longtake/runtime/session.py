@@ -1,7 +1,9 @@
 """The streaming session of one video: frames go in one by one, geometry comes out, memory stays within its bound."""
 
 import copy
+import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -13,13 +15,14 @@ from torch import Tensor
 from longtake.attention.backend import Backend
 from longtake.attention.recall import StreamRecall
 from longtake.attention.sdpa import SdpaBackend
-from longtake.errors import InputError
+from longtake.errors import InputError, SettingError
 from longtake.geometry.model import GeometryModel, Prediction
 from longtake.memory.budget import require_room
 from longtake.memory.ground import StreamUse
 from longtake.memory.memory import Memory
 from longtake.memory.retention import Keep
 from longtake.memory.saved import Pieces, SavedTensors, write_tensors
+from longtake.runtime.capture import captured_twin
 from longtake.runtime.keyframes import EveryNth, KeptCamera, KeyframeRule, rule_from_record
 from longtake.runtime.record import DTYPES, SessionRecord, fingerprint
 from longtake.runtime.retention import MemoryPlan
@@ -54,7 +57,13 @@ class GeometrySession:
         backend: Backend | None = None,
         budget_bytes: int | None = None,
         compute_dtype: torch.dtype = torch.float32,
+        capture: bool = False,
     ) -> None:
+        """A session on a model, with a memory allocated here.
+
+        `compute_dtype` decides the products' type whatever autocast surrounds the session. `capture` records the parts
+        that never change as CUDA graphs: the same bits, less work for the host.
+        """
         self._model = model
         self._device = next(model.parameters()).device
         self._plan = plan if budget_bytes is None else plan.fit(budget_bytes)
@@ -62,6 +71,10 @@ class GeometrySession:
         self._backend = backend or SdpaBackend()
         self._budget_bytes = budget_bytes
         self._compute_dtype = compute_dtype
+        if capture and self._device.type != "cuda":
+            raise SettingError(f"Recording needs a CUDA device, but the model is on {self._device}; leave it out here.")
+        self._run = captured_twin(model) if capture else model
+        self._turn = threading.Lock() if capture else nullcontext()
         streams = self._plan.needs.plan(budget_bytes)
         require_room(sum(stream.num_bytes for stream in streams.values()), self._device)
         self._memory = Memory(streams, self._device)
@@ -201,9 +214,9 @@ class GeometrySession:
         since_scale_block = self._num_answered - scale_block
         keep = self._keyframes.before(since_scale_block) if self._scale_block else Keep.YES
         images = torch.stack(clip.frames).to(self._device)
-        with self._memory.begin(len(images), keep) as transaction, self._precision():
+        with self._memory.begin(len(images), keep) as transaction, self._turn, self._precision():
             recall = StreamRecall(transaction, self._backend, scale_block)
-            prediction: Prediction = self._model(images.unsqueeze(0), recall, self._grid)
+            prediction: Prediction = self._run(images.unsqueeze(0), recall, self._grid)
             geometry = self._describe(prediction, clip.timestamps_s)
             kept = keep is Keep.YES or (keep is Keep.LATER and self._judge(geometry))
             if kept:
@@ -219,7 +232,8 @@ class GeometrySession:
     def _precision(self) -> torch.autocast:
         """Products in the compute type; norms, residuals, phases and heads stay float32."""
         halved = self._compute_dtype != torch.float32
-        return torch.autocast(self._device.type, dtype=self._compute_dtype if halved else None, enabled=halved)
+        dtype = self._compute_dtype if halved else None
+        return torch.autocast(self._device.type, dtype=dtype, enabled=halved, cache_enabled=False)
 
     def _judge(self, geometry: Geometry) -> bool:
         assert self._last_kept is not None

@@ -12,7 +12,7 @@ from longtake.geometry.config import CAMERA, CameraConfig
 from longtake.geometry.heads.activations import activate_pose
 from longtake.layers.block import Block
 from longtake.layers.mlp import Mlp
-from longtake.layers.rotary import Rotate, axial_split, axis_phases, join_axes, leave_unrotated, rotate_adjacent
+from longtake.layers.rotary import Rotate, adjacent_rotation, axial_split, axis_phases, join_axes, leave_unrotated
 
 POSE = 9
 MODULATION_EPS = 1e-6
@@ -71,7 +71,7 @@ class CameraHead(nn.Module):
         positions = (ordinals, torch.zeros_like(ordinals), torch.zeros_like(ordinals))
         axes = zip(positions, axial_split(self.head_dim), strict=True)
         phases = (axis_phases(at, size, theta=self.config.rotary_theta, dtype=tokens.dtype) for at, size in axes)
-        return partial(rotate_adjacent, join_axes(*phases))
+        return adjacent_rotation(join_axes(*phases))
 
 
 def camera_mask(

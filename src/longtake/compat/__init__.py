@@ -1,0 +1,1 @@
+"""Names of earlier programs as thin adapters over longtake."""
