@@ -106,7 +106,9 @@ def stream(
 def test_missing_package_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "flashinfer", None)
     for make in (FlashInferBackend, lambda: FlashInferPages("cpu"), lambda: backend_named("flashinfer")):
-        with pytest.raises(MissingExtraError, match=r'pip install "longtake\[flashinfer\]", or choose the sdpa backend'):
+        with pytest.raises(
+            MissingExtraError, match=r'pip install "longtake\[flashinfer\]", or choose the sdpa backend'
+        ):
             make()
 
 

@@ -74,6 +74,13 @@ def test_missing_extra_is_one_sentence_with_the_command_that_installs_it(tmp_pat
         (("bench", "memory", "--size", "500x300"), 1, "multiples of 14"),
         (("bench", "memory", "--frames", "0"), 2, "Invalid value"),
         (("bench", "soak", "--frames", "10"), 1, "two stretches"),
+        (("bench", "speed", "--model", "huge"), 1, "no model 'huge'; choose one of tiny, lingbot-map"),
+        (("bench", "speed", "--dtype", "int3"), 1, "no number type 'int3'"),
+        (("bench", "speed", "--device", "tpu"), 1, "no device 'tpu'; choose one of cpu, cuda, auto"),
+        (("bench", "speed", "--backend", "slow"), 1, "no attention backend 'slow'"),
+        (("bench", "speed", "--weights", "nowhere.pt"), 1, "nowhere.pt"),
+        (("bench", "speed", "--device", "cpu", "--capture"), 1, "Recording needs a CUDA device"),
+        (("bench", "precision", "--at", "ten"), 1, "Expected frame numbers such as 10,72,100"),
         (("nonsense",), 2, "No such command"),
     ],
 )

@@ -244,10 +244,11 @@ def test_fork_goes_on_alone_while_its_parent_moves(golden_frames: Tensor, tiny_m
             assert equal(lasting.step(frame), quiet.step(frame))
 
 
+@pytest.mark.parametrize("rule", [ByFlow(15.0, max_gap=4), ByFlow(1e6, max_gap=50)])
 def test_session_that_keeps_by_flow_resumes_bit_identically(
-    tmp_path: Path, golden_frames: Tensor, tiny_model: GeometryModel
+    rule: ByFlow, tmp_path: Path, golden_frames: Tensor, tiny_model: GeometryModel
 ) -> None:
-    session = GeometrySession(tiny_model, make_plan(tiny_model), keyframes=ByFlow(15.0, max_gap=4))
+    session = GeometrySession(tiny_model, make_plan(tiny_model), keyframes=rule)
     for count, frame in enumerate(golden_frames[0, :12]):
         path = tmp_path / f"{count}.safetensors"
         session.save(path)

@@ -2,14 +2,14 @@
 
 import copy
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 from torch import Tensor
 
 from longtake.attention.backend import Backend
@@ -26,11 +26,10 @@ from longtake.runtime.capture import captured_twin
 from longtake.runtime.keyframes import EveryNth, KeptCamera, KeyframeRule, rule_from_record
 from longtake.runtime.record import DTYPES, SessionRecord, fingerprint
 from longtake.runtime.retention import MemoryPlan
+from longtake.runtime.steps import Frame, VideoSession
 from longtake.spatial.pose import decode_pose
 from longtake.types import FrameKind, Geometry
 
-Frame = Shaped[Tensor, "..."]
-"""Given by users, so checked in `step`: three channels of the session's size, as bytes or floats."""
 _ROUNDING = 0.01
 
 
@@ -42,7 +41,7 @@ class _Waiting:
     timestamps_s: tuple[float, ...] = ()
 
 
-class GeometrySession:
+class GeometrySession(VideoSession):
     """One video. The first frames form the scale block and are answered together; then each frame at once.
 
     A frame that is refused or fails leaves the session as it was.
@@ -131,14 +130,6 @@ class GeometrySession:
     def finish(self) -> Geometry:
         """Answer the frames of a video that ended before its scale block was complete, as a smaller block."""
         return self._answer(self._waiting) if self._waiting.frames else self.nothing()
-
-    def run(self, frames: Iterable[Frame]) -> Iterator[Geometry]:
-        """Step through all frames and finish; every frame is answered once, in order."""
-        for frame in frames:
-            if len(geometry := self.step(frame)):
-                yield geometry
-        if len(geometry := self.finish()):
-            yield geometry
 
     def fork(self) -> "GeometrySession":
         """A session that goes on from here on its own; end it with `close` or a `with` block."""

@@ -1,11 +1,11 @@
 """A session of windows: each is a fresh sequence, moved into the first one's world by the frames it shares with it."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from longtake.runtime.alignment import Alignment, place
-from longtake.runtime.session import Frame, GeometrySession
+from longtake.runtime.session import GeometrySession
+from longtake.runtime.steps import Frame, VideoSession
 from longtake.runtime.windows import WindowRule, Windows
 from longtake.spatial.similarity import Similarity
 from longtake.types import Geometry
@@ -25,7 +25,7 @@ class WindowSpan:
     """From this window's own frame into the world, which is the first window's frame."""
 
 
-class WindowedSession:
+class WindowedSession(VideoSession):
     """Takes frames like a geometry session; results come as soon as no later window can replace them.
 
     Memory holds one window; beside it only the frames and results of one overlap.
@@ -67,14 +67,6 @@ class WindowedSession:
         window = self._current
         self._receive(window, self._session.finish(), num_new=0)
         return window.emit(window.num_placed, self._session.nothing())
-
-    def run(self, frames: Iterable[Frame]) -> Iterator[Geometry]:
-        """Step through all frames and finish; every frame is answered once, in order."""
-        for frame in frames:
-            if len(geometry := self.step(frame)):
-                yield geometry
-        if len(geometry := self.finish()):
-            yield geometry
 
     def _next_window(self) -> "_Window":
         """Look again at the frames the next window shares; if that fails the next step tries again."""

@@ -1,0 +1,33 @@
+"""The speed benchmark's figures carry their contract."""
+
+import pytest
+import torch
+
+from longtake.bench.speed import measure_speed
+from longtake.geometry.model import GeometryModel
+from longtake.runtime.keyframes import EveryNth
+from longtake.runtime.retention import ContextRetention, MemoryPlan
+from longtake.runtime.session import GeometrySession
+from longtake.weights.presets import TINY
+
+LABELS = {"model": "tiny", "weights": "RANDOM", "compute_dtype": "float32", "backend": "sdpa", "captured": "no"}
+
+
+@pytest.mark.parametrize(("interval", "resident"), [(1, 5), (3, 5)])
+def test_figures_say_what_they_were_measured_under(interval: int, resident: int) -> None:
+    model = GeometryModel(TINY).eval().requires_grad_(False)
+    retention = ContextRetention(anchors=2, window=3, history=16)
+    plan = MemoryPlan(config=TINY, size=(28, 42), retention=retention, num_scale_frames=2)
+    session = GeometrySession(model, plan, keyframes=EveryNth(interval))
+    ticks: list[int] = []
+    figures = measure_speed(session, LABELS, 4, ticks.append)
+    assert figures.resident_frames == resident
+    assert figures.warm_up_frames == 2 + 5 * interval
+    assert len(ticks) == figures.warm_up_frames + 2 * 4
+    assert (figures.height, figures.width, figures.window, figures.keyframes) == (28, 42, 3, {"interval": interval})
+    assert figures.heads == "camera x 2, depth"
+    assert figures.weights == "RANDOM"
+    assert 0 < figures.p50_ms <= figures.p90_ms <= figures.p99_ms
+    assert figures.memory_bytes == session.num_bytes
+    assert figures.torch == torch.__version__
+    assert figures.device.startswith("CPU")
