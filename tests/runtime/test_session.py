@@ -376,6 +376,14 @@ def test_storage_type_that_could_not_be_resumed_is_refused(tiny_model: GeometryM
         make_plan(tiny_model, trunk_dtype=torch.float64)
 
 
+def test_caller_may_fill_one_buffer_with_every_frame(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
+    apart, reused = open_session(tiny_model, num_scale_frames=4), open_session(tiny_model, num_scale_frames=4)
+    buffer = torch.empty_like(golden_frames[0, 0])
+    for frame in golden_frames[0, :6]:
+        buffer.copy_(frame)
+        assert equal(reused.step(buffer), apart.step(frame))
+
+
 def test_more_frames_than_the_published_phase_table_are_fine(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
     session = open_session(tiny_model, retention=ContextRetention(anchors=2, window=1, history=4))
     session._memory._num_kept = 1100

@@ -147,6 +147,35 @@ def test_bad_frame_leaves_a_windowed_session_unchanged(golden_frames: Tensor, ti
     assert disturbed.finish().frame_index == plain.finish().frame_index
 
 
+def fail_at_second_call(step: Callable[..., Geometry]) -> Callable[..., Geometry]:
+    working = iter([step])
+
+    def call(*arguments: Any) -> Geometry:
+        for first in working:
+            return first(*arguments)
+        raise RuntimeError("the power went out")
+
+    return call
+
+
+def test_window_that_fails_to_begin_begins_at_the_next_step(
+    golden_frames: Tensor, tiny_model: GeometryModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = WindowedSession(open_session(tiny_model), Windows(size=5, overlap_frames=3))
+    inner = open_session(tiny_model)
+    disturbed = WindowedSession(inner, Windows(size=5, overlap_frames=3))
+    for index, frame in enumerate(golden_frames[0, :9]):
+        if index == 5:
+            with monkeypatch.context() as patch:
+                patch.setattr(inner, "step", fail_at_second_call(inner.step))
+                with pytest.raises(RuntimeError, match="power"):
+                    disturbed.step(frame)
+        got, want = disturbed.step(frame), plain.step(frame)
+        assert got.frame_index == want.frame_index
+        assert torch.equal(got.depth, want.depth)
+        assert torch.equal(got.pose_encoding, want.pose_encoding)
+
+
 def test_timestamps_and_windows_follow_the_frames(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
     session = WindowedSession(open_session(tiny_model), Windows(size=5))
     parts = [session.step(frame, 0.1 * index) for index, frame in enumerate(golden_frames[0])]

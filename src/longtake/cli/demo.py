@@ -49,6 +49,7 @@ class DemoFigures:
 def run(out: Path, num_frames: int) -> None:
     console = Console()
     console.print("[bold]The weights are random:[/] this shows the machinery at work, not geometry.", highlight=False)
+    torch.set_num_threads(1)  # the network is too small to share
     torch.manual_seed(0)
     model = GeometryModel(TINY).eval().requires_grad_(requires_grad=False)
     clip = generate_clip(num_frames)

@@ -118,8 +118,9 @@ class GeometrySession(VideoSession):
         """
         self.check(frame)
         index = self._num_answered + len(self._waiting.frames)
+        pixels = frame.to(torch.float32, copy=True)  # the caller may fill its buffer anew while frames wait
         waiting = _Waiting(
-            (*self._waiting.frames, frame.float() / 255 if frame.dtype == torch.uint8 else frame.float()),
+            (*self._waiting.frames, pixels / 255 if frame.dtype == torch.uint8 else pixels),
             (*self._waiting.timestamps_s, float(index) if timestamp_s is None else timestamp_s),
         )
         if not self._scale_block and len(waiting.frames) < self._plan.num_scale_frames:
