@@ -1,5 +1,7 @@
 """Shape checks for every annotated function, one torch thread so that runs repeat bit for bit, golden numbers."""
 
+import os
+
 from jaxtyping import install_import_hook
 
 install_import_hook("longtake", "beartype.beartype").__enter__()
@@ -27,6 +29,7 @@ from longtake.geometry.model import GeometryModel  # noqa: E402
 from longtake.weights.published import rename_published  # noqa: E402
 
 torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"  # for the processes that tests start: two of them share two cores
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -29,7 +29,7 @@ from longtake.runtime.retention import ContextRetention, MemoryPlan, Trail
 from longtake.runtime.session import GeometrySession
 from longtake.spatial.flow import mean_flow_px
 from longtake.spatial.pose import decode_pose
-from longtake.types import Geometry
+from longtake.types import FrameKind, Geometry
 
 SIZE = (42, 70)
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -557,3 +557,28 @@ def test_floats_a_rounding_error_beyond_their_range_are_taken(golden_frames: Ten
     session.step(golden_frames[0, 0].clone().fill_(-0.005))
     with pytest.raises(InputError, match=r"run from -0\.5 to"):
         session.step(golden_frames[0, 0] - 0.5 - golden_frames[0, 0].min())
+
+
+def test_frames_say_what_part_they_play(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
+    parts = list(open_session(tiny_model, interval=2).run(golden_frames[0, :5]))
+    scale, keyframe, passing = FrameKind.SCALE, FrameKind.KEYFRAME, FrameKind.PASSING
+    assert [part.kind for part in parts] == [(scale, scale), (keyframe,), (passing,), (keyframe,)]
+
+
+def test_video_shorter_than_the_scale_block_is_answered_when_it_ends(
+    golden_frames: Tensor, tiny_model: GeometryModel
+) -> None:
+    (geometry,) = open_session(tiny_model, num_scale_frames=8).run(golden_frames[0, :3])
+    assert geometry.frame_index == (0, 1, 2)
+
+
+def test_only_the_first_frame_after_the_scale_block_is_kept_unseen_after_a_resume_too(
+    tmp_path: Path, golden_frames: Tensor, tiny_model: GeometryModel
+) -> None:
+    session = GeometrySession(tiny_model, make_plan(tiny_model), keyframes=ByFlow(1e6, max_gap=100))
+    kinds = []
+    for count, frame in enumerate(golden_frames[0, :5]):
+        session.save(tmp_path / f"{count}.safetensors")
+        session = GeometrySession.resume(tmp_path / f"{count}.safetensors", tiny_model)
+        kinds += session.step(frame).kind
+    assert kinds == ["scale", "scale", "keyframe", "passing", "passing"]
