@@ -4,7 +4,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jaxtyping import TypeCheckError
 from torch import Tensor
 
 from longtake.attention.backend import Attended, Backend
@@ -12,7 +11,7 @@ from longtake.attention.masks import Arrival, arrivals, clip_mask, clip_ordinals
 from longtake.attention.recall import ClipRecall, Recall, StreamRecall
 from longtake.attention.reference import ReferenceBackend
 from longtake.attention.sdpa import SdpaBackend
-from longtake.errors import TransactionError
+from longtake.errors import InputError, TransactionError
 from longtake.memory.budget import Needs
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
@@ -141,7 +140,7 @@ def test_batch_other_than_one_is_refused_and_leaves_no_trace() -> None:
             with memory.begin(2, Keep.YES) as transaction:
                 recall = StreamRecall(transaction, SdpaBackend(), 2)
                 q, k, v = (tensor.repeat(batch, 1, 1, 1) for tensor in projections(name, 2, seed=0)[0])
-                with pytest.raises(TypeCheckError):
+                with pytest.raises(InputError, match="open a session for each"):
                     recall.attend(name, 0, q, k, v)
                 with pytest.raises(TransactionError, match="did not write wide layer 0"):
                     transaction.commit()

@@ -581,6 +581,7 @@ def test_memory_without_a_policy_that_forgets_says_when_it_is_full() -> None:
 @pytest.mark.parametrize(
     ("misuse", "sentence"),
     [
+        (lambda memory: memory.begin(0, Keep.YES), "at least one frame, but 0 were announced"),
         (lambda memory: (memory.begin(1, Keep.YES), memory.begin(1, Keep.YES)), "staged already"),
         (lambda memory: memory.begin(1, Keep.NO).commit(), "declared as not kept"),
         (lambda memory: memory.begin(1, Keep.YES).commit(), "did not write wide layer 0"),

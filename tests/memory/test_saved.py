@@ -181,3 +181,10 @@ def test_writing_many_pieces_holds_only_a_few(tmp_path: Path) -> None:
     assert peak < 4 * piece_bytes
     assert (tmp_path / "saved.safetensors").stat().st_size > num_pieces * piece_bytes
     assert SavedTensors(tmp_path / "saved.safetensors")["tensor"][:, 0].tolist() == list(range(num_pieces))
+
+
+def test_missing_tensor_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    write_tensors(path, {"here": Pieces.of(torch.ones(2))}, {})
+    with pytest.raises(SavedSessionError, match="no tensor 'there'"):
+        SavedTensors(path)["there"]

@@ -144,3 +144,10 @@ def test_fingerprint_looks_beyond_the_beginning_of_a_tensor(tiny_config: Geometr
     largest = max(model.state_dict().values(), key=Tensor.numel).reshape(-1)
     largest[len(largest) // 2 :] = 1.0
     assert fingerprint(model) != want
+
+
+def test_record_with_a_field_missing_or_unknown_is_refused(plan: MemoryPlan) -> None:
+    whole = SessionRecord.of(plan, **SESSION).to_dict()
+    for fields in ({name: value for name, value in whole.items() if name != "size"}, whole | {"mood": "good"}):
+        with pytest.raises(SavedSessionError, match="does not fit this longtake"):
+            SessionRecord.from_dict(fields)

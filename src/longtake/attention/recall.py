@@ -12,6 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from longtake.attention.backend import Backend, Keys, Queries, merge
 from longtake.attention.masks import Mask
+from longtake.errors import InputError
 from longtake.memory.transaction import Transaction
 
 
@@ -44,6 +45,8 @@ class StreamRecall:
         return self.transaction.ordinals
 
     def attend(self, stream: str, layer: int, q: Queries, k: Keys, v: Keys) -> Queries:
+        if len(q) != 1:
+            raise InputError(f"A stream is one video, but a batch of {len(q)} came; open a session for each.")
         self.transaction.write(stream, layer, k.squeeze(0), v.squeeze(0))
         parts = [
             self.backend.attend(q.to(keys.dtype), keys.unsqueeze(0), values.unsqueeze(0))

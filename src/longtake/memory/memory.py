@@ -70,6 +70,8 @@ class Memory:
         """Stage a clip in every stream. With too few free slots it waits up to `patience_s` for forks to end."""
         with self._ground.changed:
             self._require_usable()
+            if num_frames < 1:
+                raise TransactionError(f"A clip has at least one frame, but {num_frames} were announced.")
             if self._open is not None:
                 raise TransactionError(
                     "This memory has a clip staged already; commit or leave it before the next begins."

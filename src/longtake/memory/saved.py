@@ -75,7 +75,10 @@ class SavedTensors:
             raise SavedSessionError(f"{path} is not a complete saved session ({error}); save it again.") from error
 
     def __getitem__(self, name: str) -> Shaped[Tensor, "..."]:
-        tensor = self._file.get_tensor(name)
+        try:
+            tensor = self._file.get_tensor(name)
+        except SafetensorError as error:
+            raise SavedSessionError(f"The saved session has no tensor '{name}'; save it again.") from error
         assert isinstance(tensor, Tensor)
         return tensor
 

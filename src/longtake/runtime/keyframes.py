@@ -106,5 +106,8 @@ def rule_from_record(record: Mapping[str, int | float]) -> KeyframeRule:
 
 
 def interval_for(num_frames: int, trained_frames: int = TRAINED_FRAMES) -> EveryNth:
-    """Every frame while the video is short, else as few as keep it within what the model was trained on."""
+    """Every frame while the video is short, else so few that about as many are kept as the model was trained on.
+
+    The published formula, which does not count the scale block.
+    """
     return EveryNth(max(1, -(-num_frames // trained_frames)))

@@ -65,8 +65,14 @@ class SessionRecord:
                 f"Expected a saved session of format {FORMAT}, but got {fields.get('format')}; "
                 f"resume it with the longtake that wrote it ({fields.get('longtake')})."
             )
-        lists = {"size": tuple(fields["size"]), "waiting_timestamps_s": tuple(fields["waiting_timestamps_s"])}
-        return cls(**{**fields, **lists})
+        try:
+            lists = {"size": tuple(fields["size"]), "waiting_timestamps_s": tuple(fields["waiting_timestamps_s"])}
+            return cls(**{**fields, **lists})
+        except (KeyError, TypeError) as error:
+            raise SavedSessionError(
+                f"The saved session's record does not fit this longtake ({error}); resume it with "
+                f"{fields.get('longtake')}, which wrote it."
+            ) from error
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
