@@ -250,8 +250,11 @@ def test_options_without_effect_are_named_in_one_warning(
 
 
 def test_flashinfer_is_used_where_it_is_installed_unless_sdpa_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "flashinfer", None)
     assert published_backend(use_sdpa=False).name == "sdpa"
-    monkeypatch.setitem(sys.modules, "flashinfer", types.ModuleType("flashinfer"))
+    installed = types.ModuleType("flashinfer")
+    installed.__dict__["single_prefill_with_kv_cache"] = None
+    monkeypatch.setitem(sys.modules, "flashinfer", installed)
     assert on_meta()._backend.name == "flashinfer"
     assert on_meta(use_sdpa=True)._backend.name == "sdpa"
 

@@ -1,5 +1,6 @@
 import io
 
+import PIL
 import pytest
 import torch
 from PIL import Image
@@ -28,10 +29,16 @@ def picture(want):
     return open_source
 
 
+ROUNDING = 0 if PIL.__version__.startswith("13.") else 1
+"""Golden pixels were made with Pillow 13; other versions may round one level differently."""
+
+
 @pytest.mark.parametrize("name", ["land", "port", "rgba", "exif"])
 @pytest.mark.parametrize("fit", [Fit.CROP, Fit.PAD])
 def test_pixels_equal_golden(want, picture, name, fit):
-    assert torch.equal(resize_image(picture(name), fit, size=56).pixels, want[f"{fit}_{name}"])
+    got, expected = resize_image(picture(name), fit, size=56).pixels, want[f"{fit}_{name}"]
+    assert got.shape == expected.shape
+    assert int((got.int() - expected.int()).abs().max()) <= ROUNDING
 
 
 def test_pixels_at_full_size_equal_golden(want, picture):

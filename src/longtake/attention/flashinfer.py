@@ -5,6 +5,7 @@ log-sum-exp is to base 2; ours is natural.
 """
 
 import math
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 
@@ -31,7 +32,7 @@ class FlashInferBackend:
 
     def __init__(self, kernel: str = FA2) -> None:
         self.name = "flashinfer" if kernel == FA2 else f"flashinfer-{kernel}"
-        self._flashinfer = _load()
+        self._prefill: Callable[..., tuple[Tensor, Tensor]] = _load().single_prefill_with_kv_cache
         self._kernel = kernel
         self._elsewhere = SdpaBackend()
 
@@ -42,7 +43,7 @@ class FlashInferBackend:
         return Attended(*(torch.stack(parts) for parts in zip(*attended, strict=True)))
 
     def _attend_one(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        values, log2_sum_exp = self._flashinfer.single_prefill_with_kv_cache(
+        values, log2_sum_exp = self._prefill(
             q, k, v, causal=False, sm_scale=1 / math.sqrt(q.shape[-1]), backend=self._kernel, return_lse=True
         )
         return values, log2_sum_exp * math.log(2)
