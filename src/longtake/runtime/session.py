@@ -72,7 +72,7 @@ class GeometrySession(VideoSession):
         self._compute_dtype = compute_dtype
         if capture and self._device.type != "cuda":
             raise SettingError(f"Recording needs a CUDA device, but the model is on {self._device}; leave it out here.")
-        self._run = captured_twin(model) if capture else model
+        self._network = captured_twin(model) if capture else model
         self._turn = threading.Lock() if capture else nullcontext()
         streams = self._plan.needs.plan(budget_bytes)
         require_room(sum(stream.num_bytes for stream in streams.values()), self._device)
@@ -208,7 +208,7 @@ class GeometrySession(VideoSession):
         images = torch.stack(clip.frames).to(self._device)
         with self._memory.begin(len(images), keep) as transaction, self._turn, self._precision():
             recall = StreamRecall(transaction, self._backend, scale_block)
-            prediction: Prediction = self._run(images.unsqueeze(0), recall, self._grid)
+            prediction: Prediction = self._network(images.unsqueeze(0), recall, self._grid)
             geometry = self._describe(prediction, clip.timestamps_s)
             kept = keep is Keep.YES or (keep is Keep.LATER and self._judge(geometry))
             if kept:
