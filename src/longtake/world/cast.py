@@ -1,0 +1,138 @@
+"""Rays against the solids of a house: how far, and what is hit first.
+
+A ray's direction has length 1 along the camera's own z, so the distance found is depth. All distances of a view's rays
+to all its solids are computed at once, one shape after the other; solids out of sight are left out first.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from longtake.world.scene import Solids
+
+NEAREST = 0.02
+"""What is nearer than this, in depth, is not seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rays:
+    """Rays of some views; those of one view start at one point."""
+
+    origin: Float[Tensor, "views 3"]
+    direction: Float[Tensor, "views rays 3"]
+    forward: Float[Tensor, "views 3"]
+    """The camera's z axis."""
+    pixel: Float[Tensor, "views"]
+    """Width of a pixel at depth 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """What each ray meets first."""
+
+    depth: Float[Tensor, "views rays"]
+    solid: Int[Tensor, "views rays"]
+    """Which solid of its view; `FLOOR` or `CEILING` for those."""
+
+
+FLOOR = -1
+CEILING = -2
+
+
+def first_hits(rays: Rays, solids: Solids, ceiling: Float[Tensor, "views"]) -> Hits:
+    """The nearest surface on each ray; `solids` and `ceiling` are given view by view."""
+    down = rays.direction[..., 1]
+    to_floor, to_ceiling = -rays.origin[:, None, 1], -ceiling[:, None] - rays.origin[:, None, 1]
+    depth = torch.where(down > 0, to_floor, to_ceiling) / down
+    solid = torch.where(down > 0, FLOOR, CEILING)
+    start = 0
+    for distances, stop in (
+        (_to_boxes, solids.num_boxes),
+        (_to_balls, solids.num_boxes + solids.num_balls),
+        (_to_tapers, solids.center.shape[1]),
+    ):
+        if stop > start:
+            nearest, index = distances(rays, solids, slice(start, stop)).min(dim=1)
+            nearer = nearest < depth
+            depth, solid = torch.where(nearer, nearest, depth), torch.where(nearer, index + start, solid)
+        start = stop
+    return Hits(depth, solid)
+
+
+def in_sight(solids: Solids, rays: Rays, half_angle_rad: float) -> Bool[Tensor, "views solids"]:
+    """Whether a solid's ball around reaches into the cone around a view; solids are given view by view."""
+    away = solids.center - rays.origin[:, None]
+    distance, radius = away.square().sum(dim=-1).sqrt(), solids.half.square().sum(dim=-1).sqrt()
+    along = torch.einsum("vsi,vi->vs", away, rays.forward) / distance.clamp_min(1e-6)
+    angle = along.clamp(-1, 1).acos()
+    reach = (radius / distance.clamp_min(1e-6)).clamp_max(1).asin()
+    return (distance <= radius) | (angle <= half_angle_rad + reach)
+
+
+def _local(
+    rays: Rays, solids: Solids, part: slice
+) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]:
+    """Origins (one a view and solid) and directions (one a ray and solid) along each solid's own axes."""
+    cos, sin = (solids.turn[:, part, i, None] for i in (0, 1))
+    away_x, away_y, away_z = (rays.origin[:, None] - solids.center[:, part])[..., None].unbind(dim=2)
+    x, y, z = _components(rays)
+    origin = (cos * away_x - sin * away_z, away_y, sin * away_x + cos * away_z)
+    return origin, (cos * x - sin * z, y, sin * x + cos * z)
+
+
+def _components(rays: Rays) -> Float[Tensor, "3 views 1 rays"]:
+    """Directions with the rays side by side, as processors like them."""
+    return rays.direction.movedim(-1, 0).contiguous()[:, :, None]
+
+
+def _to_boxes(rays: Rays, solids: Solids, part: slice) -> Float[Tensor, "views solids rays"]:
+    """Slabs: a ray is inside the box while it is between all three pairs of faces."""
+    origin, direction = _local(rays, solids, part)
+    near, far = None, None
+    for axis in range(3):
+        inverse = direction[axis].reciprocal()
+        middle, width = -origin[axis] * inverse, solids.half[:, part, axis, None] * inverse.abs()
+        enter, leave = middle - width, middle + width
+        near = enter if near is None else torch.maximum(near, enter)
+        far = leave if far is None else torch.minimum(far, leave)
+    assert near is not None
+    assert far is not None
+    return torch.where((near <= far) & (near > NEAREST), near, torch.inf)
+
+
+def _to_balls(rays: Rays, solids: Solids, part: slice) -> Float[Tensor, "views solids rays"]:
+    away = (rays.origin[:, None] - solids.center[:, part])[..., None].unbind(dim=2)
+    direction = _components(rays)
+    a = direction.square().sum(dim=0)
+    middle = sum(-from_center * along for from_center, along in zip(away, direction, strict=True)) / a
+    # the way across from the ball's centre to the ray, squared: steadier than b² - ac for small balls far away
+    across = sum((from_center + middle * along).square() for from_center, along in zip(away, direction, strict=True))
+    inside = solids.half[:, part, 0, None].square() - across
+    near = middle - (inside.clamp_min(0) / a).sqrt()
+    return torch.where((inside > 0) & (near > NEAREST), near, torch.inf)
+
+
+def _to_tapers(rays: Rays, solids: Solids, part: slice) -> Float[Tensor, "views solids rays"]:
+    """The nearest of four: in and out through the side, foot and top."""
+    (o_x, o_y, o_z), (d_x, d_y, d_z) = _local(rays, solids, part)
+    foot, half, top = solids.half[:, part, :, None].unbind(dim=2)
+    slope = (foot - top) / (2 * half).clamp_min(1e-9)
+    radius, widening = (foot + top) / 2 + slope * o_y, slope * d_y  # of the side at the ray's height
+    a = d_x * d_x + d_z * d_z - widening * widening
+    a = torch.where(a.abs() < 1e-9, 1e-9, a)
+    b = o_x * d_x + o_z * d_z - radius * widening
+    c = o_x * o_x + o_z * o_z - radius * radius
+    square = b * b - a * c
+    root = square.clamp_min(0).sqrt()
+    nearest = torch.full_like(square, torch.inf)
+    for depth in ((-b - root) / a, (-b + root) / a):
+        good = (square > 0) & ((o_y + depth * d_y).abs() <= half) & (radius + depth * widening >= 0) & (depth > NEAREST)
+        nearest = torch.where(good & (depth < nearest), depth, nearest)
+    for height, limit in ((half, foot), (-half, top)):
+        depth = (height - o_y) / d_y
+        x, z = o_x + depth * d_x, o_z + depth * d_z
+        good = (x * x + z * z <= limit * limit) & (depth > NEAREST) & (depth < nearest)
+        nearest = torch.where(good, depth, nearest)
+    return nearest

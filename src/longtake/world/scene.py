@@ -1,0 +1,192 @@
+"""Houses as tensors: what rays are cast at, and what surfaces are made of. Several houses share a scene, padded alike.
+
+solids    0        num_boxes   num_boxes + num_balls        num_solids
+          │ boxes   │ balls     │ tapers                     │            padding lies where no ray goes
+materials 0                                  3 num_rooms              num_materials
+          │ walls, floor, ceiling of each room │ those of the parts    │
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from longtake.world import grain
+from longtake.world.furniture import Shape
+from longtake.world.house import House, Part, Room
+from longtake.world.materials import Material
+
+NOWHERE = 1e4
+"""Where padding lies, in metres along every axis."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solids:
+    """Solids of each house; `furniture.Shape` says what `half` means."""
+
+    center: Float[Tensor, "houses solids 3"]
+    half: Float[Tensor, "houses solids 3"]
+    turn: Float[Tensor, "houses solids 2"]
+    """Cosine and sine of the turn about the vertical."""
+    material: Int[Tensor, "houses solids"]
+    """-1 where the room says."""
+    thing: Int[Tensor, "houses solids"]
+    """-1 for what is no thing."""
+    num_boxes: int
+    num_balls: int
+
+    def pick(self, houses: Int[Tensor, "picked"]) -> "Solids":
+        return Solids(
+            center=self.center[houses],
+            half=self.half[houses],
+            turn=self.turn[houses],
+            material=self.material[houses],
+            thing=self.thing[houses],
+            num_boxes=self.num_boxes,
+            num_balls=self.num_balls,
+        )
+
+    def gather(self, index: Int[Tensor, "houses picked"], *, num_boxes: int, num_balls: int) -> "Solids":
+        """Some solids of each house."""
+        house = torch.arange(len(index), device=index.device)[:, None]
+        return Solids(
+            center=self.center[house, index],
+            half=self.half[house, index],
+            turn=self.turn[house, index],
+            material=self.material[house, index],
+            thing=self.thing[house, index],
+            num_boxes=num_boxes,
+            num_balls=num_balls,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Several houses, ready for rays."""
+
+    solids: Solids
+    num_things: int
+    """Of the house with most."""
+    ceiling: Float[Tensor, "houses"]
+    """Height of each house's ceiling above the floor."""
+    room_low: Float[Tensor, "houses rooms 2"]
+    room_high: Float[Tensor, "houses rooms 2"]
+    light: Float[Tensor, "houses rooms 3"]
+    materials: Float[Tensor, "houses materials 16"]
+    standing: Float[Tensor, "houses things 3"]
+    """Where each thing stands, x and z, and how far it reaches."""
+    noise: Float[Tensor, "texels 3"]
+    """Grain, the same for all houses; `grain` says how it is made."""
+    shades: Float[Tensor, "shades"]
+
+    @classmethod
+    def of(cls, houses: Sequence[House], device: torch.device | str = "cpu") -> "Scene":
+        """These houses on a device."""
+        num_rooms = max(len(house.rooms) for house in houses)
+        tables = [_materials(house, num_rooms) for house in houses]
+        num_materials = max(len(table) for table in tables)
+        empty = tables[0][0].row()
+        nowhere = (NOWHERE, NOWHERE)
+        num_things = max(len(house.things) for house in houses)
+        return cls(
+            solids=_solids(houses, tables, device),
+            num_things=num_things,
+            ceiling=torch.tensor([house.height for house in houses], device=device),
+            room_low=_rows([[room.area.low for room in house.rooms] for house in houses], num_rooms, nowhere, device),
+            room_high=_rows([[room.area.high for room in house.rooms] for house in houses], num_rooms, nowhere, device),
+            light=_rows([[room.light for room in house.rooms] for house in houses], num_rooms, (0.0,) * 3, device),
+            materials=_rows([[one.row() for one in table] for table in tables], num_materials, empty, device),
+            standing=_rows([_standing(house) for house in houses], num_things, (*nowhere, 1.0), device),
+            noise=grain.noise().to(device),
+            shades=grain.shades().to(device),
+        )
+
+    def __len__(self) -> int:
+        return len(self.ceiling)
+
+    def pick(self, houses: Int[Tensor, "picked"]) -> "Scene":
+        """Some of the houses, in this order; a house may come several times."""
+        return Scene(
+            solids=self.solids.pick(houses),
+            num_things=self.num_things,
+            ceiling=self.ceiling[houses],
+            room_low=self.room_low[houses],
+            room_high=self.room_high[houses],
+            light=self.light[houses],
+            materials=self.materials[houses],
+            standing=self.standing[houses],
+            noise=self.noise,
+            shades=self.shades,
+        )
+
+
+def _materials(house: House, num_rooms: int) -> list[Material]:
+    """Every material once, after those of the rooms; missing rooms repeat the last."""
+    rooms: list[Room] = [*house.rooms, *[house.rooms[-1]] * (num_rooms - len(house.rooms))]
+    table = [material for room in rooms for material in (room.walls, room.floor, room.ceiling)]
+    own = dict.fromkeys(part.material for part in house.parts if part.material is not None)
+    return [*table, *own]
+
+
+def _standing(house: House) -> list[tuple[float, float, float]]:
+    """Middle and reach of what each thing covers of the floor."""
+    rows = []
+    for index in range(len(house.things)):
+        solids = [part.solid for part in house.parts if part.thing == index]
+        x, z = (sum(solid.center[axis] for solid in solids) / len(solids) for axis in (0, 2))
+        reach = max(math.hypot(s.center[0] - x, s.center[2] - z) + min(s.half[0], s.half[2]) for s in solids)
+        rows.append((x, z, reach))
+    return rows
+
+
+def _solids(houses: Sequence[House], tables: Sequence[list[Material]], device: torch.device | str) -> Solids:
+    widths = {shape: max(len(_of_shape(house, shape)) for house in houses) for shape in Shape}
+    indices = [{material: index for index, material in enumerate(table)} for table in tables]
+
+    def gather(rows: list[list[list[tuple[float, ...]]]], padding: tuple[float, ...]) -> Tensor:
+        """Rows by shape and house, padded shape by shape."""
+        return torch.cat(
+            [_rows(of_shape, widths[shape], padding, device) for shape, of_shape in zip(Shape, rows, strict=True)],
+            dim=1,
+        )
+
+    parts = [[_of_shape(house, shape) for house in houses] for shape in Shape]
+    labels = gather(
+        [
+            [[_label(part, index) for part in of_house] for of_house, index in zip(of_shape, indices, strict=True)]
+            for of_shape in parts
+        ],
+        (-1.0, -1.0),
+    ).long()
+    turns = [[[part.solid.turn_rad for part in of_house] for of_house in of_shape] for of_shape in parts]
+    turn_rad = gather([[[(value,) for value in of_house] for of_house in of_shape] for of_shape in turns], (0.0,))
+    return Solids(
+        center=gather([[[p.solid.center for p in of_house] for of_house in row] for row in parts], (NOWHERE,) * 3),
+        half=gather([[[p.solid.half for p in of_house] for of_house in row] for row in parts], (0.0,) * 3),
+        turn=torch.cat([turn_rad.cos(), turn_rad.sin()], dim=-1),
+        material=labels[..., 0],
+        thing=labels[..., 1],
+        num_boxes=widths[Shape.BOX],
+        num_balls=widths[Shape.BALL],
+    )
+
+
+def _of_shape(house: House, shape: Shape) -> list[Part]:
+    return [part for part in house.parts if part.solid.shape is shape]
+
+
+def _label(part: Part, index: dict[Material, int]) -> tuple[float, float]:
+    """Which material and which thing, -1 for none."""
+    material = -1 if part.material is None else index[part.material]
+    return (float(material), -1.0 if part.thing is None else float(part.thing))
+
+
+def _rows(
+    lists: Sequence[Sequence[tuple[float, ...]]], count: int, padding: tuple[float, ...], device: torch.device | str
+) -> Float[Tensor, "houses rows columns"]:
+    """Lists of rows, filled up to the same count."""
+    filled = [[*rows, *[padding] * (count - len(rows))] for rows in lists]
+    return torch.tensor(filled, dtype=torch.float32, device=device).view(len(lists), count, len(padding))
