@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
+ORACLES := .venv-oracles
+ORACLES_INSTALLED := $(ORACLES)/installed
+ORACLE_SOURCES := .oracles
 
 .PHONY: demo test test-extra lint format clean
 
@@ -12,7 +15,7 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 -m "not extra"
 
-test-extra: $(INSTALLED)
+test-extra: $(INSTALLED) $(ORACLES_INSTALLED) castle
 	$(BIN)/python -m pytest -m extra
 
 lint: $(INSTALLED)
@@ -31,5 +34,20 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
+# evo's wheel for its answers, its source archive for the sample trajectories in it.
+$(ORACLES_INSTALLED): oracles.txt constraints.txt
+	$(PYTHON) -m venv $(ORACLES)
+	$(ORACLES)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r oracles.txt
+	rm -rf $(ORACLE_SOURCES)
+	$(ORACLES)/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary evo \
+	  --dest $(ORACLE_SOURCES) $$(grep '^evo==' oracles.txt)
+	$(ORACLES)/bin/python -m tarfile -e $(ORACLE_SOURCES)/evo-*.tar.gz $(ORACLE_SOURCES)
+	touch $@
+
+# 75 MB, of which one test reads a part; where they cannot be had, it is skipped. Once fetched, this does nothing.
+.PHONY: castle
+castle: | $(INSTALLED) $(ORACLES_INSTALLED)
+	-$(BIN)/python tests/takes/fetch_castle.py $(ORACLE_SOURCES)/visp/Castle-simu
+
 clean:
-	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(ORACLES) $(ORACLE_SOURCES) out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,186 @@
+"""`longtake world`: film a walk through a procedural house and write it as a take with its truth."""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from PIL import Image
+from rich.console import Console
+from rich.progress import track
+
+from longtake.cli.sizes import parse_size
+from longtake.errors import SettingError
+from longtake.takes.depth_files import DepthFiles, step_for
+from longtake.takes.frames import TakeFrame, Visible
+from longtake.takes.header import Content, TakeHeader
+from longtake.takes.images import ImageFiles
+from longtake.takes.writer import TakeWriter
+from longtake.world.house import House
+from longtake.world.question import Question
+from longtake.world.quiz import Quiz
+from longtake.world.seeds import split_of
+from longtake.world.things import Sightings
+from longtake.world.tour import Tour, View, sightings
+from longtake.world.watched import until
+
+SHEET_NAME = "sheet.png"
+_SHEET_COLUMNS, _SHEET_ROWS = 4, 3
+_DEPTHS = ("png", "npz", "none")
+_ASKED_EVERY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldSettings:
+    """What to film, and what to write."""
+
+    seed: int
+    frames: int
+    size: str
+    fps: float
+    images: str
+    depth: str
+    questions: int
+    device: str
+    out: Path
+    overwrite: bool
+
+
+def run_world(settings: WorldSettings, *, as_json: bool) -> None:
+    height, width = parse_size(settings.size)
+    tour = Tour(seed=settings.seed, width=width, height=height, fps=settings.fps)
+    house = tour.house()
+    header = _header(settings, tour, house)
+    console = Console(stderr=as_json)
+    sheet = _Sheet(settings.frames)
+    with TakeWriter(settings.out, header, overwrite=settings.overwrite) as writer:
+        views = islice(tour.views(torch.device(settings.device)), settings.frames)
+        steps = track(views, f"Filming house {settings.seed}", total=settings.frames, console=console, transient=True)
+        seen = sightings(tour, house, _written(steps, house, header, writer, sheet))
+        questions = _ask(settings.seed, seen, settings.questions)
+        if questions:
+            writer.write_questions([question.to_json() for question in questions])
+    sheet.save(settings.out / SHEET_NAME)
+    _print(settings, house, seen, questions, as_json=as_json)
+
+
+def _header(settings: WorldSettings, tour: Tour, house: House) -> TakeHeader:
+    if settings.depth not in _DEPTHS:
+        raise SettingError(f"Expected depth as {', '.join(_DEPTHS)}, but got '{settings.depth}'.")
+    kinds = {"mp4": ImageFiles.VIDEO, "png": ImageFiles.PNG, "jpg": ImageFiles.JPEG}
+    if settings.images not in kinds:
+        raise SettingError(f"Expected images as {', '.join(kinds)}, but got '{settings.images}'.")
+    farthest = math.hypot(*house.plan.footprint.size, house.height)
+    depth = {"png": DepthFiles(step_for(farthest)), "npz": DepthFiles(None), "none": None}[settings.depth]
+    return TakeHeader(
+        content=Content.TRUTH,
+        width=tour.width,
+        height=tour.height,
+        fps=tour.fps,
+        images=kinds[settings.images],
+        depth=depth,
+        world={
+            "seed": settings.seed,
+            "split": split_of(settings.seed).value,
+            "ceiling_m": house.height,
+            "rooms": [{"name": room.colour, "low": room.area.low, "high": room.area.high} for room in house.rooms],
+            "doors": [{"position": door.position, "width": door.width} for door in house.plan.doors],
+            "things": [
+                {"name": thing.name, "colour": thing.colour, "kind": thing.kind, "room": house.rooms[thing.room].colour}
+                for thing in house.things
+            ],
+        },
+    )
+
+
+def _written(
+    views: Iterator[View], house: House, header: TakeHeader, writer: TakeWriter, sheet: "_Sheet"
+) -> Iterator[View]:
+    """Each view, once it is on its way to the disk."""
+    for view in views:
+        image = (view.image.movedim(0, -1) * 255).round().byte().cpu().numpy()
+        sheet.add(view.index, image)
+        writer.write(
+            TakeFrame(
+                index=view.index,
+                timestamp_s=view.timestamp_s,
+                world_from_camera=view.world_from_camera,
+                intrinsics=view.intrinsics.cpu(),
+                image=image,
+                depth=None if header.depth is None else view.depth.cpu().numpy(),
+                room=house.rooms[view.room].colour,
+                visible=tuple(
+                    Visible(thing.name, int(pixels), float(column))
+                    for thing, pixels, column in zip(house.things, view.pixels, view.column, strict=True)
+                    if pixels > 0
+                ),
+            )
+        )
+        yield view
+
+
+def _ask(seed: int, seen: Sightings, wanted: int) -> list[Question]:
+    """Questions along the way, a few every five seconds, until there are as many as wanted."""
+    if wanted == 0:
+        return []
+    frames_between = max(1, round(_ASKED_EVERY_S / (seen.timestamp_s[1] - seen.timestamp_s[0]))) if len(seen) > 1 else 1
+    stops = [*range(frames_between, len(seen), frames_between), len(seen)]
+    quiz = Quiz(np.random.default_rng([seed, 3]))
+    asked: list[Question] = []
+    for place, stop in enumerate(stops):
+        share = math.ceil((wanted - len(asked)) / (len(stops) - place))
+        asked += quiz.ask(until(seen, stop), share)
+    return asked[:wanted]
+
+
+class _Sheet:
+    """A dozen frames, evenly spaced, on one picture."""
+
+    def __init__(self, num_frames: int) -> None:
+        count = min(num_frames, _SHEET_COLUMNS * _SHEET_ROWS)
+        self._shown = {round(index) for index in np.linspace(0, num_frames - 1, count)}
+        self._tiles: list[UInt8[np.ndarray, "height width 3"]] = []
+
+    def add(self, index: int, image: UInt8[np.ndarray, "height width 3"]) -> None:
+        if index in self._shown:
+            self._tiles.append(image)
+
+    def save(self, path: Path) -> None:
+        height, width, _ = self._tiles[0].shape
+        sheet = np.zeros((_SHEET_ROWS * height, _SHEET_COLUMNS * width, 3), np.uint8)
+        for place, tile in enumerate(self._tiles):
+            row, column = divmod(place, _SHEET_COLUMNS)
+            sheet[row * height : (row + 1) * height, column * width : (column + 1) * width] = tile
+        rows = math.ceil(len(self._tiles) / _SHEET_COLUMNS)
+        Image.fromarray(sheet[: rows * height]).save(path)
+
+
+def _print(
+    settings: WorldSettings, house: House, seen: Sightings, questions: list[Question], *, as_json: bool
+) -> None:
+    rooms_seen = len(set(seen.room.tolist()))
+    figures = {
+        "folder": str(settings.out),
+        "frames": len(seen),
+        "seconds": len(seen) / settings.fps,
+        "rooms": len(house.rooms),
+        "rooms_visited": rooms_seen,
+        "things": len(house.things),
+        "things_seen": int((seen.pixels > 0).any(axis=0).sum()),
+        "questions": len(questions),
+        "split": split_of(settings.seed).value,
+    }
+    if as_json:
+        print(json.dumps(figures))
+        return
+    Console().print(
+        f"{len(seen)} frames of house {settings.seed} ({figures['split']}): {rooms_seen} of {len(house.rooms)} rooms, "
+        f"{figures['things_seen']} of {len(house.things)} things, {len(questions)} questions, in {settings.out}",
+        soft_wrap=True,
+        highlight=False,
+    )

@@ -1,0 +1,1 @@
+"""A result against the truth: trajectories, depth, points and answers, by metrics with one definition each."""

@@ -1,0 +1,144 @@
+"""What a take says of itself in `take.json`, before its first frame."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from longtake import __version__
+from longtake.errors import InputError, SettingError
+from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
+from longtake.takes.fields import JsonObject
+from longtake.takes.images import ImageFiles
+
+HEADER_NAME = "take.json"
+FRAMES_NAME = "frames.jsonl"
+POSES_NAME = "poses.tum"
+QUESTIONS_NAME = "questions.json"
+_FORMAT = "longtake-take"
+_VERSION = 1
+
+
+class Content(StrEnum):
+    """Whether a take tells what is or what was estimated."""
+
+    TRUTH = "truth"
+    RESULT = "result"
+
+
+class Unit(StrEnum):
+    """What lengths are measured in: poses, depth, the step of depth."""
+
+    METRE = "m"
+    MODEL = "model"
+    """The estimating network's own, of unknown length."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeHeader:
+    """A take's sizes, units and files."""
+
+    content: Content
+    width: int
+    height: int
+    """Of images, depth and confidence alike, and what intrinsics refer to."""
+    unit: Unit = Unit.METRE
+    fps: float | None = None
+    """Frames per second in name; each frame has its own timestamp."""
+    images: ImageFiles | None = None
+    depth: DepthFiles | None = None
+    confidence: bool = False
+    """Whether each frame has a confidence of its depth."""
+    world: Mapping[str, Any] | None = None
+    """Whatever the maker knows of the world: seed, rooms, things."""
+    made_by: str = f"longtake {__version__}"
+
+    def __post_init__(self) -> None:
+        if self.width < 1 or self.height < 1:
+            raise SettingError(f"Expected a take of at least 1x1 pixels, but got {self.width}x{self.height}.")
+        if self.fps is not None and not (math.isfinite(self.fps) and self.fps > 0):
+            raise SettingError(f"Expected more than 0 frames per second or none, but got {self.fps}.")
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width)."""
+        return self.height, self.width
+
+    @property
+    def patterns(self) -> list[str]:
+        """Names of the files that hold pixels, to be formatted with a frame's index."""
+        depth = None if self.depth is None else self.depth.pattern
+        confidence = CONFIDENCE_FILES if self.confidence else None
+        return [pattern for pattern in (self.images, depth, confidence) if pattern is not None]
+
+    def to_json(self) -> str:
+        record = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "made_by": self.made_by,
+            "content": self.content,
+            "width": self.width,
+            "height": self.height,
+            "unit": self.unit,
+            "fps": self.fps,
+            "images": self.images,
+            "depth": None if self.depth is None else self.depth.to_json(),
+            "confidence": {"files": CONFIDENCE_FILES} if self.confidence else None,
+            "world": self.world,
+        }
+        try:
+            return json.dumps(record, indent=2, allow_nan=False) + "\n"
+        except (TypeError, ValueError) as error:
+            raise SettingError(f"Expected texts, lists and finite numbers as a take's world, but {error}.") from error
+
+
+def is_take(folder: Path) -> bool:
+    """Whether the folder's header says it is a take, of whatever version."""
+    try:
+        return JsonObject.parse((folder / HEADER_NAME).read_bytes(), str(folder)).fields.get("format") == _FORMAT
+    except (OSError, InputError):
+        return False
+
+
+def read_header(folder: Path) -> TakeHeader:
+    """The header of a folder that must be a take."""
+    path = folder / HEADER_NAME
+    try:
+        record = JsonObject.parse(path.read_bytes(), str(path))
+    except OSError as error:
+        raise InputError(
+            f"Expected a take in {folder}, but its {HEADER_NAME} cannot be read ({error.strerror}); name a folder "
+            "that longtake wrote."
+        ) from error
+    _require_version(record)
+    return TakeHeader(
+        made_by=record.text("made_by"),
+        content=record.choice("content", Content),
+        width=record.integer("width", least=1),
+        height=record.integer("height", least=1),
+        unit=record.choice("unit", Unit),
+        fps=record.optional("fps", record.positive_number),
+        images=record.optional("images", lambda name: record.choice(name, ImageFiles)),
+        depth=record.optional("depth", lambda name: DepthFiles.from_json(record.object(name))),
+        confidence=record.optional("confidence", lambda name: _is_confidence(record.object(name))) is not None,
+        world=record.optional("world", lambda name: record.object(name).fields),
+    )
+
+
+def _require_version(record: JsonObject) -> None:
+    if record.fields.get("format") != _FORMAT:
+        raise record.refuse("format", f"'{_FORMAT}'")
+    if record.integer("version") > _VERSION:
+        raise InputError(
+            f"Expected a take of version {_VERSION} or older in {record.where}, but got version "
+            f"{record.fields['version']}; read it with what made it, {record.fields.get('made_by')}."
+        )
+
+
+def _is_confidence(record: JsonObject) -> bool:
+    if record.text("files") != CONFIDENCE_FILES:
+        raise record.refuse("files", f"'{CONFIDENCE_FILES}'")
+    return True

@@ -1,0 +1,169 @@
+"""Reads a take, whole or as far as its writer came; pixels are read frame by frame, when asked for."""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float64, UInt8
+from torch import Tensor
+
+from longtake.errors import InputError
+from longtake.spatial.pose import rigid_pose
+from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.takes.depth_files import CONFIDENCE_FILES, read_array
+from longtake.takes.frames import FrameRecord
+from longtake.takes.header import FRAMES_NAME, POSES_NAME, QUESTIONS_NAME, TakeHeader, read_header
+from longtake.takes.images import ImageFiles, read_image, read_video
+from longtake.takes.trajectory import Trajectory
+
+_NUM_POSE_NUMBERS = 8
+_SMALLEST_QUATERNION = 1e-9
+_LARGEST_CLOCK_DIFFERENCE_S = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Take:
+    """What is known of a video's frames; positions count the frames that are here, from 0."""
+
+    folder: Path
+    header: TakeHeader
+    trajectory: Trajectory
+    intrinsics: Float64[Tensor, "frames 3 3"]
+    records: tuple[FrameRecord, ...]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def depth(self, position: int) -> Float[np.ndarray, "height width"]:
+        """Depth along z as float32, 0 where it is invalid."""
+        if self.header.depth is None:
+            raise InputError(f"The take {self.folder} has no depth; make it with depth.")
+        return self.header.depth.read(self.folder, self.records[position].index, self.header.size)
+
+    def confidence(self, position: int) -> Float[np.ndarray, "height width"]:
+        if not self.header.confidence:
+            raise InputError(f"The take {self.folder} has no confidence; make it with confidence.")
+        path = self.folder / CONFIDENCE_FILES.format(index=self.records[position].index)
+        return read_array(path, "confidence", self.header.size)
+
+    def image(self, position: int) -> UInt8[np.ndarray, "height width 3"]:
+        """One image; from a video this decodes all before it, so that `images` is the way through many."""
+        files = self._image_files()
+        index = self.records[position].index
+        if files is not ImageFiles.VIDEO:
+            return read_image(self.folder / files.format(index=index), self.header.size)
+        return next(islice(self.images(), range(len(self))[position], None))
+
+    def images(self) -> Iterator[UInt8[np.ndarray, "height width 3"]]:
+        """All images in order, one in memory at a time."""
+        files = self._image_files()
+        if files is ImageFiles.VIDEO:
+            yield from self._video_images()
+        else:
+            for record in self.records:
+                yield read_image(self.folder / files.format(index=record.index), self.header.size)
+
+    def questions(self) -> list[dict[str, Any]] | None:
+        """What was asked about the take, if anything was."""
+        path = self.folder / QUESTIONS_NAME
+        try:
+            questions = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RecursionError) as error:
+            raise InputError(
+                f"Expected a JSON list of questions in {path}, but it cannot be read ({error})."
+            ) from error
+        if not isinstance(questions, list) or not all(isinstance(question, dict) for question in questions):
+            raise InputError(f"Expected a JSON list of objects in {path}, but got something else.")
+        return questions
+
+    def _image_files(self) -> ImageFiles:
+        if self.header.images is None:
+            raise InputError(f"The take {self.folder} has no images; make it with images.")
+        return self.header.images
+
+    def _video_images(self) -> Iterator[UInt8[np.ndarray, "height width 3"]]:
+        path = self.folder / ImageFiles.VIDEO
+        count = 0
+        for image in islice(read_video(path, self.header.size), len(self)):
+            count += 1
+            yield image
+        if count < len(self):
+            raise InputError(
+                f"Expected {len(self)} frames in {path}, but it ends after {count}, perhaps because its writer was "
+                "killed; make the take again."
+            )
+
+
+def read_take(folder: Path) -> Take:
+    """The frames that are complete in both of a take's files, one at least."""
+    header = read_header(folder)
+    pairs = list(zip(_complete_lines(folder / FRAMES_NAME), _complete_lines(folder / POSES_NAME), strict=False))
+    if not pairs:
+        raise InputError(f"Expected frames in the take {folder}, but none is complete yet; wait or make it again.")
+    records = tuple(
+        FrameRecord.parse(line, f"{folder / FRAMES_NAME} line {number}")
+        for number, (line, _) in enumerate(pairs, start=1)
+    )
+    poses = [_pose_numbers(line, folder / POSES_NAME, number) for number, (_, line) in enumerate(pairs, start=1)]
+    _require_order(folder, records)
+    _require_one_clock(folder, records, poses)
+    numbers = torch.tensor(poses, dtype=torch.float64)
+    return Take(
+        folder=folder,
+        header=header,
+        trajectory=Trajectory(
+            timestamp_s=numbers[:, 0].clone(),
+            world_from_camera=rigid_pose(matrix_from_quaternion(numbers[:, 4:]), numbers[:, 1:4]),
+        ),
+        intrinsics=torch.stack([record.intrinsics_matrix() for record in records]),
+        records=records,
+    )
+
+
+def _complete_lines(path: Path) -> list[bytes]:
+    """The lines that have an end; a last one without was torn off when the writer was killed."""
+    try:
+        return path.read_bytes().split(b"\n")[:-1]
+    except OSError as error:
+        raise InputError(
+            f"Expected {path}, which every take has, but it cannot be read ({error.strerror}); make the take again."
+        ) from error
+
+
+def _pose_numbers(line: bytes, path: Path, number: int) -> list[float]:
+    try:
+        numbers = [float(word) for word in line.split()]
+    except ValueError:
+        numbers = []
+    is_pose = len(numbers) == _NUM_POSE_NUMBERS and all(map(math.isfinite, numbers))
+    if not is_pose or math.hypot(*numbers[4:]) < _SMALLEST_QUATERNION:
+        raise InputError(
+            f"Expected timestamp x y z qx qy qz qw in {path} line {number}, but got {line[:80]!r}; make the take again."
+        )
+    return numbers
+
+
+def _require_order(folder: Path, records: tuple[FrameRecord, ...]) -> None:
+    for number, (earlier, later) in enumerate(pairwise(records), start=2):
+        if later.index <= earlier.index or later.timestamp_s <= earlier.timestamp_s:
+            raise InputError(
+                f"Expected frames in order in {folder / FRAMES_NAME}, but line {number} has index {later.index} at "
+                f"{later.timestamp_s} s after index {earlier.index} at {earlier.timestamp_s} s; make the take again."
+            )
+
+
+def _require_one_clock(folder: Path, records: tuple[FrameRecord, ...], poses: list[list[float]]) -> None:
+    for number, (record, pose) in enumerate(zip(records, poses, strict=True), start=1):
+        if abs(record.timestamp_s - pose[0]) > _LARGEST_CLOCK_DIFFERENCE_S:
+            raise InputError(
+                f"Expected the time {record.timestamp_s} s of {FRAMES_NAME} in {folder / POSES_NAME} line {number}, "
+                f"but got {pose[0]} s; the two files must be of one take."
+            )

@@ -1,0 +1,41 @@
+"""Where a camera was, and when."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float64
+from torch import Tensor
+
+from longtake.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectory:
+    """Poses in the order of time, one at least."""
+
+    timestamp_s: Float64[Tensor, " frames"]
+    """Strictly increasing."""
+    world_from_camera: Float64[Tensor, "poses 4 4"]
+    """One for each timestamp."""
+    is_timed: bool = True
+    """False where nobody said when the poses were taken; timestamps then only count frames."""
+
+    def __post_init__(self) -> None:
+        if len(self.timestamp_s) != len(self.world_from_camera):
+            raise InputError(
+                f"A trajectory needs a timestamp for each pose, but there are {len(self.timestamp_s)} timestamps and "
+                f"{len(self.world_from_camera)} poses."
+            )
+        if not len(self.timestamp_s):
+            raise InputError("A trajectory needs one pose at least, but there is none.")
+        if not (torch.isfinite(self.timestamp_s).all() and torch.isfinite(self.world_from_camera).all()):
+            raise InputError("A trajectory needs finite timestamps and poses, but some are NaN or infinite.")
+        if (late := self.timestamp_s.diff() <= 0).any():
+            frame = int(late.int().argmax()) + 1
+            raise InputError(
+                f"Timestamps of a trajectory must increase, but frame {frame} at {self.timestamp_s[frame]:.6f} s "
+                f"follows one at {self.timestamp_s[frame - 1]:.6f} s."
+            )
+
+    def __len__(self) -> int:
+        return len(self.timestamp_s)

@@ -1,0 +1,108 @@
+"""Thinning by voxel: against a dictionary of voxels, in any order and any pieces."""
+
+import math
+from collections import defaultdict
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from longtake.errors import InputError, SettingError
+from longtake.spatial.voxels import VoxelGrid, thin_by_voxel
+
+
+def make_points(seed: int, count: int, spread: float = 2.0) -> Tensor:
+    return spread * torch.randn(count, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def slow_thin(points: Tensor, voxel: float) -> list[list[float]]:
+    boxes: dict[tuple[int, ...], list[list[float]]] = defaultdict(list)
+    for point in points.tolist():
+        boxes[tuple(math.floor(axis / voxel) for axis in point)].append(point)
+    return [[sum(axis) / len(box) for axis in zip(*box, strict=True)] for _, box in sorted(boxes.items())]
+
+
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 1000), count=st.integers(1, 200), voxel=st.floats(0.05, 5))
+def test_thinned_cloud_is_the_mean_of_each_voxel(seed: int, count: int, voxel: float) -> None:
+    points = make_points(seed, count)
+    torch.testing.assert_close(
+        thin_by_voxel(points, voxel), torch.tensor(slow_thin(points, voxel), dtype=torch.float64), rtol=0, atol=2e-8
+    )
+
+
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 1000), sizes=st.lists(st.integers(0, 60), min_size=1, max_size=8))
+def test_any_order_and_any_pieces_give_the_very_same_cloud(seed: int, sizes: list[int]) -> None:
+    points = make_points(seed, sum(sizes))
+    colours = torch.rand(len(points), 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    whole, pieces = VoxelGrid(0.7, num_attributes=4), VoxelGrid(0.7, num_attributes=4)
+    whole.add(points, colours)
+    order = torch.randperm(len(points), generator=torch.Generator().manual_seed(seed + 1))
+    for some, some_colours in zip(points[order].split(sizes), colours[order].split(sizes), strict=True):
+        pieces.add(some, some_colours)
+    assert torch.equal(whole.points, pieces.points)
+    assert torch.equal(whole.attributes, pieces.attributes)
+    assert torch.equal(whole.counts, pieces.counts)
+    assert int(whole.counts.sum()) == len(points)
+
+
+def test_grid_grows_with_space_not_with_points() -> None:
+    grid = VoxelGrid(1.0)
+    for seed in range(20):
+        grid.add(torch.rand(500, 3, generator=torch.Generator().manual_seed(seed)) * 2)
+    assert len(grid) == 8
+    assert grid.counts.sum() == 10_000
+    torch.testing.assert_close(grid.points.mean(dim=0), torch.ones(3, dtype=torch.float64), rtol=0.05, atol=0)
+
+
+def test_attributes_are_averaged_with_their_points() -> None:
+    grid = VoxelGrid(1.0, num_attributes=3)
+    grid.add(torch.tensor([[0.2, 0.2, 0.2], [5.0, 0.0, 0.0]]), torch.tensor([[255.0, 0.0, -1.0], [7.0, 8.0, 9.0]]))
+    grid.add(torch.tensor([[0.8, 0.6, 0.4]]), torch.tensor([[0.0, 100.0, 1.0]]))
+    assert grid.attributes.tolist() == [[127.5, 50.0, 0.0], [7.0, 8.0, 9.0]]
+    torch.testing.assert_close(grid.points[0], torch.tensor([0.5, 0.4, 0.3], dtype=torch.float64))
+    assert grid.counts.tolist() == [2, 1]
+
+
+def test_thinning_keeps_the_type_and_thinned_points_stay() -> None:
+    points = make_points(1, 300).float()
+    thinned = thin_by_voxel(points, 0.5)
+    assert thinned.dtype is torch.float32
+    torch.testing.assert_close(thin_by_voxel(thinned, 0.5), thinned, rtol=0, atol=1e-6)
+    assert len(thin_by_voxel(points[:0], 0.5)) == 0
+
+
+def test_negative_places_have_voxels_of_their_own() -> None:
+    thinned = thin_by_voxel(torch.tensor([[-0.1, 0.0, 0.0], [0.1, 0.0, 0.0]]), 1.0)
+    torch.testing.assert_close(thinned, torch.tensor([[-0.1, 0.0, 0.0], [0.1, 0.0, 0.0]]))
+
+
+def test_grid_reaches_a_million_voxels_each_way_and_no_farther() -> None:
+    corners = torch.tensor([[-1.0, -1.0, -1.0], [1.0, 1.0, 1.0]], dtype=torch.float64) * (2**20 - 0.5)
+    torch.testing.assert_close(thin_by_voxel(corners, 1.0), corners)
+    with pytest.raises(InputError, match=r"up to 1.05e\+06 voxels from the origin, .* 1048576; choose larger voxels"):
+        thin_by_voxel(torch.tensor([[0.0, -(2.0**20), 0.0]]), 1.0)
+
+
+@pytest.mark.parametrize("voxel", [0.0, -1.0, math.nan, math.inf])
+def test_voxels_must_have_a_size(voxel: float) -> None:
+    with pytest.raises(SettingError, match="edge of a voxel must be a positive length"):
+        VoxelGrid(voxel)
+
+
+def test_bad_points_and_attributes_are_refused_and_leave_no_trace() -> None:
+    grid = VoxelGrid(1.0, num_attributes=1)
+    for bad in (torch.nan, torch.inf):
+        with pytest.raises(InputError, match="Expected finite points"):
+            grid.add(torch.tensor([[0.0, bad, 0.0]]), torch.ones(1, 1))
+    for bad in (torch.nan, 257.0, -torch.inf):
+        with pytest.raises(InputError, match="finite and within ±256"):
+            grid.add(torch.zeros(1, 3), torch.tensor([[bad]]))
+    with pytest.raises(InputError, match=r"Expected 1 attributes with each point, .* but 0 came"):
+        grid.add(torch.zeros(1, 3))
+    with pytest.raises(InputError, match="but 2 came"):
+        grid.add(torch.zeros(1, 3), torch.ones(1, 2))
+    assert len(grid) == 0
