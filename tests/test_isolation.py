@@ -11,7 +11,7 @@ import pytest
 
 import longtake
 
-ROOMS = ["runtime", "weights", "geometry", "layers", "attention", "memory", "spatial", "types", "errors"]
+ROOMS = ["runtime", "weights", "geometry", "layers", "attention", "memory", "world", "spatial", "types", "errors"]
 ALLOWED = ["torch", "numpy", "safetensors", "jaxtyping"]
 SOURCES = Path(longtake.__file__).parent
 

@@ -73,7 +73,7 @@ def test_no_overlap_is_told_with_both_ranges() -> None:
     with pytest.raises(
         InputError,
         match=r"result runs from 0\.000000 to 2\.000000 s and the truth from 50\.000000 to 51\.000000 s, but no pair "
-        r".* 0\.01 s apart.* offset or a larger tolerance",
+        r".* 0\.02 s apart.* offset or a larger tolerance",
     ):
         associate(trajectory([0.0, 1, 2]), trajectory([50.0, 51]))
 

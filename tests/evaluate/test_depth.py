@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from longtake.errors import InputError, SettingError
-from longtake.evaluate.depth import DepthErrors, DepthMeter, DepthPair, measure_depth, valid_pixels
+from longtake.evaluate.depth import (
+    DepthErrors,
+    DepthMeter,
+    DepthPair,
+    measure_alignments,
+    measure_depth,
+    valid_pixels,
+)
 from longtake.evaluate.depth_alignment import AlignmentSpan, Correction, DepthAlignment
 
 FRAME, SEQUENCE = AlignmentSpan.FRAME, AlignmentSpan.SEQUENCE
@@ -249,9 +256,23 @@ def test_only_the_alignment_of_a_sequence_reads_twice(alignment: DepthAlignment,
     assert len(readings) == num_readings + 1
 
 
+@pytest.mark.parametrize(("span", "num_readings"), [(SEQUENCE, 2), (FRAME, 1)])
+def test_all_alignments_at_once_are_each_alone_in_no_more_readings(span: AlignmentSpan, num_readings: int) -> None:
+    readings = []
+
+    def read() -> list[DepthPair]:
+        readings.append(1)
+        return make_pairs(9)
+
+    together = measure_alignments(read, list(DepthAlignment), span=span, max_depth=4.0)
+    assert len(readings) == num_readings
+    for alignment in DepthAlignment:
+        assert together[alignment] == measure_depth(read, alignment=alignment, span=span, max_depth=4.0)
+
+
 def test_frames_that_can_be_read_only_once_are_refused() -> None:
     once = iter(make_pairs(7))
-    with pytest.raises(InputError, match="but none of 0 frames has one"):
+    with pytest.raises(InputError, match="4 came first and 0 then; pass a function that starts anew"):
         measure_depth(lambda: once, alignment=SCALE)
     shrinking = [make_pairs(7), make_pairs(7)[:3]]
     with pytest.raises(InputError, match="4 came first and 3 then; pass a function that starts anew"):

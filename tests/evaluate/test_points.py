@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from longtake.errors import InputError, MissingExtraError, SettingError
+from longtake.evaluate.freedom import Freedom
 from longtake.evaluate.points import Cloud, lay_onto, measure_points
-from longtake.evaluate.registration import Freedom, Icp
+from longtake.evaluate.registration import Icp
 from longtake.spatial.rotation import matrix_from_quaternion
 from longtake.spatial.similarity import Similarity
 from longtake.spatial.umeyama import best_similarity
@@ -123,7 +124,7 @@ def test_clouds_in_other_places_are_laid_onto_each_other() -> None:
     crooked = motion.inverse().of_points(cameras) + 2e-3 * random_cloud(7, 8).points
     start = best_similarity(crooked, cameras)
     rough, _ = lay_onto(predicted, true, start, Icp(freedom=Freedom.NONE))
-    fine, registration = lay_onto(predicted, true, start, Icp(freedom=Freedom.SIMILARITY))
+    fine, registration = lay_onto(predicted, true, start, Icp(freedom=Freedom.SIM3))
     assert measure_points(rough, true, threshold=0.1).accuracy_mean > 1e-3
     errors = measure_points(fine, true, threshold=0.1)
     assert errors.accuracy_mean < 1e-9

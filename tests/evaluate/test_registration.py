@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from longtake.errors import InputError, SettingError
-from longtake.evaluate.registration import Freedom, Icp, register
+from longtake.evaluate.freedom import Freedom
+from longtake.evaluate.registration import Icp, register
 from longtake.spatial.rotation import matrix_from_quaternion
 from longtake.spatial.similarity import Similarity
 
@@ -40,10 +41,10 @@ def small_motion(seed: int, *, with_scale: bool) -> Similarity:
 
 
 @settings(deadline=None, max_examples=15)
-@given(seed=st.integers(0, 10_000), freedom=st.sampled_from([Freedom.RIGID, Freedom.SIMILARITY]))
+@given(seed=st.integers(0, 10_000), freedom=st.sampled_from([Freedom.SE3, Freedom.SIM3]))
 def test_small_motion_of_a_structured_cloud_is_found(seed: int, freedom: Freedom) -> None:
     cloud = corner_with_a_ball(seed)
-    motion = small_motion(seed + 1, with_scale=freedom is Freedom.SIMILARITY)
+    motion = small_motion(seed + 1, with_scale=freedom is Freedom.SIM3)
     found = register(cloud, motion.of_points(cloud), STILL, Icp(freedom=freedom))
     torch.testing.assert_close(found.target_from_source.matrix, motion.matrix, rtol=0, atol=1e-3)
     assert found.has_converged
@@ -52,7 +53,7 @@ def test_small_motion_of_a_structured_cloud_is_found(seed: int, freedom: Freedom
 @settings(deadline=None, max_examples=15)
 @given(
     seed=st.integers(0, 10_000),
-    freedom=st.sampled_from([Freedom.RIGID, Freedom.SIMILARITY]),
+    freedom=st.sampled_from([Freedom.SE3, Freedom.SIM3]),
     kept_share=st.floats(0.3, 1),
 )
 def test_error_never_rises_even_between_clouds_that_do_not_fit(seed: int, freedom: Freedom, kept_share: float) -> None:
@@ -66,7 +67,7 @@ def slow_error(source: Tensor, target: Tensor, icp: Icp) -> float:
     """Root mean square of the nearest pairs, by all distances."""
     distances = torch.cdist(source, target)
     ways = [distances.min(dim=1).values]
-    if icp.freedom is Freedom.SIMILARITY:
+    if icp.freedom is Freedom.SIM3:
         ways.append(distances.min(dim=0).values)
     kept = [sorted(way.tolist())[: math.ceil(icp.kept_share * len(way))] for way in ways]
     squares = [distance**2 for way in kept for distance in way]
@@ -97,7 +98,7 @@ def test_what_is_not_free_stays_as_it_started() -> None:
     fixed = register(source, target, start, Icp(freedom=Freedom.NONE))
     torch.testing.assert_close(fixed.target_from_source.matrix, start.matrix)
     assert (len(fixed.errors), fixed.has_converged) == (1, True)
-    rigid = register(source, target, start, Icp(freedom=Freedom.RIGID))
+    rigid = register(source, target, start, Icp(freedom=Freedom.SE3))
     assert float(rigid.target_from_source.scale) == pytest.approx(float(start.scale), rel=1e-12)
     assert rigid.errors[-1] < rigid.errors[0]
 
@@ -124,7 +125,7 @@ def test_trimming_withstands_points_the_target_lacks() -> None:
 
 def test_free_scale_does_not_shrink_between_two_samples_of_one_surface() -> None:
     source, target = corner_with_a_ball(9, count=2000), corner_with_a_ball(10, count=2000)
-    found = register(source, 1.02 * target, STILL, Icp(freedom=Freedom.SIMILARITY))
+    found = register(source, 1.02 * target, STILL, Icp(freedom=Freedom.SIM3))
     assert float(found.target_from_source.scale) == pytest.approx(1.02, abs=0.01)
 
 

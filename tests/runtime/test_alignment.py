@@ -13,7 +13,6 @@ from longtake.runtime.alignment import (
     Alignment,
     Anchoring,
     ScaleEstimate,
-    nearest_rotation,
     place,
     trimmed_mean,
     weighted_median,
@@ -130,14 +129,6 @@ def test_trimmed_mean_leaves_out_a_tenth_on_each_side() -> None:
     values = torch.tensor([-1000.0, *range(1, 9), 1000.0])
     assert float(trimmed_mean(values, torch.ones(10))) == pytest.approx(4.5)
     assert float(trimmed_mean(torch.tensor([5.0]), torch.ones(1))) == 5
-
-
-def test_nearest_rotation_never_mirrors() -> None:
-    matrix = torch.diag(torch.tensor([1.0, 1.0, -1.0]))
-    rotation = nearest_rotation(matrix)
-    assert float(torch.linalg.det(rotation)) == pytest.approx(1.0)
-    turn = matrix_from_quaternion(torch.tensor([0.1, 0.2, 0.3, 0.9]))
-    torch.testing.assert_close(nearest_rotation(turn * 3), turn)
 
 
 def test_rules_are_found_by_name_and_unknown_names_refused_with_the_choices() -> None:

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longtake.spatial.rotation import matrix_from_quaternion, quaternion_from_matrix
+from longtake.spatial.rotation import matrix_from_quaternion, nearest_rotation, quaternion_from_matrix
 
 components = st.floats(-2, 2, allow_nan=False, width=32)
 
@@ -51,3 +51,23 @@ def test_zero_quaternion_turns_nothing_and_has_finite_gradients():
     assert torch.equal(matrix, torch.eye(3).expand(2, 3, 3))
     matrix.sum().backward()
     assert zero.grad.isfinite().all()
+
+
+def test_nearest_rotation_never_mirrors() -> None:
+    matrix = torch.diag(torch.tensor([1.0, 1.0, -1.0]))
+    rotation = nearest_rotation(matrix)
+    assert float(torch.linalg.det(rotation)) == pytest.approx(1.0)
+    turn = matrix_from_quaternion(torch.tensor([0.1, 0.2, 0.3, 0.9]))
+    torch.testing.assert_close(nearest_rotation(turn * 3), turn)
+
+
+def test_nearest_rotation_is_no_farther_than_any_other_and_proper() -> None:
+    matrices = torch.randn(20, 3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    nearest = nearest_rotation(matrices)
+    torch.testing.assert_close(torch.linalg.det(nearest), torch.ones(20, dtype=torch.float64))
+    torch.testing.assert_close(nearest @ nearest.transpose(1, 2), torch.eye(3).double().expand(20, 3, 3))
+    others = matrix_from_quaternion(torch.randn(500, 4, generator=torch.Generator().manual_seed(1)).double())
+    distance = (matrices[:, None] - others).norm(dim=(2, 3)).amin(dim=1)
+    assert ((matrices - nearest).norm(dim=(1, 2)) <= distance).all()
+    for rotation in others[:5]:
+        torch.testing.assert_close(nearest_rotation(rotation), rotation)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from longtake.spatial.rotation import matrix_from_quaternion
 from longtake.spatial.similarity import Similarity
-from longtake.spatial.umeyama import best_similarity, nearest_rotation
+from longtake.spatial.umeyama import best_similarity
 
 seeds = st.integers(0, 10_000)
 
@@ -128,15 +128,3 @@ def test_single_precision_stays_single_precision() -> None:
     found = best_similarity(source, 2 * source)
     assert found.matrix.dtype == torch.float32
     torch.testing.assert_close(found.matrix, torch.diag(torch.tensor([2.0, 2, 2, 1])), atol=1e-6, rtol=0)
-
-
-def test_nearest_rotation_is_no_farther_than_any_other_and_proper() -> None:
-    matrices = random_points(0, 3 * 20).view(20, 3, 3)
-    nearest = nearest_rotation(matrices)
-    torch.testing.assert_close(torch.linalg.det(nearest), torch.ones(20, dtype=torch.float64))
-    torch.testing.assert_close(nearest @ nearest.transpose(1, 2), torch.eye(3).double().expand(20, 3, 3))
-    others = matrix_from_quaternion(torch.randn(500, 4, generator=torch.Generator().manual_seed(1)).double())
-    distance = (matrices[:, None] - others).norm(dim=(2, 3)).amin(dim=1)
-    assert ((matrices - nearest).norm(dim=(1, 2)) <= distance).all()
-    for rotation in others[:5]:
-        torch.testing.assert_close(nearest_rotation(rotation), rotation)

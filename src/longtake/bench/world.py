@@ -14,6 +14,9 @@ from longtake.world.scene import Scene
 from longtake.world.tour import Tour
 from longtake.world.walk import walk
 
+STREAMED = {"cpu": 16, "cuda": 256}
+"""Frames timed one by one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldFigures:
@@ -25,6 +28,7 @@ class WorldFigures:
     batch_houses: int
     batch_frames: int
     """Of each house."""
+    fused: bool
     batch_frames_per_s: float
     stream_frames_per_s: float
     """One tour, frame by frame, with counts of what is visible."""
@@ -34,7 +38,7 @@ class WorldFigures:
     """Of a walk's path, without pictures."""
 
 
-def measure_world(size: tuple[int, int], device: torch.device, *, houses: int, frames: int) -> WorldFigures:
+def measure_world(size: tuple[int, int], device: torch.device, *, houses: int, frames: int, fuse: bool) -> WorldFigures:
     """Time each part until its results are there, after one round to warm up."""
     height, width = size
     start = time.perf_counter()
@@ -51,9 +55,10 @@ def measure_world(size: tuple[int, int], device: torch.device, *, houses: int, f
         height=height,
         width=width,
     )
-    batch_s = _seconds(lambda: render(scene, cameras), device)
+    batch_s = _seconds(lambda: render(scene, cameras, fuse=fuse), device)
     views = Tour(seed=0, width=width, height=height).views(device)
-    stream_s = _seconds(lambda: list(islice(views, 64)), device) / 64
+    streamed = STREAMED[device.type]
+    stream_s = _seconds(lambda: list(islice(views, streamed)), device) / streamed
     return WorldFigures(
         device=torch.cuda.get_device_name(device)
         if device.type == "cuda"
@@ -62,6 +67,7 @@ def measure_world(size: tuple[int, int], device: torch.device, *, houses: int, f
         height=height,
         batch_houses=houses,
         batch_frames=frames,
+        fused=fuse,
         batch_frames_per_s=houses * frames / batch_s,
         stream_frames_per_s=1 / stream_s,
         houses_per_s=houses_per_s,

@@ -1,7 +1,6 @@
 """`longtake bench`: run a measurement, print a table or JSON."""
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +12,8 @@ from rich.table import Table
 
 from longtake.bench.memory import POLICIES, MemoryFigures, measure, trunk_formula
 from longtake.bench.soak import SoakFigures, soak
+from longtake.bench.world import WorldFigures, measure_world
+from longtake.cli.options import choose_device, parse_size
 from longtake.errors import SettingError
 from longtake.extras import import_from_extra
 from longtake.weights.presets import LINGBOT_MAP
@@ -29,14 +30,6 @@ def run_memory(frames: int, size: str, *, as_json: bool, plot: Path | None) -> N
         _print_memory(figures, size)
     if not all(row.agrees for row in figures):
         raise SystemExit(1)
-
-
-def parse_size(text: str) -> tuple[int, int]:
-    """Height and width from `WIDTHxHEIGHT`."""
-    match = re.fullmatch(r"(\d+)x(\d+)", text)
-    if match is None:
-        raise SettingError(f"Expected a size such as 518x378, width by height, but got '{text}'.")
-    return int(match[2]), int(match[1])
 
 
 def _print_memory(figures: Sequence[MemoryFigures], size: str) -> None:
@@ -115,3 +108,28 @@ def _print_soak(figures: SoakFigures) -> None:
     console = Console()
     console.print(table)
     console.print("\nmemory is flat" if figures.is_flat else "\n[red]memory grew[/]")
+
+
+def run_world(sizes: str, device: str, *, houses: int, frames: int, fuse: bool, as_json: bool) -> None:
+    torch.set_num_threads(1)  # rays are cast in pieces too small to share
+    wanted = [parse_size(size) for size in sizes.split(",")]
+    chosen = choose_device(device)
+    figures = [measure_world(size, chosen, houses=houses, frames=frames, fuse=fuse) for size in wanted]
+    if as_json:
+        print(json.dumps([asdict(row) for row in figures], indent=1))
+    else:
+        _print_world(figures)
+
+
+def _print_world(figures: Sequence[WorldFigures]) -> None:
+    first = figures[0]
+    title = f"{first.device}: {first.batch_houses} houses of {first.batch_frames} frames at once"
+    table = Table(title=f"{title}, compiled" if first.fused else title, box=None, title_justify="left")
+    for heading in ("size", "frames/s at once", "frames/s one by one"):
+        table.add_column(heading, justify="right")
+    for row in figures:
+        rates = (f"{row.batch_frames_per_s:.1f}", f"{row.stream_frames_per_s:.1f}")
+        table.add_row(f"{row.width}x{row.height}", *rates)
+    console = Console()
+    console.print(table)
+    console.print(f"\n{first.houses_per_s:.0f} houses/s built, {first.steps_per_s:.0f} steps/s walked", highlight=False)

@@ -58,6 +58,40 @@ def demo(
     run(out, frames)
 
 
+@app.command()
+def world(
+    out: Annotated[Path, typer.Option(help="Folder to write; new or empty.")],
+    seed: Annotated[int, typer.Option(min=0, help="Which house and which walk.")] = 7,
+    frames: Annotated[int, typer.Option(min=1, help="Length of the walk.")] = 600,
+    size: Annotated[str, typer.Option(help="Width x height of the images, in pixels.")] = "448x336",
+    fps: Annotated[float, typer.Option(help="Frames a second.")] = 10.0,
+    images: Annotated[str, typer.Option(help="mp4, png or jpg.")] = "mp4",
+    depth: Annotated[str, typer.Option(help="png (16 bits), npz (float32) or none.")] = "png",
+    questions: Annotated[int, typer.Option(min=0, help="Questions to ask along the way.")] = 40,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    overwrite: Annotated[bool, typer.Option(help="Replace a take that is there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Film a walk through a procedural house, with its exact truth: poses, depth, what is visible, questions."""
+    from longtake.cli.world import WorldSettings, run_world
+
+    run_world(
+        WorldSettings(
+            seed=seed,
+            frames=frames,
+            size=size,
+            fps=fps,
+            images=images,
+            depth=depth,
+            questions=questions,
+            device=device,
+            out=out,
+            overwrite=overwrite,
+        ),
+        as_json=as_json,
+    )
+
+
 @bench.command("memory")
 def bench_memory(
     frames: Annotated[int, typer.Option(min=1, help="Frames to keep under each policy.")] = 320,
@@ -132,6 +166,23 @@ def bench_soak(
     from longtake.cli.bench import run_soak
 
     run_soak(frames, stretch, as_json=as_json)
+
+
+@bench.command("world")
+def bench_world(
+    sizes: Annotated[str, typer.Option(help="Width x height of the images, several separated by commas.")] = (
+        "126x98,448x336"
+    ),
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    houses: Annotated[int, typer.Option(min=1, help="Houses rendered at once.")] = 8,
+    frames: Annotated[int, typer.Option(min=1, help="Frames of each.")] = 4,
+    fuse: Annotated[bool, typer.Option(help="Compile the renderer first, as training does on a GPU.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Time the procedural world: frames a second in batches and one by one."""
+    from longtake.cli.bench import run_world
+
+    run_world(sizes, device, houses=houses, frames=frames, fuse=fuse, as_json=as_json)
 
 
 @models.callback()

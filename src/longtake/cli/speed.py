@@ -16,7 +16,7 @@ from longtake.attention.flashinfer import FlashInferPages
 from longtake.attention.paged import PageKernel
 from longtake.bench.precision import PrecisionFigures, measure_precision
 from longtake.bench.speed import SpeedFigures, measure_speed
-from longtake.cli.bench import parse_size
+from longtake.cli.options import choose_device, parse_size
 from longtake.errors import SettingError
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
@@ -92,17 +92,6 @@ def _model(config: GeometryConfig, weights: Path | None, device: torch.device, d
     with device:
         model = GeometryModel(config).eval().requires_grad_(requires_grad=False)
     return model if dtype == torch.float32 else model.cast_products(dtype)
-
-
-def choose_device(name: str) -> torch.device:
-    """A device by name; `auto` is the GPU where torch sees one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name not in ("cpu", "cuda"):
-        raise SettingError(f"There is no device '{name}'; choose one of cpu, cuda, auto.")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise SettingError("Torch sees no CUDA device here; choose cpu, or install a CUDA build of torch.")
-    return torch.device(name)
 
 
 def choose(name: str, known: Mapping[str, Value], kind: str) -> Value:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -14,7 +14,7 @@ from PIL import Image
 from rich.console import Console
 from rich.progress import track
 
-from longtake.cli.sizes import parse_size
+from longtake.cli.options import choose_device, parse_size
 from longtake.errors import SettingError
 from longtake.takes.depth_files import DepthFiles, step_for
 from longtake.takes.frames import TakeFrame, Visible
@@ -52,6 +52,7 @@ class WorldSettings:
 
 
 def run_world(settings: WorldSettings, *, as_json: bool) -> None:
+    torch.set_num_threads(1)  # rays are cast in pieces too small to share
     height, width = parse_size(settings.size)
     tour = Tour(seed=settings.seed, width=width, height=height, fps=settings.fps)
     house = tour.house()
@@ -59,7 +60,7 @@ def run_world(settings: WorldSettings, *, as_json: bool) -> None:
     console = Console(stderr=as_json)
     sheet = _Sheet(settings.frames)
     with TakeWriter(settings.out, header, overwrite=settings.overwrite) as writer:
-        views = islice(tour.views(torch.device(settings.device)), settings.frames)
+        views = islice(tour.views(choose_device(settings.device)), settings.frames)
         steps = track(views, f"Filming house {settings.seed}", total=settings.frames, console=console, transient=True)
         seen = sightings(tour, house, _written(steps, house, header, writer, sheet))
         questions = _ask(settings.seed, seen, settings.questions)
@@ -99,7 +100,7 @@ def _header(settings: WorldSettings, tour: Tour, house: House) -> TakeHeader:
 
 
 def _written(
-    views: Iterator[View], house: House, header: TakeHeader, writer: TakeWriter, sheet: "_Sheet"
+    views: Iterable[View], house: House, header: TakeHeader, writer: TakeWriter, sheet: "_Sheet"
 ) -> Iterator[View]:
     """Each view, once it is on its way to the disk."""
     for view in views:
@@ -160,9 +161,7 @@ class _Sheet:
         Image.fromarray(sheet[: rows * height]).save(path)
 
 
-def _print(
-    settings: WorldSettings, house: House, seen: Sightings, questions: list[Question], *, as_json: bool
-) -> None:
+def _print(settings: WorldSettings, house: House, seen: Sightings, questions: list[Question], *, as_json: bool) -> None:
     rooms_seen = len(set(seen.room.tolist()))
     figures = {
         "folder": str(settings.out),

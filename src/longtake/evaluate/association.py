@@ -11,8 +11,8 @@ from torch import Tensor
 from longtake.errors import InputError, SettingError
 from longtake.takes.trajectory import Trajectory
 
-DEFAULT_GAP_S = 0.01
-"""As in the tools of the TUM benchmark and in evo."""
+DEFAULT_GAP_S = 0.02
+"""As in the tools of the TUM benchmark; evo allows half of it."""
 _FEWEST = 2
 
 
@@ -25,6 +25,14 @@ class Association:
 
     def __len__(self) -> int:
         return len(self.result_index)
+
+    def poses_of(self, result: Trajectory, truth: Trajectory) -> "PosePairs":
+        """What these indices stand for."""
+        return PosePairs(
+            timestamp_s=truth.timestamp_s[self.truth_index],
+            result=result.world_from_camera[self.result_index],
+            truth=truth.world_from_camera[self.truth_index],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +58,7 @@ def pair_poses(
     result: Trajectory, truth: Trajectory, *, max_gap_s: float = DEFAULT_GAP_S, offset_s: float = 0.0
 ) -> PosePairs:
     """The poses that `associate` brings together."""
-    pairs = associate(result, truth, max_gap_s=max_gap_s, offset_s=offset_s)
-    return PosePairs(
-        timestamp_s=truth.timestamp_s[pairs.truth_index],
-        result=result.world_from_camera[pairs.result_index],
-        truth=truth.world_from_camera[pairs.truth_index],
-    )
+    return associate(result, truth, max_gap_s=max_gap_s, offset_s=offset_s).poses_of(result, truth)
 
 
 def associate(

@@ -6,7 +6,7 @@ true depth is finite, positive and within the limit, the predicted depth finite 
 
 import math
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -84,16 +84,19 @@ class DepthMeter:
         mask: Bool[Tensor, "mask_height mask_width"] | None = None,
     ) -> None:
         """Count one frame; one without a valid pixel is skipped."""
-        pixels, truth = valid_pixels(DepthPair(predicted, true, mask), self._max_depth)
-        if not len(truth):
+        self.add_pixels(*valid_pixels(DepthPair(predicted, true, mask), self._max_depth))
+
+    def add_pixels(self, predicted: Float[Tensor, " pixels"], true: Float[Tensor, " pixels"]) -> None:
+        """Count the valid pixels of one frame, which may have none."""
+        if not len(true):
             self._frame_abs_rel.append(math.nan)
             return
         if self._fit is not None:
-            pixels = self._fit(pixels, truth).of(pixels)
-        sums = _error_sums(pixels.clamp_min(_SMALLEST_DEPTH), truth)
+            predicted = self._fit(predicted, true).of(predicted)
+        sums = _error_sums(predicted.clamp_min(_SMALLEST_DEPTH), true)
         self._sums += sums
-        self._num_pixels += len(truth)
-        self._frame_abs_rel.append(float(sums[0]) / len(truth))
+        self._num_pixels += len(true)
+        self._frame_abs_rel.append(float(sums[0]) / len(true))
 
     def errors(self, correction: Correction | None = None) -> DepthErrors:
         """The errors of all frames so far, and a note of the correction they share."""
@@ -129,31 +132,53 @@ def measure_depth(
     `read_frames` starts from the first frame each time it is called: to align a whole sequence takes two readings, all
     else takes one.
     """
-    if alignment is DepthAlignment.METRIC:
-        return _read_into(DepthMeter(max_depth=max_depth), read_frames()).errors(Correction())
-    if span is AlignmentSpan.FRAME:
-        return _read_into(DepthMeter(fit_of_frame(alignment), max_depth=max_depth), read_frames()).errors()
-    correction, num_frames = _fit_sequence(sequence_fit(alignment), read_frames(), _limit(max_depth))
-    errors = _read_into(DepthMeter(lambda *_: correction, max_depth=max_depth), read_frames()).errors(correction)
-    if len(errors.frame_abs_rel) != num_frames:
+    return measure_alignments(read_frames, (alignment,), span=span, max_depth=max_depth)[alignment]
+
+
+def measure_alignments(
+    read_frames: Callable[[], Iterable[DepthPair]],
+    alignments: Sequence[DepthAlignment],
+    *,
+    span: AlignmentSpan = AlignmentSpan.SEQUENCE,
+    max_depth: float | None = None,
+) -> dict[DepthAlignment, DepthErrors]:
+    """Errors of a sequence after each alignment, in as many readings as the last of them takes alone."""
+    limit = _limit(max_depth)
+    shared = {DepthAlignment.METRIC: Correction()}
+    fits = {alignment: sequence_fit(alignment) for alignment in alignments if alignment not in shared}
+    num_fitted = None
+    if fits and span is AlignmentSpan.SEQUENCE:
+        num_fitted = _fit_sequence(list(fits.values()), read_frames(), limit)
+        shared |= {alignment: fit.correction() for alignment, fit in fits.items()}
+    meters = {
+        alignment: DepthMeter(_always(shared[alignment]) if alignment in shared else fit_of_frame(alignment))
+        for alignment in alignments
+    }
+    num_read = _read_into(list(meters.values()), read_frames(), limit)
+    if num_fitted is not None and num_fitted != num_read:
         raise InputError(
-            f"Expected the same frames in both readings, but {num_frames} came first and "
-            f"{len(errors.frame_abs_rel)} then; pass a function that starts anew each time it is called."
+            f"Expected the same frames in both readings, but {num_fitted} came first and {num_read} then; "
+            "pass a function that starts anew each time it is called."
         )
-    return errors
+    return {alignment: meter.errors(shared.get(alignment)) for alignment, meter in meters.items()}
 
 
-def _fit_sequence(fit: SequenceFit, pairs: Iterable[DepthPair], limit: float) -> tuple[Correction, int]:
-    """What corrects all frames, and how many there are."""
+def _always(correction: Correction) -> FrameFit:
+    return lambda *_: correction
+
+
+def _fit_sequence(fits: Sequence[SequenceFit], pairs: Iterable[DepthPair], limit: float) -> int:
+    """Show all frames to all fits; returns how many there are."""
     num_frames = num_pixels = 0
     for pair in pairs:
         predicted, true = valid_pixels(pair, limit)
-        fit.add(predicted, true)
+        for fit in fits:
+            fit.add(predicted, true)
         num_frames += 1
         num_pixels += len(true)
     if not num_pixels:
         raise _no_valid_pixel(num_frames)
-    return fit.correction(), num_frames
+    return num_frames
 
 
 def valid_pixels(
@@ -191,10 +216,15 @@ def _size(image: Tensor) -> str:
     return f"{image.shape[1]}x{image.shape[0]}"
 
 
-def _read_into(meter: DepthMeter, pairs: Iterable[DepthPair]) -> DepthMeter:
+def _read_into(meters: Sequence[DepthMeter], pairs: Iterable[DepthPair], limit: float) -> int:
+    """Show all frames to all meters; returns how many there are."""
+    num_frames = 0
     for pair in pairs:
-        meter.add(pair.predicted, pair.true, pair.mask)
-    return meter
+        predicted, true = valid_pixels(pair, limit)
+        for meter in meters:
+            meter.add_pixels(predicted, true)
+        num_frames += 1
+    return num_frames
 
 
 def _error_sums(predicted: Float[Tensor, " pixels"], true: Float[Tensor, " pixels"]) -> Float[Tensor, "7"]:

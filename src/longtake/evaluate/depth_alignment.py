@@ -27,7 +27,7 @@ class DepthAlignment(StrEnum):
     METRIC = "metric"
     """Nothing."""
     SCALE = "scale"
-    SCALE_AND_SHIFT = "scale-and-shift"
+    SCALE_AND_SHIFT = "scale-shift"
 
 
 class AlignmentSpan(StrEnum):

@@ -14,7 +14,7 @@ _FEWEST_FOR_SCALE = 3
 
 
 class Freedom(StrEnum):
-    """What may be chosen for the least squared distance between camera centres."""
+    """What of a result may be chosen so that it lies best: by its camera centres, or by the points of a cloud."""
 
     SIM3 = "sim3"
     """Scale, rotation and translation: for a result whose unit of length means nothing."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from longtake.errors import SettingError
 from longtake.spatial.pose import encode_pose
+from longtake.spatial.rotation import nearest_rotation
 from longtake.spatial.similarity import Similarity
 from longtake.types import Geometry
 
@@ -123,15 +124,6 @@ def trimmed_mean(values: Float[Tensor, " n"], weights: Float[Tensor, " n"]) -> F
     inside = (middle >= _TRIMMED_SHARE * share.sum()) & (middle <= (1 - _TRIMMED_SHARE) * share.sum())
     share = share * inside
     return ((ordered.double() * share).sum() / share.sum()).to(values.dtype)
-
-
-def nearest_rotation(matrix: Float[Tensor, "3 3"]) -> Float[Tensor, "3 3"]:
-    """The rotation closest to a matrix."""
-    left, _, right = torch.linalg.svd(matrix)
-    flip = torch.ones(3, device=matrix.device, dtype=matrix.dtype)
-    flip[2] = torch.linalg.det(left @ right).sign()
-    rotation: Tensor = (left * flip) @ right
-    return rotation
 
 
 def place(geometry: Geometry, world_from_window: Similarity) -> Geometry:

@@ -1,4 +1,4 @@
-"""Rotations as quaternions `x y z w` and as 3×3 matrices."""
+"""Rotations as quaternions `x y z w` and as 3×3 matrices, and the one nearest any matrix."""
 
 import torch
 from jaxtyping import Float
@@ -26,6 +26,15 @@ def quaternion_from_matrix(matrix: Float[Tensor, "*batch 3 3"]) -> Float[Tensor,
     row = rows.take_along_dim(largest[..., None, None], dim=-2).squeeze(-2)
     unit = row / row.norm(dim=-1, keepdim=True)
     return torch.where(unit[..., 3:] < 0, -unit, unit)
+
+
+def nearest_rotation(matrix: Float[Tensor, "*batch 3 3"]) -> Float[Tensor, "*batch 3 3"]:
+    """The rotation closest to a matrix, never a reflection."""
+    left, _, right = torch.linalg.svd(matrix)
+    last = torch.linalg.det(left @ right).sign()
+    flip = torch.stack([torch.ones_like(last), torch.ones_like(last), last], dim=-1)
+    rotation: Tensor = (left * flip[..., None, :]) @ right
+    return rotation
 
 
 def _four_times_outer_product(matrix: Float[Tensor, "*batch 3 3"]) -> Float[Tensor, "*batch 4 4"]:

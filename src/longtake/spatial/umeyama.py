@@ -1,9 +1,10 @@
-"""The similarity that brings paired points closest together (Umeyama, PAMI 1991), and the rotation nearest a matrix."""
+"""The similarity that brings paired points closest together (Umeyama, PAMI 1991)."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from longtake.spatial.rotation import nearest_rotation
 from longtake.spatial.similarity import Similarity
 
 _ROUNDING = 64 * torch.finfo(torch.float64).eps
@@ -29,15 +30,6 @@ def best_similarity(
             scale = (rotation * covariance).sum() / from_source.square().sum()
     translation = target_mean - scale * rotation @ source_mean
     return Similarity(scale.to(source.dtype), rotation.to(source.dtype), translation.to(source.dtype))
-
-
-def nearest_rotation(matrix: Float[Tensor, "*batch 3 3"]) -> Float[Tensor, "*batch 3 3"]:
-    """The rotation closest to a matrix, never a reflection."""
-    left, _, right = torch.linalg.svd(matrix)
-    last = torch.linalg.det(left @ right).sign()
-    flip = torch.stack([torch.ones_like(last), torch.ones_like(last), last], dim=-1)
-    rotation: Tensor = (left * flip[..., None, :]) @ right
-    return rotation
 
 
 def _spread(centred: Float[Tensor, "points 3"], mean: Float[Tensor, "3"]) -> bool:

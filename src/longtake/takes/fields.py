@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, TypeVar
 
 from longtake.errors import InputError
@@ -63,6 +64,18 @@ class JsonObject:
             raise self.refuse(name, f"{count} finite numbers")
         return tuple(float(value) for value in values)
 
+    def integers(self, name: str) -> tuple[int, ...]:
+        values = self._typed(name, list, "a list of whole numbers from 0")
+        if not all(isinstance(value, int) and not isinstance(value, bool) and value >= 0 for value in values):
+            raise self.refuse(name, "a list of whole numbers from 0")
+        return tuple(values)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        values = self._typed(name, list, "a list of texts")
+        if not all(isinstance(value, str) for value in values):
+            raise self.refuse(name, "a list of texts")
+        return tuple(values)
+
     def boolean(self, name: str) -> bool:
         return bool(self._typed(name, bool, "true or false"))
 
@@ -89,6 +102,19 @@ class JsonObject:
         if not isinstance(value, kind):
             raise self.refuse(name, expected)
         return value
+
+
+def read_objects(path: Path) -> list[JsonObject] | None:
+    """The objects of a JSON list, None where there is no such file."""
+    try:
+        values = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"Expected a JSON list of objects in {path}, but it cannot be read ({error}).") from error
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        raise InputError(f"Expected a JSON list of objects in {path}, but got something else.")
+    return [JsonObject(value, f"entry {number} of {path}") for number, value in enumerate(values, start=1)]
 
 
 def _is_finite(value: Any) -> bool:

@@ -18,6 +18,7 @@ HEADER_NAME = "take.json"
 FRAMES_NAME = "frames.jsonl"
 POSES_NAME = "poses.tum"
 QUESTIONS_NAME = "questions.json"
+ANSWERS_NAME = "answers.json"
 _FORMAT = "longtake-take"
 _VERSION = 1
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from longtake.errors import InputError, SettingError
 from longtake.spatial.pose import rigid_pose
-from longtake.spatial.umeyama import nearest_rotation
+from longtake.spatial.rotation import nearest_rotation
 from longtake.takes.number_rows import Row, not_increasing, read_table
 from longtake.takes.trajectory import Trajectory
 

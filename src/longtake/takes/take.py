@@ -1,6 +1,5 @@
 """Reads a take, whole or as far as its writer came; pixels are read frame by frame, when asked for."""
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from longtake.errors import InputError
 from longtake.spatial.pose import rigid_pose
 from longtake.spatial.rotation import matrix_from_quaternion
 from longtake.takes.depth_files import CONFIDENCE_FILES, read_array
+from longtake.takes.fields import read_objects
 from longtake.takes.frames import FrameRecord
 from longtake.takes.header import FRAMES_NAME, POSES_NAME, QUESTIONS_NAME, TakeHeader, read_header
 from longtake.takes.images import ImageFiles, read_image, read_video
@@ -71,18 +71,8 @@ class Take:
 
     def questions(self) -> list[dict[str, Any]] | None:
         """What was asked about the take, if anything was."""
-        path = self.folder / QUESTIONS_NAME
-        try:
-            questions = json.loads(path.read_bytes())
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, RecursionError) as error:
-            raise InputError(
-                f"Expected a JSON list of questions in {path}, but it cannot be read ({error})."
-            ) from error
-        if not isinstance(questions, list) or not all(isinstance(question, dict) for question in questions):
-            raise InputError(f"Expected a JSON list of objects in {path}, but got something else.")
-        return questions
+        questions = read_objects(self.folder / QUESTIONS_NAME)
+        return None if questions is None else [dict(question.fields) for question in questions]
 
     def _image_files(self) -> ImageFiles:
         if self.header.images is None:

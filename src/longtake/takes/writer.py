@@ -13,7 +13,15 @@ from typing import Any
 from longtake.errors import InputError
 from longtake.takes.depth_files import CONFIDENCE_FILES, write_array
 from longtake.takes.frames import FrameRecord, TakeFrame
-from longtake.takes.header import FRAMES_NAME, HEADER_NAME, POSES_NAME, QUESTIONS_NAME, TakeHeader, is_take
+from longtake.takes.header import (
+    ANSWERS_NAME,
+    FRAMES_NAME,
+    HEADER_NAME,
+    POSES_NAME,
+    QUESTIONS_NAME,
+    TakeHeader,
+    is_take,
+)
 from longtake.takes.images import WRITE_ERRORS, ImageFiles, ImageWriter, open_image_writer, require_writable_size
 from longtake.takes.tum import tum_line
 
@@ -149,7 +157,7 @@ def _delete_take(folder: Path) -> None:
         for path in (folder / name).glob("*"):
             if re.fullmatch(r"\d{6,}\.(png|jpg|npz)", path.name):
                 path.unlink()
-    for name in (ImageFiles.VIDEO, QUESTIONS_NAME, FRAMES_NAME, POSES_NAME, HEADER_NAME):
+    for name in (ImageFiles.VIDEO, QUESTIONS_NAME, ANSWERS_NAME, FRAMES_NAME, POSES_NAME, HEADER_NAME):
         (folder / name).unlink(missing_ok=True)
 
 

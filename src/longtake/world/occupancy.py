@@ -17,6 +17,7 @@ from longtake.world.plan import Plan
 CELL = 0.1
 CLEARANCE = 0.32
 """How far a camera keeps from what stands about."""
+_SPACE = 0.35
 DOORWAY = 0.75
 """How far around a door's middle nothing may stand."""
 
@@ -65,6 +66,10 @@ class Occupancy:
     def every_door_is_open(self) -> bool:
         """Whether a camera can go from every door to every other."""
         return all(bool(self.walkable[door]) for door in self.doors)
+
+    def roomy(self) -> Bool[np.ndarray, "rows columns"]:
+        """Walkable cells with space around them, where a camera does not stand with its face to a wall."""
+        return ~_grown(~self.walkable, _SPACE)
 
     def holds(self, cell: tuple[int, int]) -> bool:
         """Whether there is such a cell."""

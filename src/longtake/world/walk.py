@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from longtake.world.house import House
-from longtake.world.occupancy import CELL, Occupancy, steps_to
+from longtake.world.occupancy import CELL, Occupancy, cell_at, steps_to
 
 SHORTEST_STEP, LONGEST_STEP = 0.03, 0.15
 LARGEST_TURN_RAD = np.radians(8.0)
 _YAW_RATE_RAD = float(np.radians(6.0))
 _SPACING = 0.02
 """Between points of a path."""
-_LOOK_AHEAD = 1.0
+_LOOK_AHEAD = 1.6
 """How far ahead on its path a walking camera looks, in metres."""
 _SMOOTHING = 0.25
 """Metres of path over which corners are rounded."""
@@ -76,24 +76,27 @@ def _positions(
 
 def _legs(house: House, rng: np.random.Generator) -> Iterator[Float[np.ndarray, "points 2"]]:
     """Paths from goal to goal, each beginning where the last ended; every fifth leads back to where all began."""
-    home = here = _any_cell(house, int(rng.integers(len(house.rooms))), rng)
+    roomy = house.occupancy.roomy()
+    home = here = _any_cell(house, roomy, rng)
     for count in itertools.count(1):
-        several = [_any_cell(house, int(rng.integers(len(house.rooms))), rng) for _ in range(3)]
+        several = [_any_cell(house, roomy, rng) for _ in range(3)]
         goal = home if count % 5 == 0 else max(several, key=lambda cell: math.dist(cell, here))
         if goal != here:
             yield _smooth(_cells_to_points(_shortest(house.occupancy, here, goal)))
         here = goal
 
 
-def _any_cell(house: House, room: int, rng: np.random.Generator) -> tuple[int, int]:
-    """A cell of the room where a camera may be, or of the house if there is none."""
-    area, walkable = house.rooms[room].area, house.occupancy.walkable
-    inside = np.zeros_like(walkable)
-    (left, near), (right, far) = (np.array(corner) / CELL for corner in (area.low, area.high))
-    inside[int(near) : int(far), int(left) : int(right)] = True
-    cells = np.argwhere(walkable & inside)
-    row, column = rng.choice(cells if len(cells) else np.argwhere(walkable))
-    return (int(row), int(column))
+def _any_cell(house: House, roomy: Bool[np.ndarray, "rows columns"], rng: np.random.Generator) -> tuple[int, int]:
+    """A cell of a random room: one with space around it, or else any where a camera may be."""
+    area = house.rooms[int(rng.integers(len(house.rooms)))].area
+    (near, left), (far, right) = (cell_at(*corner) for corner in (area.low, area.high))
+    inside = np.zeros_like(roomy)
+    inside[near:far, left:right] = True
+    for cells in (roomy & inside, house.occupancy.walkable & inside, house.occupancy.walkable):
+        if cells.any():
+            row, column = rng.choice(np.argwhere(cells))
+            return (int(row), int(column))
+    raise AssertionError("the cell of the first door is always walkable")
 
 
 def _shortest(occupancy: Occupancy, start: tuple[int, int], goal: tuple[int, int]) -> list[tuple[int, int]]:
@@ -179,7 +182,7 @@ class _Gaze:
     def pose_at(self, position: Float[np.ndarray, "2"]) -> Float[np.ndarray, "4 4"]:
         """`world_from_camera` at a point of the plan."""
         pose = np.eye(4)
-        pose[:3, :3] = _about_y(self._yaw_rad) @ _about_x(self._nod - 0.06) @ _about_z(self._tilt)
+        pose[:3, :3] = _about_y(self._yaw_rad) @ _about_x(self._nod - 0.14) @ _about_z(self._tilt)
         bob = 0.015 * np.sin(self._walked / 0.7 * 2 * np.pi)
         pose[:3, 3] = (position[0], bob - self._height, position[1])
         return pose

@@ -1,0 +1,142 @@
+"""A report in plain JSON types, under the keys that docs/evaluation.md lists; what is no number is null."""
+
+import math
+from dataclasses import asdict, fields
+from typing import Any
+
+from longtake.evaluate.answers import AnswerScore, Share
+from longtake.evaluate.depth import DepthErrors
+from longtake.evaluate.matched import Matched
+from longtake.evaluate.points import PointErrors
+from longtake.evaluate.report import EvalReport, TrajectoryErrors
+from longtake.evaluate.take_answers import TakeAnswers
+from longtake.evaluate.take_depth import TakeDepth
+from longtake.evaluate.take_points import TakePoints
+
+_DEPTH_ERRORS = ("abs_rel", "mae", "rmse", "log_rmse", "delta_1", "delta_2", "delta_3")
+
+
+def report_json(report: EvalReport) -> dict[str, Any]:
+    """Every key is always there, with null for what was not measured."""
+    record = {
+        "result": str(report.result),
+        "truth": str(report.truth),
+        "compared": report.matched and _compared(report.matched),
+        "trajectory": report.trajectory and _trajectory(report.trajectory),
+        "depth": report.depth and _depth(report.depth),
+        "points": report.points and _points(report.points),
+        "answers": report.answers and _answers(report.answers),
+        "not_measured": {str(part): reason for part, reason in report.not_measured.items()},
+        "notes": list(report.notes),
+    }
+    return {name: _finite(value) for name, value in record.items()}
+
+
+def _compared(matched: Matched) -> dict[str, Any]:
+    timestamps = matched.poses.timestamp_s
+    return {
+        "num_result": len(matched.result.trajectory),
+        "num_truth": len(matched.truth.trajectory),
+        "num_matched": len(matched.frames),
+        "matched_by": "time" if matched.is_timed else "order",
+        "start": float(timestamps[0]),
+        "end": float(timestamps[-1]),
+        "time_unit": "s" if matched.truth.trajectory.is_timed else "frames",
+        "path_length": matched.path_length,
+        "unit": str(matched.truth.unit),
+    }
+
+
+def _trajectory(errors: TrajectoryErrors) -> dict[str, Any]:
+    absolute, relative, drift = errors.absolute, errors.relative, errors.drift
+    return {
+        "align": str(absolute.freedom),
+        "scale": absolute.scale,
+        "ate": {
+            "translation": asdict(absolute.translation),
+            "rotation_deg": asdict(absolute.rotation_deg),
+            "share_of_path": absolute.share_of_path,
+        },
+        "rpe": {
+            "delta": relative.delta.length,
+            "delta_unit": str(relative.delta.unit),
+            "all_pairs": relative.delta.all_pairs,
+            "num_pairs": len(relative.timestamp_s),
+            "translation": asdict(relative.translation),
+            "rotation_deg": asdict(relative.rotation_deg),
+        },
+        "pose_auc": {
+            str(degrees): share for degrees, share in zip(errors.auc.threshold_deg, errors.auc.auc, strict=True)
+        },
+        "scale_drift": drift
+        and {
+            "segment_steps": drift.segment_steps,
+            "largest_over_smallest": drift.largest_over_smallest,
+            "percent_per_100_frames": drift.percent_per_100_frames,
+        },
+    }
+
+
+def _depth(depth: TakeDepth) -> dict[str, Any]:
+    return {
+        "align": str(depth.chosen),
+        "span": str(depth.span),
+        "num_frames": depth.errors.num_frames,
+        "num_empty_frames": depth.errors.num_empty_frames,
+        "num_pixels": depth.errors.num_pixels,
+        "resampled_from": depth.resampled_from and depth.resampled_from[::-1],
+        "by_alignment": {str(alignment): _depth_errors(errors) for alignment, errors in depth.by_alignment.items()},
+    }
+
+
+def _depth_errors(errors: DepthErrors) -> dict[str, Any]:
+    numbers = {name: getattr(errors, name) for name in _DEPTH_ERRORS}
+    return numbers | {"correction": errors.correction and asdict(errors.correction)}
+
+
+def _points(points: TakePoints) -> dict[str, Any]:
+    errors = {field.name: getattr(points.errors, field.name) for field in fields(PointErrors)}
+    return errors | {
+        "normal_consistency": points.errors.normal_consistency,
+        "voxel": points.voxel,
+        "num_frames": points.num_frames,
+        "icp_rmse": [points.registration.errors[0], points.registration.errors[-1]],
+        "icp_converged": points.registration.has_converged,
+    }
+
+
+def _answers(answers: TakeAnswers) -> dict[str, Any]:
+    return {
+        "total": _score(answers.scores.total),
+        "by_kind": {kind: _score(score) for kind, score in answers.scores.by_kind.items()},
+        "num_unasked": answers.num_unasked,
+    }
+
+
+def _score(score: AnswerScore) -> dict[str, Any]:
+    evidence = score.evidence
+    return {
+        "right": _share(score.right),
+        "num_unanswered": score.num_unanswered,
+        "commonest": score.commonest,
+        "chance": score.chance,
+        "evidence": evidence
+        and {
+            "met": _share(evidence.met),
+            "num_without_span": evidence.num_without_span,
+            "mean_span_frames": evidence.mean_span_frames,
+        },
+    }
+
+
+def _share(share: Share) -> dict[str, Any]:
+    return {"hits": share.hits, "total": share.total, "value": share.value, "interval": list(share.interval)}
+
+
+def _finite(value: Any) -> Any:
+    """The same without NaN and infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {name: _finite(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

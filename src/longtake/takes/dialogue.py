@@ -1,0 +1,71 @@
+"""What was asked about a take and what was answered: `questions.json` and `answers.json`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from longtake.takes.fields import JsonObject, read_objects
+from longtake.takes.header import ANSWERS_NAME, QUESTIONS_NAME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrueAnswer:
+    """A question and what is true."""
+
+    kind: str
+    question: str
+    frame: int
+    """Index of the newest frame when it is asked."""
+    answer: str
+    choices: tuple[str, ...] = ()
+    evidence: tuple[int, ...] = ()
+    """Indices of frames that justify the answer."""
+
+    @classmethod
+    def from_json(cls, record: JsonObject) -> "TrueAnswer":
+        return cls(
+            kind=record.text("kind"),
+            question=record.text("text"),
+            frame=record.integer("frame"),
+            answer=record.text("answer"),
+            choices=record.optional("choices", record.texts) or (),
+            evidence=record.optional("evidence", record.integers) or (),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenAnswer:
+    """A question and what came back."""
+
+    question: str
+    frame: int
+    answer: str | None = None
+    span: tuple[int, int] | None = None
+    """Indices of the first and the last frame that the answer points at."""
+
+    @classmethod
+    def from_json(cls, record: JsonObject) -> "GivenAnswer":
+        return cls(
+            question=record.text("question"),
+            frame=record.integer("frame"),
+            answer=record.optional("answer", record.text),
+            span=record.optional("span", lambda name: _span(record, name)),
+        )
+
+
+def _span(record: JsonObject, name: str) -> tuple[int, int]:
+    frames = record.integers(name)
+    if len(frames) != 2 or frames[0] > frames[1]:
+        raise record.refuse(name, "the first and the last frame")
+    return frames[0], frames[1]
+
+
+def read_true_answers(folder: Path) -> list[TrueAnswer] | None:
+    """What was asked about a take, None where nobody did."""
+    records = read_objects(folder / QUESTIONS_NAME)
+    return None if records is None else [TrueAnswer.from_json(record) for record in records]
+
+
+def read_given_answers(folder: Path) -> list[GivenAnswer] | None:
+    """What was answered, None where nobody did."""
+    records = read_objects(folder / ANSWERS_NAME)
+    return None if records is None else [GivenAnswer.from_json(record) for record in records]
