@@ -6,7 +6,8 @@ import torch
 from PIL import Image
 
 from longtake.errors import InputError
-from longtake.video.resize import Fit, Placement, match_sizes, open_image, resize_image, upright_rgb
+from longtake.spatial.placement import Placement
+from longtake.video.resize import Fit, match_sizes, open_image, resize_image, upright_rgb
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ def pictures_on(device: str, *, fuse: bool = False) -> Pictures:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # torch's compiler warns of torch's own code
 @pytest.mark.parametrize("fuse", [False, True])
 def test_a_gpu_sees_what_a_processor_sees_but_for_rounding(fuse: bool) -> None:
-    """Rounding may decide which of two surfaces a ray along an edge meets, so a few pixels in ten thousand may differ."""
+    """Rounding may decide which of two surfaces a ray along an edge meets, so a few pixels in 10,000 may differ."""
     here, there = pictures_on("cpu"), pictures_on("cuda", fuse=fuse)
     apart = (here.depth - there.depth.cpu()).abs() / here.depth
     assert (apart > 1e-4).float().mean() < 1e-3

@@ -91,23 +91,23 @@ def least_squares(predicted: Float[Tensor, " pixels"], true: Float[Tensor, " pix
 class MedianScale:
     """The median of true / predicted over a sequence, from a histogram of its logarithm that does not grow.
 
-    Bins are 2e-5 wide, so the scale is within 1e-5 of the exact median, relatively. They reach from e⁻²⁴ to e²⁴; what
-    lies outside is counted in the outermost bin.
+    Bins are 2e-5 wide, so the scale is within 1e-5 of the exact median, relatively, and 1 where that is 1. They reach
+    from e⁻²⁴ to e²⁴; what lies outside is counted in the outermost bin.
     """
 
     def __init__(self) -> None:
-        self._counts = torch.zeros(2 * _NUM_HALF, dtype=torch.int64)
+        self._counts = torch.zeros(2 * _NUM_HALF + 1, dtype=torch.int64)
 
     def add(self, predicted: Float[Tensor, " pixels"], true: Float[Tensor, " pixels"]) -> None:
-        bins = ((true.log() - predicted.log()) / _BIN).floor().long() + _NUM_HALF
-        bins = bins.clamp(0, 2 * _NUM_HALF - 1).cpu()
+        bins = ((true.log() - predicted.log()) / _BIN).round().long() + _NUM_HALF
+        bins = bins.clamp(0, 2 * _NUM_HALF).cpu()
         self._counts.index_add_(0, bins, torch.ones_like(bins))
 
     def correction(self) -> Correction:
         reached = self._counts.cumsum(dim=0)
         assert reached[-1]
         middle = int(torch.searchsorted(reached, (reached[-1] + 1) // 2))
-        return Correction(scale=math.exp((middle - _NUM_HALF + 0.5) * _BIN))
+        return Correction(scale=math.exp((middle - _NUM_HALF) * _BIN))
 
 
 class LeastSquares:

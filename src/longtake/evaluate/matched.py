@@ -73,8 +73,8 @@ class Matched:
             return None
         rates = " and ".join(f"{side.poses_per_s:.4g} a second in the {name}" for name, side in sides.items())
         return (
-            f"Only {len(self.frames)} of the {few}'s {num_poses} poses were matched, at most {self.max_gap_s:g} s apart; "
-            f"there are {rates}."
+            f"Only {len(self.frames)} of the {few}'s {num_poses} poses were matched, at most {self.max_gap_s:g} s "
+            f"apart; there are {rates}."
         )
 
 

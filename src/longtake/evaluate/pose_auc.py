@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float64
 from torch import Tensor
 
 from longtake.errors import SettingError
 from longtake.evaluate.angles import direction_angle_deg, rotation_angle_deg
 from longtake.evaluate.association import PosePairs
 from longtake.evaluate.motion import motion, step_length
+from longtake.evaluate.spacing import evenly_spaced
 
 PUBLISHED_THRESHOLDS_DEG = (3, 5, 15, 30)
 _FEWEST_FRAMES, _MOST_FRAMES = 2, 450
@@ -48,7 +49,7 @@ def pose_auc(
     stands still its direction is as wrong as can be.
     """
     _check_settings(threshold_deg, max_frames)
-    frames = _evenly_spaced(len(pairs), max_frames)
+    frames = evenly_spaced(len(pairs), max_frames)
     error_deg = _error_deg(pairs.result[frames], pairs.truth[frames], signed=signed)
     return PoseAuc(
         threshold_deg=tuple(threshold_deg),
@@ -56,10 +57,6 @@ def pose_auc(
         num_frames=len(frames),
         error_deg_by_pair=error_deg,
     )
-
-
-def _evenly_spaced(num_frames: int, most: int) -> Int64[Tensor, " frames"]:
-    return torch.linspace(0, num_frames - 1, min(num_frames, most), dtype=torch.float64).round().long()
 
 
 def _error_deg(

@@ -1,17 +1,20 @@
 """A report in plain JSON types, under the keys that docs/evaluation.md lists; what is no number is null."""
 
 import math
-from dataclasses import asdict, fields
-from typing import Any
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, TypeVar
 
-from longtake.evaluate.answers import AnswerScore, Share
+from longtake.evaluate.answers import AnswerScore, EvidenceScore, Share
 from longtake.evaluate.depth import DepthErrors
 from longtake.evaluate.matched import Matched
-from longtake.evaluate.points import PointErrors
 from longtake.evaluate.report import EvalReport, TrajectoryErrors
+from longtake.evaluate.scale_drift import ScaleDrift
 from longtake.evaluate.take_answers import TakeAnswers
 from longtake.evaluate.take_depth import TakeDepth
 from longtake.evaluate.take_points import TakePoints
+
+_Value = TypeVar("_Value")
 
 _DEPTH_ERRORS = ("abs_rel", "mae", "rmse", "log_rmse", "delta_1", "delta_2", "delta_3")
 
@@ -21,11 +24,11 @@ def report_json(report: EvalReport) -> dict[str, Any]:
     record = {
         "result": str(report.result),
         "truth": str(report.truth),
-        "compared": report.matched and _compared(report.matched),
-        "trajectory": report.trajectory and _trajectory(report.trajectory),
-        "depth": report.depth and _depth(report.depth),
-        "points": report.points and _points(report.points),
-        "answers": report.answers and _answers(report.answers),
+        "compared": _optional(report.matched, _compared),
+        "trajectory": _optional(report.trajectory, _trajectory),
+        "depth": _optional(report.depth, _depth),
+        "points": _optional(report.points, _points),
+        "answers": _optional(report.answers, _answers),
         "not_measured": {str(part): reason for part, reason in report.not_measured.items()},
         "notes": list(report.notes),
     }
@@ -48,7 +51,7 @@ def _compared(matched: Matched) -> dict[str, Any]:
 
 
 def _trajectory(errors: TrajectoryErrors) -> dict[str, Any]:
-    absolute, relative, drift = errors.absolute, errors.relative, errors.drift
+    absolute, relative = errors.absolute, errors.relative
     return {
         "align": str(absolute.freedom),
         "scale": absolute.scale,
@@ -68,12 +71,15 @@ def _trajectory(errors: TrajectoryErrors) -> dict[str, Any]:
         "pose_auc": {
             str(degrees): share for degrees, share in zip(errors.auc.threshold_deg, errors.auc.auc, strict=True)
         },
-        "scale_drift": drift
-        and {
-            "segment_steps": drift.segment_steps,
-            "largest_over_smallest": drift.largest_over_smallest,
-            "percent_per_100_frames": drift.percent_per_100_frames,
-        },
+        "scale_drift": _optional(errors.drift, _drift),
+    }
+
+
+def _drift(drift: ScaleDrift) -> dict[str, Any]:
+    return {
+        "segment_steps": drift.segment_steps,
+        "largest_over_smallest": drift.largest_over_smallest,
+        "percent_per_100_frames": drift.percent_per_100_frames,
     }
 
 
@@ -84,19 +90,18 @@ def _depth(depth: TakeDepth) -> dict[str, Any]:
         "num_frames": depth.errors.num_frames,
         "num_empty_frames": depth.errors.num_empty_frames,
         "num_pixels": depth.errors.num_pixels,
-        "resampled_from": depth.resampled_from and depth.resampled_from[::-1],
+        "resampled_from": _optional(depth.resampled_from, lambda size: {"width": size[1], "height": size[0]}),
         "by_alignment": {str(alignment): _depth_errors(errors) for alignment, errors in depth.by_alignment.items()},
     }
 
 
 def _depth_errors(errors: DepthErrors) -> dict[str, Any]:
-    numbers = {name: getattr(errors, name) for name in _DEPTH_ERRORS}
-    return numbers | {"correction": errors.correction and asdict(errors.correction)}
+    numbers = asdict(errors)
+    return {name: numbers[name] for name in (*_DEPTH_ERRORS, "correction")}
 
 
 def _points(points: TakePoints) -> dict[str, Any]:
-    errors = {field.name: getattr(points.errors, field.name) for field in fields(PointErrors)}
-    return errors | {
+    return asdict(points.errors) | {
         "normal_consistency": points.errors.normal_consistency,
         "voxel": points.voxel,
         "num_frames": points.num_frames,
@@ -114,23 +119,29 @@ def _answers(answers: TakeAnswers) -> dict[str, Any]:
 
 
 def _score(score: AnswerScore) -> dict[str, Any]:
-    evidence = score.evidence
     return {
         "right": _share(score.right),
         "num_unanswered": score.num_unanswered,
         "commonest": score.commonest,
         "chance": score.chance,
-        "evidence": evidence
-        and {
-            "met": _share(evidence.met),
-            "num_without_span": evidence.num_without_span,
-            "mean_span_frames": evidence.mean_span_frames,
-        },
+        "evidence": _optional(score.evidence, _evidence),
+    }
+
+
+def _evidence(evidence: EvidenceScore) -> dict[str, Any]:
+    return {
+        "met": _share(evidence.met),
+        "num_without_span": evidence.num_without_span,
+        "mean_span_frames": evidence.mean_span_frames,
     }
 
 
 def _share(share: Share) -> dict[str, Any]:
     return {"hits": share.hits, "total": share.total, "value": share.value, "interval": list(share.interval)}
+
+
+def _optional(value: _Value | None, convert: Callable[[_Value], dict[str, Any]]) -> dict[str, Any] | None:
+    return None if value is None else convert(value)
 
 
 def _finite(value: Any) -> Any:

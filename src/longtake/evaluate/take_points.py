@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float64
-from torch import Tensor
 
 from longtake.evaluate.freedom import Freedom, truth_from_result
 from longtake.evaluate.matched import Matched
@@ -18,6 +16,7 @@ from longtake.evaluate.normals import normals_from_depth
 from longtake.evaluate.points import Cloud, PointErrors, measure_points
 from longtake.evaluate.registration import Icp, Registration, in_double, register
 from longtake.evaluate.settings import EvalSettings
+from longtake.evaluate.spacing import evenly_spaced
 from longtake.spatial.pinhole import unproject
 from longtake.spatial.similarity import Similarity
 from longtake.spatial.voxels import VoxelGrid
@@ -46,7 +45,7 @@ def measure_take_points(matched: Matched, settings: EvalSettings) -> TakePoints:
     The result is moved as `align` lets its cameras move, then turned and shifted by ICP, unless nothing may be moved.
     """
     result, truth = matched.result.take_with_depth(), matched.truth.take_with_depth()
-    chosen = _evenly_spaced(len(matched.frames), _MOST_FRAMES)
+    chosen = evenly_spaced(len(matched.frames), _MOST_FRAMES)
     voxel = settings.threshold / _VOXELS_PER_THRESHOLD
     still = in_double(Similarity.identity(torch.device("cpu")))
     moved = truth_from_result(matched.poses, settings.align)
@@ -75,15 +74,14 @@ def cloud_of(take: Take, positions: Sequence[int], moved: Similarity, voxel: flo
 
 
 def _surface(take: Take, position: int, moved: Similarity) -> Cloud:
+    """The points of some pixels and their normals, zero where unknown."""
     depth = moved.scale * torch.from_numpy(take.depth(position)).double()
-    camera, intrinsics = moved.of_cameras(take.trajectory.world_from_camera[position]), take.intrinsics[position]
     step = math.ceil(math.sqrt(depth.numel() / _MOST_PIXELS))
-    start = step // 2
-    grids = (depth[..., None], unproject(depth, intrinsics, camera), normals_from_depth(depth, intrinsics, camera))
-    sampled, points, normals = (grid[start::step, start::step].flatten(0, 1) for grid in grids)
-    seen = sampled.squeeze(-1) > 0
+    first = (step - 1) // 2
+    depth, intrinsics = depth[first::step, first::step], take.intrinsics[position].clone()
+    intrinsics[:2, 2] -= first
+    intrinsics[:2] /= step
+    camera = moved.of_cameras(take.trajectory.world_from_camera[position])
+    seen = depth > 0
+    points, normals = unproject(depth, intrinsics, camera), normals_from_depth(depth, intrinsics, camera)
     return Cloud(points[seen], normals[seen])
-
-
-def _evenly_spaced(count: int, most: int) -> Tensor:
-    return torch.linspace(0, count - 1, min(count, most), dtype=torch.float64).round().long()

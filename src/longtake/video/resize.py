@@ -1,7 +1,7 @@
 """Pictures to model pixels: upright, over white, resampled to whole patches, and the way back to the source."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from longtake.errors import InputError
+from longtake.spatial.placement import Placement
 
 WHITE = 255
 
@@ -26,21 +27,6 @@ class Fit(StrEnum):
     """The longer side fits; white fills up to a square."""
     SQUARE = "square"
     """Black fills up to a square before resampling."""
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Where the source lies: on each axis `model = scale · source + offset` in pixels, their edges at integers."""
-
-    source_width: int
-    source_height: int
-    scale_x: float
-    scale_y: float
-    offset_x: float = 0.0
-    offset_y: float = 0.0
-
-    def shifted(self, x: int, y: int) -> "Placement":
-        return replace(self, offset_x=self.offset_x + x, offset_y=self.offset_y + y)
 
 
 @dataclass(frozen=True, slots=True)

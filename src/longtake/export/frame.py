@@ -1,0 +1,49 @@
+"""One frame of a mapped video, as sinks take it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from longtake.spatial.placement import Placement
+from longtake.types import FrameKind
+
+
+class FrameStatus(StrEnum):
+    """What to think of a frame's result."""
+
+    OK = "ok"
+    WEAK = "weak"
+    """The network is unsure of it."""
+    JUMP = "jump"
+    """The camera would have moved implausibly far since the frame before."""
+    CUT = "cut"
+    """The picture has little in common with the one before: the scene changed."""
+    REPEATED = "repeated"
+    """The picture is the one before."""
+    UNREADABLE = "unreadable"
+    """There is no picture, and so no result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedFrame:
+    """A frame and its result, on the CPU. Pixels are the network's unless they are called the source's."""
+
+    index: int
+    """Its place among the frames that were asked for, from 0."""
+    timestamp_s: float
+    status: FrameStatus
+    kind: FrameKind
+    window: int
+    world_from_camera: Float[Tensor, "4 4"]
+    """In float64."""
+    intrinsics: Float[Tensor, "3 3"]
+    """In float64, for the network's pixels; `placement` takes them to the source's."""
+    depth: Float[np.ndarray, "height width"]
+    confidence: Float[np.ndarray, "height width"]
+    image: UInt8[np.ndarray, "height width 3"]
+    """What the network saw."""
+    source_image: UInt8[np.ndarray, "source_height source_width 3"]
+    placement: Placement
