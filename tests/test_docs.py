@@ -29,13 +29,20 @@ def test_every_shell_line_is_a_command_these_tests_know() -> None:
     assert {line.split()[0] for line in lines} <= {"make", "longtake"}
 
 
-@pytest.mark.parametrize("command", commands("longtake"))
-def test_documented_command_runs(command: str, tmp_path: Path) -> None:
+def sessions() -> list[list[str]]:
+    """The longtake lines of each block, which may use what earlier ones made."""
+    found = [[line for line in block.splitlines() if line.startswith("longtake ")] for block in blocks("sh")]
+    return [lines for lines in found if lines]
+
+
+@pytest.mark.parametrize("lines", sessions(), ids=lambda lines: lines[-1])
+def test_documented_commands_run_one_after_the_other(lines: list[str], tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    done = subprocess.run(
-        [LONGTAKE, *shlex.split(command)[1:]], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    for line in lines:
+        done = subprocess.run(
+            [LONGTAKE, *shlex.split(line)[1:]], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 
 
 @pytest.mark.parametrize("command", commands("make"))

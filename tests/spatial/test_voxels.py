@@ -49,6 +49,59 @@ def test_any_order_and_any_pieces_give_the_very_same_cloud(seed: int, sizes: lis
     assert int(whole.counts.sum()) == len(points)
 
 
+@settings(deadline=None, max_examples=25)
+@given(
+    seed=st.integers(0, 1000), sizes=st.lists(st.integers(0, 60), min_size=2, max_size=6), doublings=st.integers(1, 4)
+)
+def test_coarsened_grid_is_that_of_wider_voxels_whenever_it_is_coarsened(
+    seed: int, sizes: list[int], doublings: int
+) -> None:
+    points = make_points(seed, sum(sizes))
+    colours = torch.rand(len(points), 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    early, late, wide = (VoxelGrid(edge, num_attributes=2, fraction_bits=20) for edge in (0.3, 0.3, 0.3 * 2**doublings))
+    for place, (some, some_colours) in enumerate(zip(points.split(sizes), colours.split(sizes), strict=True)):
+        for grid in (early, late, wide):
+            grid.add(some, some_colours)
+        if place < doublings:
+            early.coarsen()
+    for grid, missing in ((early, max(0, doublings - len(sizes))), (late, doublings)):
+        for _ in range(missing):
+            grid.coarsen()
+    assert torch.equal(early.points, late.points)
+    assert torch.equal(early.attributes, late.attributes)
+    assert torch.equal(early.counts, wide.counts)
+    assert early.voxel == wide.voxel
+    torch.testing.assert_close(early.points, wide.points, rtol=0, atol=1e-5)
+    torch.testing.assert_close(early.attributes, wide.attributes, rtol=0, atol=0)
+
+
+def test_grid_put_away_and_taken_up_again_goes_on_as_if_nothing_was() -> None:
+    points = make_points(5, 400)
+    whole, first = VoxelGrid(0.2, num_attributes=3), VoxelGrid(0.2, num_attributes=3)
+    whole.add(points, points)
+    whole.coarsen()
+    first.add(points[:150], points[:150])
+    first.coarsen()
+    content = first.content
+    first.add(points[150:], points[150:])
+    again = VoxelGrid(0.2, num_attributes=3, content=content)
+    again.add(points[150:], points[150:])
+    for grid in (first, again):
+        assert torch.equal(grid.points, whole.points)
+        assert torch.equal(grid.attributes, whole.attributes)
+        assert torch.equal(grid.counts, whole.counts)
+
+
+def test_most_voxels_is_never_less_than_there_are() -> None:
+    grid = VoxelGrid(0.5)
+    for seed in range(30):
+        grid.add(make_points(seed, 200))
+        most = grid.most_voxels
+        if seed % 3 == 0:
+            assert most >= len(grid)
+            assert grid.most_voxels == len(grid)
+
+
 def test_grid_grows_with_space_not_with_points() -> None:
     grid = VoxelGrid(1.0)
     for seed in range(20):

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Callable
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from longtake.errors import InputError
-from longtake.takes.fields import JsonObject
+from longtake.takes.fields import JsonObject, read_objects
 
 
 class Fruit(StrEnum):
@@ -22,6 +23,8 @@ READERS: dict[str, Callable[[JsonObject], Any]] = {
     "number": lambda record: record.number("it"),
     "positive": lambda record: record.positive_number("it"),
     "numbers": lambda record: record.numbers("it", 2),
+    "integers": lambda record: record.integers("it"),
+    "texts": lambda record: record.texts("it"),
     "boolean": lambda record: record.boolean("it"),
     "text": lambda record: record.text("it"),
     "object": lambda record: record.object("it"),
@@ -35,6 +38,8 @@ WRONG = [
     *[("number", value) for value in ("NaN", "Infinity", "1e999", "1" + "0" * 400, "true", '"1"', "null")],
     *[("positive", value) for value in ("0", "-0.1")],
     *[("numbers", value) for value in ("[1]", "[1, 2, 3]", "[1, null]", "[1, true]", "[1, NaN]", "12", '"12"')],
+    *[("integers", value) for value in ("1", "[1.0]", "[0, -1]", "[true]", "[null]", "{}")],
+    *[("texts", value) for value in ('"a"', '["a", 1]', "[null]", "{}")],
     *[("boolean", value) for value in ("0", "1", '"true"')],
     *[("text", value) for value in ("1", "[]")],
     *[("object", value) for value in ("1", "[]")],
@@ -68,6 +73,8 @@ def test_right_values_come_as_what_was_asked_for() -> None:
     assert record.object("o").integer("x") == 1
     assert len(record.objects("l")) == 1
     assert record.choice("c", Fruit) is Fruit.PEAR
+    assert JsonObject({"it": [0, 7]}, "here").integers("it") == (0, 7)
+    assert JsonObject({"it": ["a", "b"]}, "here").texts("it") == ("a", "b")
 
 
 def test_field_within_an_object_is_named_with_both() -> None:
@@ -87,3 +94,22 @@ def test_optional_field_may_be_missing_or_null_but_not_wrong() -> None:
 def test_what_is_no_object_is_one_sentence(text: bytes) -> None:
     with pytest.raises(InputError, match="Expected a JSON object in here, but"):
         JsonObject.parse(text, "here")
+
+
+def test_list_of_objects_is_read_with_the_place_of_each(tmp_path: Path) -> None:
+    path = tmp_path / "list.json"
+    assert read_objects(path) is None
+    assert read_objects(tmp_path / "list.json" / "within") is None
+    path.write_text('[{"a": 1}, {"a": "no"}]')
+    assert read_objects(path / "within") is None
+    first, second = read_objects(path) or []
+    assert first.integer("a") == 1
+    with pytest.raises(InputError, match=r"as 'a' in entry 2 of .*list\.json"):
+        second.integer("a")
+
+
+@pytest.mark.parametrize("text", ["", "[", "{}", "[1]", "[{}, null]", "[" * 100_000])
+def test_what_is_no_list_of_objects_is_one_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "list.json").write_text(text)
+    with pytest.raises(InputError, match=r"Expected a JSON list of objects in .*list\.json, but"):
+        read_objects(tmp_path / "list.json")

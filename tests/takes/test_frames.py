@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtake.errors import InputError
+from longtake.spatial.placement import Placement
 from longtake.takes.frames import FrameRecord, TakeFrame, Visible
 
 INTRINSICS = torch.tensor([[500.5, 0, 320.25], [0, 499, 239.5], [0, 0, 1]], dtype=torch.float64)
@@ -24,6 +25,7 @@ FRAME = TakeFrame(
     status="ok",
     keyframe=True,
     window=2,
+    source=Placement(640, 480, 0.5, 0.75, 1.0, 2.0),
 )
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -41,6 +43,7 @@ def test_line_says_what_the_format_promises() -> None:
         "status": "ok",
         "keyframe": True,
         "window": 2,
+        "source": {"width": 640, "height": 480, "scale": [0.5, 0.75], "offset": [1.0, 2.0]},
     }
 
 
@@ -63,6 +66,8 @@ def test_nothing_visible_is_not_the_same_as_not_known() -> None:
     visible=st.none() | st.lists(st.builds(Visible, st.text(), st.integers(0, 10**6), numbers)).map(tuple),
     keyframe=st.none() | st.booleans(),
     window=st.none() | st.integers(0, 10**6),
+    source=st.none()
+    | st.builds(Placement, st.just(640), st.just(480), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3), numbers, numbers),
 )
 def test_every_line_comes_back_to_the_last_bit(
     index: int,
@@ -72,6 +77,7 @@ def test_every_line_comes_back_to_the_last_bit(
     visible: tuple[Visible, ...] | None,
     keyframe: bool | None,
     window: int | None,
+    source: Placement | None,
 ) -> None:
     record = FrameRecord(
         index=index,
@@ -81,6 +87,7 @@ def test_every_line_comes_back_to_the_last_bit(
         visible=visible,
         keyframe=keyframe,
         window=window,
+        source=source,
     )
     line = record.line().encode()
     assert b"\n" not in line
@@ -110,6 +117,7 @@ def test_unknown_fields_of_a_line_are_ignored() -> None:
         ("status", 1),
         ("keyframe", 1),
         ("window", 0.5),
+        ("source", 3),
     ],
 )
 def test_wrong_field_of_a_line_is_one_sentence(name: str, value: object) -> None:

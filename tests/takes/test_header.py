@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from longtake.errors import InputError, SettingError
+from longtake.spatial.placement import Placement
 from longtake.takes.depth_files import DepthFiles
 from longtake.takes.header import Content, TakeHeader, Unit, is_take, read_header
 from longtake.takes.images import ImageFiles
@@ -21,6 +22,7 @@ FULL = TakeHeader(
     images=ImageFiles.VIDEO,
     depth=DepthFiles(0.001),
     confidence=True,
+    source=Placement(1920, 1440, 1 / 3, 0.25, 0.5, -3.0),
     world={"seed": 7, "rooms": ["red", "blue"]},
     made_by="someone 3",
 )
@@ -52,12 +54,13 @@ def test_file_says_what_the_format_promises() -> None:
         "images": "video.mp4",
         "depth": {"files": "depth/{index:06d}.png", "step": 0.001, "invalid": 0},
         "confidence": {"files": "confidence/{index:06d}.npz"},
+        "source": {"width": 1920, "height": 1440, "scale": [1 / 3, 0.25], "offset": [0.5, -3.0]},
         "world": {"seed": 7, "rooms": ["red", "blue"]},
     }
 
 
 def test_unknown_fields_are_ignored_and_optional_ones_may_be_missing(tmp_path: Path) -> None:
-    gone = dict.fromkeys(("fps", "images", "depth", "confidence", "world"), "gone")
+    gone = dict.fromkeys(("fps", "images", "depth", "confidence", "source", "world"), "gone")
     put(tmp_path, BARE, weather="fine", **gone)
     assert read_header(tmp_path) == BARE
 
@@ -89,6 +92,7 @@ def test_newer_version_is_one_sentence_that_names_its_maker(tmp_path: Path) -> N
         ("images", 3),
         ("depth", "depth"),
         ("confidence", True),
+        ("source", [640, 480]),
         ("world", [1]),
     ],
 )
@@ -101,6 +105,16 @@ def test_wrong_field_is_one_sentence(tmp_path: Path, name: str, value: object) -
 def test_confidence_elsewhere_is_one_sentence(tmp_path: Path) -> None:
     put(tmp_path, FULL, confidence={"files": "confidence/{index:06d}.png"})
     with pytest.raises(InputError, match=r"as 'files' in 'confidence' of .*take\.json"):
+        read_header(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("width", 0), ("height", "480"), ("scale", 0.5), ("scale", [0.5, 0]), ("scale", [1]), ("offset", [0, "left"])],
+)
+def test_wrong_source_is_one_sentence(tmp_path: Path, name: str, value: object) -> None:
+    put(tmp_path, FULL, source={**json.loads(FULL.to_json())["source"], name: value})
+    with pytest.raises(InputError, match=rf"as '{name}' in 'source' of .*take\.json, but"):
         read_header(tmp_path)
 
 

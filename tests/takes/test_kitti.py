@@ -8,7 +8,7 @@ import torch
 from longtake.errors import InputError, SettingError
 from longtake.spatial.pose import rigid_pose
 from longtake.spatial.rotation import matrix_from_quaternion
-from longtake.takes.kitti import read_kitti
+from longtake.takes.kitti import kitti_line, read_kitti
 
 IDENTITY = "1 0 0 0 0 1 0 0 0 0 1 0"
 
@@ -25,6 +25,14 @@ def test_rows_are_those_of_a_pose(three_poses: Path) -> None:
     assert poses[:, :3, 3].tolist() == [[0, 0, 0], [1, 2, 3], [4, 5, 6]]
     torch.testing.assert_close(poses[2, :3, :3], torch.tensor([[0, -1, 0], [1, 0, 0], [0, 0, 1]]).double())
     assert poses[:, 3].tolist() == [[0, 0, 0, 1]] * 3
+
+
+def test_written_line_comes_back_to_the_last_bit(tmp_path: Path) -> None:
+    quaternion = torch.randn(4, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    pose = rigid_pose(matrix_from_quaternion(quaternion), torch.tensor([1 / 3, -1e-9, 12345.678]).double())
+    assert [float(word) for word in kitti_line(pose).split()] == pose[:3].flatten().tolist()
+    (tmp_path / "00.txt").write_text(kitti_line(pose))
+    torch.testing.assert_close(read_kitti(tmp_path / "00.txt").world_from_camera[0], pose, rtol=0, atol=1e-15)
 
 
 def test_poses_without_times_are_counted(three_poses: Path) -> None:

@@ -19,8 +19,9 @@ from longtake.takes.header import TakeHeader
 from longtake.takes.images import ImageFiles
 from longtake.takes.take import read_take
 from longtake.takes.tum import read_tum
-from longtake.takes.writer import TakeWriter
+from longtake.takes.writer import TakeWriter, make_room_for_take
 
+ONE_FILE_EACH = (ImageFiles.PNG, ImageFiles.JPEG)
 MakeFrame = Callable[..., TakeFrame]
 MakeHeader = Callable[..., TakeHeader]
 
@@ -130,6 +131,100 @@ def test_frame_that_does_not_fit_is_refused_and_leaves_no_trace(
     assert len(read_take(tmp_path / "walk")) == 2
 
 
+def same_files(a: Path, b: Path) -> bool:
+    return files_in(a) == files_in(b) and all(
+        (a / name).read_bytes() == (b / name).read_bytes() for name in files_in(a)
+    )
+
+
+@pytest.mark.parametrize("images", [ImageFiles.PNG, ImageFiles.JPEG, None])
+@pytest.mark.parametrize("kept", [0, 1, 3, 5])
+def test_resumed_take_is_the_one_that_was_never_broken_off(
+    tmp_path: Path, make_frame: MakeFrame, make_header: MakeHeader, images: ImageFiles | None, kept: int
+) -> None:
+    frames = [make_frame(step, with_image=images is not None) for step in (0, 1, 2, 5, 6, 7)]
+    header = make_header(images=images)
+    with TakeWriter(tmp_path / "whole", header) as whole:
+        for frame in frames:
+            whole.write(frame)
+    broken = TakeWriter(tmp_path / "broken", header)
+    with broken:
+        for frame in [*frames[:5], make_frame(99, with_image=images is not None)]:
+            broken.write(frame)
+        broken.sync()
+    with (tmp_path / "broken" / "frames.jsonl").open("ab") as records:
+        records.write(b'{"index": 10')
+    with TakeWriter.resume(tmp_path / "broken", kept) as resumed:
+        if kept:
+            assert len(read_take(tmp_path / "broken")) == kept
+            with pytest.raises(InputError, match="write frames in order"):
+                resumed.write(frames[kept - 1])
+        for frame in frames[kept:]:
+            resumed.write(frame)
+    assert same_files(tmp_path / "whole", tmp_path / "broken")
+
+
+def test_take_can_be_resumed_only_after_frames_it_has(
+    write_small_take: Callable[..., Path], make_frame: MakeFrame
+) -> None:
+    folder = write_small_take(3)
+    before = files_in(folder)
+    with (
+        pytest.raises(InputError, match=r"Expected 4 frames to go on after in .*frames\.jsonl, but it has 3"),
+        TakeWriter.resume(folder, 4),
+    ):
+        pass
+    with (folder / "poses.tum").open("r+b") as poses:
+        poses.truncate(poses.seek(0, 2) - 1)
+    with pytest.raises(InputError, match=r"poses\.tum, but it has 2"), TakeWriter.resume(folder, 3):
+        pass
+    assert files_in(folder) == before
+    with TakeWriter.resume(folder, 2) as writer:
+        writer.write(make_frame(2))
+    assert len(read_take(folder)) == 3
+
+
+def test_take_that_cannot_be_resumed_is_one_sentence(write_small_take: Callable[..., Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="are a video, which cannot be gone on with"):
+        TakeWriter.resume(write_small_take(1, images=ImageFiles.VIDEO), 1)
+    with pytest.raises(InputError, match="Expected a take in"):
+        TakeWriter.resume(tmp_path / "nowhere", 1)
+
+
+def test_room_made_early_may_be_shared(tmp_path: Path, make_frame: MakeFrame, make_header: MakeHeader) -> None:
+    make_room_for_take(tmp_path / "out", overwrite=False)
+    (tmp_path / "out" / "cloud.ply").write_text("ply")
+    with pytest.raises(InputError, match="holds other files"), TakeWriter(tmp_path / "out", make_header()):
+        pass
+    with TakeWriter(tmp_path / "out", make_header(), has_room=True) as writer:
+        writer.write(make_frame(0))
+    assert len(read_take(tmp_path / "out")) == 1
+
+
+def test_synced_writer_knows_every_file_it_wrote(
+    tmp_path: Path, make_frame: MakeFrame, make_header: MakeHeader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(
+        "longtake.takes.writer.sync_path", lambda path: synced.append(str(path.relative_to(tmp_path / "walk")))
+    )
+    monkeypatch.setattr("longtake.takes.writer._MOST_UNSYNCED", 3)
+    writer = TakeWriter(tmp_path / "walk", make_header())
+    with writer:
+        for step in range(2):
+            writer.write(make_frame(step))
+        assert synced == []
+        writer.sync()
+        assert {f"depth/{step:06d}.png" for step in range(2)} | {"images", "depth", "."} <= set(synced)
+        synced.clear()
+        for step in range(2, 5):
+            writer.write(make_frame(step))
+        assert {f"images/{step:06d}.png" for step in range(2, 5)} <= set(synced)
+        assert "depth/000001.png" not in synced
+    with pytest.raises(InputError, match="is closed"):
+        writer.sync()
+
+
 def test_folder_with_other_files_is_refused_and_left_alone(tmp_path: Path, make_header: MakeHeader) -> None:
     (tmp_path / "diary.txt").write_text("dear diary")
     for overwrite in (False, True):
@@ -146,6 +241,7 @@ def test_take_is_replaced_only_when_asked(
 ) -> None:
     folder = write_small_take(3)
     (folder / "depth" / "note.txt").write_text("mine")
+    (folder / "answers.json").write_text("[]")
     with pytest.raises(InputError, match="holds a take already"), TakeWriter(folder, make_header()):
         pass
     assert len(read_take(folder)) == 3
@@ -228,3 +324,4 @@ def test_full_disk_is_one_sentence_and_leaves_a_readable_take(
         writer.write(frames[-1])
     if written:
         assert len(read_take(tmp_path / "walk")) == len(written)
+    assert len(list((tmp_path / "walk").glob("images/*"))) == (len(written) if images in ONE_FILE_EACH else 0)

@@ -1,31 +1,23 @@
 """`longtake eval`: a result against the truth, as tables or JSON, with plots if wanted."""
 
 import json
-import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
 from rich.console import Console
-from rich.table import Table
 
+from longtake.cli.eval_tables import print_report
 from longtake.errors import SettingError
-from longtake.evaluate.answers import AnswerScore, Share
 from longtake.evaluate.depth_alignment import AlignmentSpan, DepthAlignment
 from longtake.evaluate.freedom import Freedom
-from longtake.evaluate.matched import Matched
 from longtake.evaluate.plots import draw_report, require_plots
 from longtake.evaluate.relative import Delta, DeltaUnit
-from longtake.evaluate.report import EvalReport, TrajectoryErrors, evaluate
+from longtake.evaluate.report import evaluate
 from longtake.evaluate.report_json import report_json
 from longtake.evaluate.settings import EvalSettings, Part
-from longtake.evaluate.statistics import Statistics
-from longtake.evaluate.take_answers import TakeAnswers
-from longtake.evaluate.take_depth import TakeDepth
-from longtake.evaluate.take_points import TakePoints
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -55,7 +47,7 @@ class EvalOptions:
             depth_align=_choose(self.depth_align, DepthAlignment, "depth alignment"),
             depth_span=_choose(self.depth_span, AlignmentSpan, "span of a depth alignment"),
             threshold=self.threshold,
-            only=None if self.only is None else tuple(_choose(name, Part, "part") for name in self.only.split(",")),
+            only=None if self.only is None else parse_parts(self.only),
             times=self.times,
             fps=self.fps,
         )
@@ -71,7 +63,7 @@ def run_eval(result: Path, truth: Path, options: EvalOptions, *, as_json: bool, 
     if as_json:
         print(json.dumps(report_json(report), indent=1, allow_nan=False))
     else:
-        _print(report, drawn)
+        print_report(report, drawn)
 
 
 def parse_delta(text: str, *, all_pairs: bool) -> Delta:
@@ -83,34 +75,12 @@ def parse_delta(text: str, *, all_pairs: bool) -> Delta:
     return Delta(length=float(match[1]), unit=unit, all_pairs=all_pairs)
 
 
+def parse_parts(text: str) -> tuple[Part, ...]:
+    """Names separated by commas."""
+    return tuple(_choose(name.strip(), Part, "part") for name in text.split(","))
+
+
 def _choose(text: str, choices: type[_Choice], what: str) -> _Choice:
     if text not in list(choices):
         raise SettingError(f"There is no {what} '{text}'; choose one of {', '.join(choices)}.")
     return choices(text)
-
-
-def _print(report: EvalReport, drawn: list[Path]) -> None:
-    console = Console(highlight=False)
-    console.print(f"[bold]{report.result}[/] against [bold]{report.truth}[/]")
-    for block in _blocks(report):
-        console.print(block)
-    for note in report.notes:
-        console.print(f"[yellow]note:[/] {note}")
-    for part, reason in report.not_measured.items():
-        console.print(f"[dim]{part} not measured: {reason}[/]")
-    if drawn:
-        console.print(f"see {' and '.join(map(str, drawn))}")
-
-
-def _blocks(report: EvalReport) -> Iterator[Table | str]:
-    unit = "" if report.matched is None else str(report.matched.truth.unit)
-    if report.matched is not None:
-        yield _compared(report.matched)
-    if report.trajectory is not None:
-        yield from _trajectory(report.trajectory, unit)
-    if report.depth is not None:
-        yield from _depth(report.depth, unit)
-    if report.points is not None:
-        yield from _points(report.points, unit)
-    if report.answers is not None:
-        yield _answers(report.answers)

@@ -26,10 +26,11 @@ app.add_typer(models, name="models")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
-def _version(wanted: bool) -> None:
+def _version(wanted: bool) -> bool:
     if wanted:
         print(f"longtake {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
@@ -90,6 +91,43 @@ def world(
         ),
         as_json=as_json,
     )
+
+
+@app.command("eval")
+def evaluate(
+    result: Annotated[Path, typer.Argument(help="A take's folder, or a TUM or KITTI file.")],
+    truth: Annotated[Path, typer.Argument(help="A take's folder, or a TUM or KITTI file.")],
+    align: Annotated[str, typer.Option(help="How the result may be moved: sim3, se3 or none.")] = "sim3",
+    max_gap: Annotated[float, typer.Option(help="Largest gap between matched timestamps, in seconds.")] = 0.02,
+    offset: Annotated[float, typer.Option(help="Seconds to add to the result's timestamps.")] = 0.0,
+    delta: Annotated[str, typer.Option(help="Between the frames of a relative error: 1f, 10f, 0.5m.")] = "1f",
+    all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Let a relative error begin at every frame.")] = False,
+    depth_align: Annotated[str, typer.Option(help="metric, scale or scale-shift; the one that is drawn.")] = "scale",
+    depth_span: Annotated[str, typer.Option(help="Align depth over the sequence, or frame by frame.")] = "sequence",
+    threshold: Annotated[float, typer.Option(help="Distance at which points count as met, in metres.")] = 0.05,
+    only: Annotated[str | None, typer.Option(help="Some of trajectory,depth,points,answers.")] = None,
+    times: Annotated[Path | None, typer.Option(help="Timestamps of a KITTI file, one a line.")] = None,
+    fps: Annotated[float | None, typer.Option(help="Frame rate of a KITTI file.")] = None,
+    as_json: AsJson = False,
+    plots: Annotated[Path | None, typer.Option(help="Also draw into this folder.")] = None,
+) -> None:
+    """Compare a result with the truth: trajectory, depth, points and answers, as far as both have them."""
+    from longtake.cli.eval import EvalOptions, run_eval
+
+    options = EvalOptions(
+        align=align,
+        max_gap_s=max_gap,
+        offset_s=offset,
+        delta=delta,
+        all_pairs=all_pairs,
+        depth_align=depth_align,
+        depth_span=depth_span,
+        threshold=threshold,
+        only=only,
+        times=times,
+        fps=fps,
+    )
+    run_eval(result, truth, options, as_json=as_json, plots=plots)
 
 
 @bench.command("memory")

@@ -13,8 +13,11 @@ from longtake.evaluate.report import EvalReport, TrajectoryErrors
 from longtake.extras import import_from_extra
 
 _DPI = 150
-_TRUTH, _RESULT, _FAINT = "#9aa0a6", "#1a6fb0", "#5f6368"
-_COLOURS = "viridis"
+_TRUTH, _FAINT = "#bdc1c6", "#5f6368"
+_NEAR, _MIDDLE, _FAR = "#1a6fb0", "#8e4b9e", "#e0301e"
+_LONGEST_SIDE, _SHORTEST_SIDE, _COLOURBAR = 6.0, 3.6, 1.3
+"""In inches."""
+_SMALLEST_RANGE = 1e-9
 _LONGEST_DOTTED = 60
 
 
@@ -54,28 +57,48 @@ def draw_report(report: EvalReport, folder: Path) -> list[Path]:
 
 def _draw_way(report: EvalReport, errors: TrajectoryErrors) -> Any:
     """The truth in grey, the aligned result coloured by how far it is off, as seen from above."""
-    collections = import_from_extra("matplotlib.collections", "plot", "Drawing")
     truth, result = (poses[:, :3, 3].numpy() for poses in (errors.aligned.truth, errors.aligned.result))
     across, along = _axes_from_above(report, truth)
-    figure = _figure(7.0, 6.0)
+    truth, result = truth[:, [across, along]], result[:, [across, along]]
+    figure = _figure(*_size_for(np.concatenate([truth, result])))
     axes = figure.subplots()
-    axes.plot(truth[:, across], truth[:, along], color=_TRUTH, linewidth=4, solid_capstyle="round", label="truth")
-    way = result[:, [across, along]]
-    coloured = collections.LineCollection(
-        np.stack([way[:-1], way[1:]], axis=1), cmap=_COLOURS, linewidth=1.8, capstyle="round", label="result"
-    )
-    coloured.set_array(errors.absolute.translation_by_frame.numpy()[1:])
-    axes.add_collection(coloured)
-    start = {"marker": "o", "markersize": 8, "markerfacecolor": "white", "markeredgewidth": 1.8, "linestyle": "none"}
-    axes.plot(*truth[0, [across, along]], color="black", label="start", **start)
+    axes.plot(*truth.T, color=_TRUTH, linewidth=3.5, solid_capstyle="round", solid_joinstyle="round", label="truth")
+    off = errors.absolute.translation_by_frame.numpy()
+    coloured = axes.add_collection(_coloured_line(result, off))
+    axes.plot([], [], color=_NEAR, linewidth=1.8, label="result")
+    axes.plot(*truth[0], "o", color="black", markersize=8, markerfacecolor="white", markeredgewidth=1.8, label="start")
     unit, names = _unit(report), "xyz"
     axes.set(xlabel=f"{names[across]}, {unit}", ylabel=f"{names[along]}, {unit}")
     axes.set_aspect("equal", adjustable="datalim")
     axes.margins(0.08)
-    axes.legend(frameon=False, loc="best")
-    figure.colorbar(coloured, ax=axes, shrink=0.8, label=f"distance from the truth, {unit}")
-    _title(axes, f"{report.result.name} from above, aligned by {report.settings.align}")
+    axes.legend(frameon=False, fontsize=9)
+    bar = figure.colorbar(coloured, ax=axes, shrink=0.8, pad=0.02)
+    bar.set_label(f"distance from the truth, {unit}", fontsize=9)
+    bar.ax.tick_params(labelsize=8)
+    _title(axes, f"{report.result.name} from above, align {report.settings.align}")
     return figure
+
+
+def _coloured_line(way: Float[np.ndarray, "frames 2"], off: Float[np.ndarray, "frames"]) -> Any:
+    """Each step in the colour of its later end, from blue at 0 to red at the largest distance."""
+    collections = import_from_extra("matplotlib.collections", "plot", "Drawing")
+    colours = import_from_extra("matplotlib.colors", "plot", "Drawing")
+    line = collections.LineCollection(
+        np.stack([way[:-1], way[1:]], axis=1),
+        cmap=colours.LinearSegmentedColormap.from_list("off", [_NEAR, _MIDDLE, _FAR]),
+        linewidth=1.8,
+        capstyle="round",
+    )
+    line.set_array(off[1:])
+    line.set_clim(0, max(float(off.max()), _SMALLEST_RANGE))
+    return line
+
+
+def _size_for(points: Float[np.ndarray, "points 2"]) -> tuple[float, float]:
+    """Inches in which the way fills the picture, neither side much shorter than the other."""
+    width, height = np.ptp(points, axis=0) + _SMALLEST_RANGE
+    longest = _LONGEST_SIDE / max(width, height)
+    return max(width * longest, _SHORTEST_SIDE) + _COLOURBAR, max(height * longest, _SHORTEST_SIDE)
 
 
 def _axes_from_above(report: EvalReport, truth: Float[np.ndarray, "frames 3"]) -> tuple[int, int]:
@@ -118,11 +141,11 @@ def _draw_curves(report: EvalReport, curves: Sequence[Curve]) -> Any:
     panels = figure.subplots(len(curves), sharex=True, squeeze=False)[:, 0]
     for axes, curve in zip(panels, curves, strict=True):
         style = {"marker": "o", "markersize": 2.5} if len(curve.values) <= _LONGEST_DOTTED else {}
-        axes.plot(curve.seconds - start_s, curve.values, color=_RESULT, linewidth=1.2, **style)
+        axes.plot(curve.seconds - start_s, curve.values, color=_NEAR, linewidth=1.2, **style)
         axes.axhline(curve.summary, color=_FAINT, linewidth=0.9, linestyle=(0, (4, 3)))
         axes.set_title(f"{curve.summary_name} {curve.summary:.3g}", loc="right", fontsize=8, color=_FAINT, pad=3)
         axes.set_ylabel(curve.name, fontsize=9)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.05 * max(float(np.nanmax(curve.values)), _SMALLEST_RANGE))
         axes.margins(x=0.01)
         _tidy(axes)
     panels[-1].set_xlabel(_clock(report, start_s))

@@ -96,7 +96,7 @@ def evaluate(
     the report, or an error if `settings.only` names it.
     """
     attempts = _Attempts(settings, starting)
-    matched = None if settings.only == (Part.ANSWERS,) else read_matched(result, truth, settings)
+    matched = read_matched(result, truth, settings) if settings.needs_poses else None
     trajectory = depth = points = None
     if matched is not None:
         trajectory = attempts.run(Part.TRAJECTORY, lambda: measure_trajectory(matched.poses, settings))

@@ -54,3 +54,8 @@ class EvalSettings:
 
     def wants(self, part: Part) -> bool:
         return self.only is None or part in self.only
+
+    @property
+    def needs_poses(self) -> bool:
+        """Whether frames must be matched; answers name theirs."""
+        return any(self.wants(part) for part in Part if part is not Part.ANSWERS)

@@ -12,11 +12,11 @@ import torch
 
 from longtake.evaluate.freedom import Freedom, truth_from_result
 from longtake.evaluate.matched import Matched
-from longtake.evaluate.normals import normals_from_depth
 from longtake.evaluate.points import Cloud, PointErrors, measure_points
 from longtake.evaluate.registration import Icp, Registration, in_double, register
 from longtake.evaluate.settings import EvalSettings
 from longtake.evaluate.spacing import evenly_spaced
+from longtake.spatial.normals import normals_from_depth
 from longtake.spatial.pinhole import unproject
 from longtake.spatial.similarity import Similarity
 from longtake.spatial.voxels import VoxelGrid

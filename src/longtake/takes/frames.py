@@ -11,7 +11,9 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from longtake.errors import InputError
+from longtake.spatial.placement import Placement
 from longtake.takes.fields import JsonObject
+from longtake.takes.source_pixels import placement_from_json, placement_to_json
 
 _ROTATION_TOLERANCE = 1e-3
 
@@ -49,6 +51,8 @@ class TakeFrame:
     status: str | None = None
     keyframe: bool | None = None
     window: int | None = None
+    source: Placement | None = None
+    """Where the video's own pixels lie in this frame's, where the take's header does not say it."""
 
     def require_camera(self) -> None:
         """Refuse a time that is no number, a pose that is not rigid, intrinsics that are not of a pinhole camera."""
@@ -84,6 +88,7 @@ class FrameRecord:
     status: str | None = None
     keyframe: bool | None = None
     window: int | None = None
+    source: Placement | None = None
 
     @classmethod
     def of(cls, frame: TakeFrame) -> "FrameRecord":
@@ -96,6 +101,7 @@ class FrameRecord:
             status=frame.status,
             keyframe=frame.keyframe,
             window=frame.window,
+            source=frame.source,
         )
 
     @classmethod
@@ -110,6 +116,7 @@ class FrameRecord:
             status=record.optional("status", record.text),
             keyframe=record.optional("keyframe", record.boolean),
             window=record.optional("window", record.integer),
+            source=record.optional("source", lambda name: placement_from_json(record.object(name))),
         )
 
     def line(self) -> str:
@@ -123,6 +130,7 @@ class FrameRecord:
             "status": self.status,
             "keyframe": self.keyframe,
             "window": self.window,
+            "source": None if self.source is None else placement_to_json(self.source),
         }
         return json.dumps({name: value for name, value in known.items() if value is not None}, allow_nan=False)
 

@@ -10,9 +10,11 @@ from typing import Any
 
 from longtake import __version__
 from longtake.errors import InputError, SettingError
+from longtake.spatial.placement import Placement
 from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
 from longtake.takes.fields import JsonObject
 from longtake.takes.images import ImageFiles
+from longtake.takes.source_pixels import placement_from_json, placement_to_json
 
 HEADER_NAME = "take.json"
 FRAMES_NAME = "frames.jsonl"
@@ -53,6 +55,8 @@ class TakeHeader:
     depth: DepthFiles | None = None
     confidence: bool = False
     """Whether each frame has a confidence of its depth."""
+    source: Placement | None = None
+    """Where the video's own pixels lie in the take's, where those are others."""
     world: Mapping[str, Any] | None = None
     """Whatever the maker knows of the world: seed, rooms, things."""
     made_by: str = f"longtake {__version__}"
@@ -88,6 +92,7 @@ class TakeHeader:
             "images": self.images,
             "depth": None if self.depth is None else self.depth.to_json(),
             "confidence": {"files": CONFIDENCE_FILES} if self.confidence else None,
+            "source": None if self.source is None else placement_to_json(self.source),
             "world": self.world,
         }
         try:
@@ -125,6 +130,7 @@ def read_header(folder: Path) -> TakeHeader:
         images=record.optional("images", lambda name: record.choice(name, ImageFiles)),
         depth=record.optional("depth", lambda name: DepthFiles.from_json(record.object(name))),
         confidence=record.optional("confidence", lambda name: _is_confidence(record.object(name))) is not None,
+        source=record.optional("source", lambda name: placement_from_json(record.object(name))),
         world=record.optional("world", lambda name: record.object(name).fields),
     )
 

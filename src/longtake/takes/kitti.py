@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import torch
-from jaxtyping import Float64
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from longtake.errors import InputError, SettingError
@@ -35,6 +35,11 @@ def read_kitti(path: Path, *, times: Path | None = None, fps: float | None = Non
         world_from_camera=rigid_pose(nearest_rotation(matrices[:, :, :3]), matrices[:, :, 3]),
         is_timed=times is not None or fps is not None,
     )
+
+
+def kitti_line(world_from_camera: Float[Tensor, "4 4"]) -> str:
+    """One pose as a line without its end; each number has the digits that bring it back exactly."""
+    return " ".join(map(repr, world_from_camera.double()[:3].flatten().tolist()))
 
 
 def _check_rotations(path: Path, rows: list[Row], rotation: Float64[Tensor, "frames 3 3"]) -> None:

@@ -19,6 +19,8 @@ from longtake.takes.trajectory import Trajectory
 
 NUM_COLUMNS = 8
 _MEANING = "timestamp x y z qx qy qz qw"
+HEADING = f"# {_MEANING}"
+"""The comment that opens a file."""
 _SMALLEST_QUATERNION = 1e-9
 # Published files repeat a timestamp now and then (TUM's own truth of fr2/desk does, once in 20,957 lines); a file that
 # does so often has lost digits.
@@ -42,7 +44,7 @@ def read_tum(path: Path) -> Trajectory:
 def write_tum(path: Path, trajectory: Trajectory) -> None:
     """A file that `read_tum` reads back, times and centres to the last bit."""
     poses = zip(trajectory.timestamp_s.tolist(), trajectory.world_from_camera, strict=True)
-    lines = [f"# {_MEANING}", *(tum_line(timestamp_s, pose) for timestamp_s, pose in poses)]
+    lines = [HEADING, *(tum_line(timestamp_s, pose) for timestamp_s, pose in poses)]
     try:
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     except OSError as error:

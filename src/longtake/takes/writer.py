@@ -1,17 +1,17 @@
 """Writes a take while its frames come; a killed writer leaves a take of the frames before."""
 
 import json
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from io import FileIO
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from longtake.errors import InputError
 from longtake.takes.depth_files import CONFIDENCE_FILES, write_array
+from longtake.takes.durable import GrowingFile, replacing, sync_path, writing
 from longtake.takes.frames import FrameRecord, TakeFrame
 from longtake.takes.header import (
     ANSWERS_NAME,
@@ -21,34 +21,69 @@ from longtake.takes.header import (
     QUESTIONS_NAME,
     TakeHeader,
     is_take,
+    read_header,
 )
 from longtake.takes.images import WRITE_ERRORS, ImageFiles, ImageWriter, open_image_writer, require_writable_size
 from longtake.takes.tum import tum_line
 
 _NUMBERED_FOLDERS = ("images", "depth", "confidence")
+_MOST_UNSYNCED = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    """The frames that a take goes on after: bytes of their lines, and index and time of the last."""
+
+    record_bytes: int = 0
+    pose_bytes: int = 0
+    last: tuple[int, float] | None = None
 
 
 class TakeWriter:
     """A take that grows in a `with` block: `writer.write(frame)` for each frame, in order."""
 
-    def __init__(self, folder: Path, header: TakeHeader, *, overwrite: bool = False) -> None:
-        """The folder must be new or empty, or with `overwrite` a take, which is deleted when the block begins."""
+    def __init__(self, folder: Path, header: TakeHeader, *, overwrite: bool = False, has_room: bool = False) -> None:
+        """The folder must be new or empty, or with `overwrite` a take, which is deleted when the block begins.
+
+        With `has_room`, it is one that `make_room_for_take` has prepared, whatever was put there since.
+        """
         if header.images is not None:
             require_writable_size(header.images, header.size)
         self.num_pixels_too_far = 0
         """Depth so far that 16 bits could not hold it, written as invalid."""
-        self._folder, self._header, self._overwrite = folder, header, overwrite
+        self._folder, self._header, self._overwrite, self._has_room = folder, header, overwrite, has_room
         self._header_text = header.to_json()
+        self._num_kept: int | None = None
         self._open: _OpenFiles | None = None
         self._last: tuple[int, float] | None = None
+        self._unsynced: list[int] = []
+
+    @classmethod
+    def resume(cls, folder: Path, num_frames: int) -> "TakeWriter":
+        """Goes on after so many frames of a take; what was written after them is deleted when the block begins."""
+        header = read_header(folder)
+        if header.images is ImageFiles.VIDEO:
+            raise InputError(f"The images of {folder} are a video, which cannot be gone on with; make the take again.")
+        writer = cls(folder, header)
+        writer._num_kept = num_frames
+        return writer
 
     def __enter__(self) -> "TakeWriter":
         assert self._open is None, "a writer writes one take"
         with _one_sentence(self._folder):
-            _make_room(self._folder, overwrite=self._overwrite)
-            _replace_text(self._folder / HEADER_NAME, self._header_text)
-            self._open = _OpenFiles(self._folder, self._header)
+            kept = self._begin() if self._num_kept is None else _cut_off(self._folder, self._num_kept)
+            self._open, self._last = _OpenFiles(self._folder, self._header, kept), kept.last
         return self
+
+    @property
+    def header(self) -> TakeHeader:
+        return self._header
+
+    def _begin(self) -> _Kept:
+        if not self._has_room:
+            make_room_for_take(self._folder, overwrite=self._overwrite)
+        _replace_text(self._folder / HEADER_NAME, self._header_text)
+        return _Kept()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -59,16 +94,35 @@ class TakeWriter:
         """Add a frame; it counts once its two lines are on their way to the disk, after everything they name."""
         self._require_fit(frame)
         if self._open is None:
-            raise InputError(f"The take {self._folder} is closed; write frames inside its with block.")
+            raise _closed(self._folder)
         try:
             with _one_sentence(self._folder):
                 self._write_pixels(self._open, frame)
-                _append(self._open.records, FrameRecord.of(frame).line())
-                _append(self._open.poses, tum_line(float(frame.timestamp_s), frame.world_from_camera.cpu()))
+                self._open.records.append(f"{FrameRecord.of(frame).line()}\n".encode())
+                pose = tum_line(float(frame.timestamp_s), frame.world_from_camera.cpu())
+                self._open.poses.append(f"{pose}\n".encode())
         except InputError:
-            self._close()  # a line may be torn, and nothing may follow it
+            self._close()  # one of the two lines may be there without the other, and nothing may follow it
+            self._delete_pixels(frame.index)
             raise
         self._last = frame.index, frame.timestamp_s
+        self._unsynced.append(frame.index)
+        if len(self._unsynced) >= _MOST_UNSYNCED:
+            self.sync()
+
+    def sync(self) -> None:
+        """Return when every frame written so far is on the disk."""
+        if self._open is None:
+            raise _closed(self._folder)
+        with _one_sentence(self._folder):
+            for index in self._unsynced:
+                for path in self._numbered_files(index):
+                    sync_path(path)
+            self._unsynced.clear()
+            for name in {(self._folder / pattern).parent for pattern in self._header.patterns} | {self._folder}:
+                sync_path(name)
+            self._open.records.sync()
+            self._open.poses.sync()
 
     def write_questions(self, questions: Sequence[Mapping[str, Any]]) -> None:
         """Add what was asked about the take, at any time."""
@@ -82,6 +136,16 @@ class TakeWriter:
             self.num_pixels_too_far += self._header.depth.write(self._folder, frame.index, frame.depth)
         if frame.confidence is not None:
             write_array(self._folder / CONFIDENCE_FILES.format(index=frame.index), "confidence", frame.confidence)
+
+    def _delete_pixels(self, index: int) -> None:
+        """Of a frame that could not be written whole; where that fails too, they lie there unnamed."""
+        with suppress(OSError):
+            for path in self._numbered_files(index):
+                path.unlink(missing_ok=True)
+
+    def _numbered_files(self, index: int) -> list[Path]:
+        patterns = [pattern for pattern in self._header.patterns if pattern != ImageFiles.VIDEO]
+        return [self._folder / pattern.format(index=index) for pattern in patterns]
 
     def _require_fit(self, frame: TakeFrame) -> None:
         """Refuse, before anything is written, a frame that is not what the header says or comes out of order."""
@@ -114,12 +178,12 @@ class TakeWriter:
 class _OpenFiles:
     """The files that grow."""
 
-    def __init__(self, folder: Path, header: TakeHeader) -> None:
+    def __init__(self, folder: Path, header: TakeHeader, kept: _Kept) -> None:
         for pattern in header.patterns:
             (folder / pattern).parent.mkdir(exist_ok=True)
         with ExitStack() as opened:
-            self.records = opened.enter_context((folder / FRAMES_NAME).open("wb", buffering=0))
-            self.poses = opened.enter_context((folder / POSES_NAME).open("wb", buffering=0))
+            self.records = opened.enter_context(GrowingFile(folder / FRAMES_NAME, num_bytes=kept.record_bytes))
+            self.poses = opened.enter_context(GrowingFile(folder / POSES_NAME, num_bytes=kept.pose_bytes))
             self.images: ImageWriter | None = None
             if header.images is not None:
                 self.images = open_image_writer(folder, header.images, header.size, header.fps)
@@ -130,52 +194,74 @@ class _OpenFiles:
         self._opened.close()
 
 
-@contextmanager
-def _one_sentence(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except WRITE_ERRORS as error:
-        raise InputError(
-            f"The take {folder} cannot be written ({error.strerror or error}); make room there or name another folder."
-        ) from error
+def make_room_for_take(folder: Path, *, overwrite: bool) -> None:
+    """Make the folder; it must be new or empty, or with `overwrite` a take, which is deleted."""
+    with _one_sentence(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not any(folder.iterdir()):
+            return
+        if not is_take(folder):
+            raise InputError(
+                f"Expected a new or empty folder for a take, but {folder} holds other files; name another."
+            )
+        if not overwrite:
+            raise InputError(f"{folder} holds a take already; name another folder, or ask for it to be overwritten.")
+        _delete_take(folder)
 
 
-def _make_room(folder: Path, *, overwrite: bool) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    if not any(folder.iterdir()):
-        return
-    if not is_take(folder):
-        raise InputError(f"Expected a new or empty folder for a take, but {folder} holds other files; name another.")
-    if not overwrite:
-        raise InputError(f"{folder} holds a take already; name another folder, or ask for it to be overwritten.")
-    _delete_take(folder)
+def _one_sentence(folder: Path) -> AbstractContextManager[None]:
+    return writing(f"The take {folder}", WRITE_ERRORS)
+
+
+def _closed(folder: Path) -> InputError:
+    return InputError(f"The take {folder} is closed; write frames inside its with block.")
+
+
+def _cut_off(folder: Path, num_frames: int) -> _Kept:
+    """Delete what was written after the first frames, of which the take must have so many; their lines stay as yet."""
+    record_bytes, last_line = _first_lines(folder / FRAMES_NAME, num_frames)
+    pose_bytes, _ = _first_lines(folder / POSES_NAME, num_frames)
+    if num_frames == 0:
+        _delete_numbered(folder, after=-1)
+        return _Kept()
+    last = FrameRecord.parse(last_line, f"{folder / FRAMES_NAME} line {num_frames}")
+    _delete_numbered(folder, after=last.index)
+    return _Kept(record_bytes=record_bytes, pose_bytes=pose_bytes, last=(last.index, last.timestamp_s))
+
+
+def _first_lines(path: Path, num_lines: int) -> tuple[int, bytes]:
+    """How many bytes the first so many lines have, and the last of them."""
+    num_bytes, line = 0, b""
+    with path.open("rb") as file:
+        for number in range(num_lines):
+            line = file.readline()
+            if not line.endswith(b"\n"):
+                raise InputError(
+                    f"Expected {num_lines} frames to go on after in {path}, but it has {number}; make the take again."
+                )
+            num_bytes += len(line)
+    return num_bytes, line
 
 
 def _delete_take(folder: Path) -> None:
     """Delete a take's files, those that make it one last; whatever else lies in its folder stays."""
-    for name in _NUMBERED_FOLDERS:
-        for path in (folder / name).glob("*"):
-            if re.fullmatch(r"\d{6,}\.(png|jpg|npz)", path.name):
-                path.unlink()
+    _delete_numbered(folder, after=-1)
     for name in (ImageFiles.VIDEO, QUESTIONS_NAME, ANSWERS_NAME, FRAMES_NAME, POSES_NAME, HEADER_NAME):
         (folder / name).unlink(missing_ok=True)
 
 
+def _delete_numbered(folder: Path, *, after: int) -> None:
+    """Delete the pixels of all frames after one."""
+    for name in _NUMBERED_FOLDERS:
+        for path in (folder / name).glob("*"):
+            if re.fullmatch(r"\d{6,}\.(png|jpg|npz)", path.name) and int(path.stem) > after:
+                path.unlink()
+
+
 def _replace_text(path: Path, text: str) -> None:
     """Write a small file that is complete or absent."""
-    unfinished = path.with_name(path.name + ".unfinished")
-    with unfinished.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
-
-
-def _append(file: FileIO, line: str) -> None:
-    """One write, unbuffered: the line leaves at once, and no rest of it is left to a later close."""
-    data = f"{line}\n".encode()
-    if file.write(data) != len(data):
-        raise OSError("the disk took only a part of a line")
+    with replacing(path) as file:
+        file.write(text.encode())
 
 
 def _described(name: str, size: tuple[int, ...] | None) -> str:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from longtake.errors import SettingError
-from longtake.evaluate.normals import normals_from_depth
+from longtake.spatial.normals import normals_from_depth
 from longtake.spatial.pinhole import intrinsics_from_fov, unproject
 from longtake.spatial.pose import rigid_pose
 from longtake.spatial.rotation import matrix_from_quaternion

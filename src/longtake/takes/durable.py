@@ -1,0 +1,109 @@
+"""Files that a full disk or a kill leaves whole: grown piece by piece, or replaced all at once."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedWriter
+from pathlib import Path
+from types import TracebackType
+
+from longtake.errors import InputError
+
+_UNFINISHED = ".unfinished"
+
+
+@contextmanager
+def writing(what: str, errors: tuple[type[Exception], ...] = (OSError,)) -> Iterator[None]:
+    """Whatever keeps the block from writing is one sentence about what is written."""
+    try:
+        yield
+    except errors as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise InputError(
+            f"{what} cannot be written ({reason or error}); make room there or name another folder."
+        ) from error
+
+
+class GrowingFile:
+    """Holds whole pieces only: one that the disk takes just a part of is cut off again."""
+
+    def __init__(self, path: Path, *, num_bytes: int = 0) -> None:
+        """A new file; or the first so many bytes of one, which is cut off after them."""
+        if num_bytes and (found := path.stat().st_size) < num_bytes:
+            raise InputError(f"Expected {num_bytes} bytes to go on after in {path}, but it has {found}; start again.")
+        self.num_bytes = num_bytes
+        self._file = path.open("r+b" if num_bytes else "wb", buffering=0)
+        self._cut()
+
+    def __enter__(self) -> "GrowingFile":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def append(self, piece: bytes) -> None:
+        """Unbuffered: the piece leaves at once, and no rest of it is left to a later close."""
+        try:
+            self._write(piece)
+        except OSError:
+            self._cut()
+            raise
+        self.num_bytes += len(piece)
+
+    def sync(self) -> None:
+        """Return when all pieces are on the disk."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, piece: bytes) -> None:
+        rest = memoryview(piece)
+        while rest:
+            rest = rest[self._file.write(rest) :]
+
+    def _cut(self) -> None:
+        self._file.truncate(self.num_bytes)
+        self._file.seek(self.num_bytes)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BufferedWriter]:
+    """A file to write into that takes this path when the block ends; if it fails, what was there before stays."""
+    unfinished = path.with_name(path.name + _UNFINISHED)
+    try:
+        with unfinished.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    sync_path(path.parent)
+
+
+def sync_path(path: Path) -> None:
+    """Return when a file's content, or a folder's list of names, is on the disk."""
+    if path.is_dir() and os.name != "posix":
+        return  # folders cannot be opened there
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def require_writable(path: Path, *, overwrite: bool) -> None:
+    """Refuse, before there is anything to write, a path that is taken or cannot be written."""
+    with writing(str(path)):
+        if path.is_dir():
+            raise InputError(f"{path} is a folder; name a file.")
+        if path.exists() and not overwrite:
+            raise InputError(f"{path} exists already; name another file, or ask for it to be overwritten.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        probe = path.with_name(path.name + _UNFINISHED)
+        probe.touch()
+        probe.unlink()

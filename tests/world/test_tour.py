@@ -1,0 +1,34 @@
+import psutil
+import pytest
+
+from longtake.errors import SettingError
+from longtake.world.tour import Tour
+
+
+@pytest.mark.extra
+def test_memory_does_not_grow_over_a_tour_of_ten_thousand_frames() -> None:
+    resident = psutil.Process().memory_info
+    early = 0
+    for view in Tour(seed=5, width=24, height=18).views():
+        if view.index == 1_000:
+            early = resident().rss
+        if view.index == 10_000:
+            break
+    assert resident().rss - early < 10e6
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [({"width": 0}, "at least one pixel"), ({"height": -3}, "at least one pixel"), ({"fps": -1.0}, "more than 0")],
+)
+def test_impossible_tours_are_refused(changes: dict[str, float], sentence: str) -> None:
+    with pytest.raises(SettingError, match=sentence):
+        Tour(**{"seed": 0, "width": 8, "height": 8, **changes})
+
+
+def test_tours_of_other_sizes_show_the_same_walk() -> None:
+    small, large = Tour(seed=4, width=16, height=12).views(), Tour(seed=4, width=64, height=48).views()
+    for _, one, two in zip(range(5), small, large, strict=False):
+        assert one.world_from_camera.equal(two.world_from_camera)
+        assert one.depth.mean() == pytest.approx(float(two.depth.mean()), rel=0.1)
+        assert one.intrinsics[0, 0] * 4 == pytest.approx(float(two.intrinsics[0, 0]))
