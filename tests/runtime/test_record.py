@@ -1,7 +1,8 @@
 """What a saved session says of itself, there and back."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +14,12 @@ from longtake.attention.reference import ReferenceBackend
 from longtake.errors import SavedSessionError, SettingError
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
-from longtake.runtime.record import SessionRecord, fingerprint
+from longtake.memory.saved import SavedTensors, write_tensors
+from longtake.runtime.alignment import Alignment, Anchoring, ScaleEstimate
+from longtake.runtime.record import FramesRecord, SessionRecord, WindowedRecord, fingerprint, frame_pieces
 from longtake.runtime.retention import ContextRetention, MemoryPlan, Trail
+from longtake.runtime.windows import Windows
+from longtake.types import FrameKind, Geometry
 
 SESSION: dict[str, Any] = {
     "weights": "0123456789abcdef",
@@ -65,13 +70,13 @@ def test_plan_comes_back_whole(dtype: torch.dtype, trail: Trail, history: int | 
 
 def test_record_names_the_versions_that_wrote_it(plan: MemoryPlan) -> None:
     record = SessionRecord.of(plan, **SESSION)
-    assert (record.format, record.longtake, record.torch) == (1, __version__, torch.__version__)
+    assert (record.format, record.longtake, record.torch) == (2, __version__, torch.__version__)
 
 
-@pytest.mark.parametrize("fields", [{"format": 2, "longtake": "9.9"}, {}, {"format": None}])
+@pytest.mark.parametrize("fields", [{"format": 3, "longtake": "9.9"}, {}, {"format": None}])
 def test_other_format_is_refused_with_the_version_that_wrote_it(fields: dict[str, Any]) -> None:
     with pytest.raises(
-        SavedSessionError, match=f"format 1, but got .*the longtake that wrote it .{fields.get('longtake')}"
+        SavedSessionError, match=f"format 1 or 2, but got .*the longtake that wrote it .{fields.get('longtake')}"
     ):
         SessionRecord.from_dict(fields)
 
@@ -148,6 +153,99 @@ def test_fingerprint_looks_beyond_the_beginning_of_a_tensor(tiny_config: Geometr
 
 def test_record_with_a_field_missing_or_unknown_is_refused(plan: MemoryPlan) -> None:
     whole = SessionRecord.of(plan, **SESSION).to_dict()
-    for fields in ({name: value for name, value in whole.items() if name != "size"}, whole | {"mood": "good"}):
+    for said in ({name: value for name, value in whole.items() if name != "size"}, whole | {"mood": "good"}):
         with pytest.raises(SavedSessionError, match="does not fit this longtake"):
-            SessionRecord.from_dict(fields)
+            SessionRecord.from_dict(said)
+
+
+def some_frames(first: int, num_frames: int, *, points: bool = True) -> Geometry:
+    generator = torch.Generator().manual_seed(first)
+
+    def numbers(*shape: int) -> Tensor:
+        return torch.randn(num_frames, *shape, generator=generator)
+
+    return Geometry(
+        frame_index=tuple(range(first, first + num_frames)),
+        timestamp_s=tuple(0.1 * index for index in range(first, first + num_frames)),
+        kind=(FrameKind.SCALE, FrameKind.KEYFRAME, FrameKind.PASSING)[:num_frames],
+        window=(first // 3,) * num_frames,
+        pose_encoding=numbers(9),
+        world_from_camera=numbers(4, 4),
+        intrinsics=numbers(3, 3),
+        depth=numbers(2, 5),
+        depth_confidence=numbers(2, 5),
+        points=numbers(3, 2, 5).permute(0, 2, 3, 1) if points else None,
+        points_confidence=numbers(2, 5) if points else None,
+    )
+
+
+WINDOWED = WindowedRecord(
+    windows=Windows(size=6, overlap_keyframes=2),
+    alignment=Alignment(Anchoring.ROBUST, ScaleEstimate.TRIMMED_MEAN),
+    num_kept=4,
+    num_emitted=3,
+    recent_timestamps_s=(0.1, 0.2),
+    shared=FramesRecord.of([some_frames(0, 2)]),
+    unplaced=FramesRecord.of([]),
+    held=FramesRecord.of([some_frames(2, 1), some_frames(3, 3)]),
+)
+
+
+def test_record_of_windows_survives_json(plan: MemoryPlan) -> None:
+    record = replace(SessionRecord.of(plan, **SESSION), windowed=WINDOWED)
+    restored = through_json(record)
+    assert restored == record
+    assert restored.windowed is not None
+    assert type(restored.windowed.alignment.anchoring) is Anchoring
+    assert all(type(kind) is FrameKind for kind in restored.windowed.held.kind)
+
+
+def test_record_of_format_1_is_of_a_session_without_windows(plan: MemoryPlan) -> None:
+    record = SessionRecord.of(plan, **SESSION)
+    older = {name: value for name, value in record.to_dict().items() if name != "windowed"} | {"format": 1}
+    assert SessionRecord.from_dict(older) == replace(record, format=1)
+    assert SessionRecord.from_dict(older).windowed is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"windows": {"size": 0}},
+        {"windows": {"length": 4}},
+        {"alignment": {"anchoring": "by-eye"}},
+        {"held": {}},
+        {"held": None},
+        {"shared": asdict(WINDOWED.shared) | {"kind": ["mystery"]}},
+        {"mood": "good"},
+    ],
+)
+def test_record_of_windows_that_means_nothing_is_refused(change: dict[str, Any], plan: MemoryPlan) -> None:
+    whole = replace(SessionRecord.of(plan, **SESSION), windowed=WINDOWED).to_dict()
+    with pytest.raises(SavedSessionError, match="does not fit this longtake"):
+        SessionRecord.from_dict(whole | {"windowed": whole["windowed"] | change})
+
+
+@pytest.mark.parametrize("points", [True, False])
+def test_frames_come_back_joined_and_whole(points: bool, tmp_path: Path) -> None:
+    parts = [some_frames(0, 3, points=points), some_frames(3, 1, points=points), some_frames(4, 2, points=points)]
+    record = FramesRecord.of(parts)
+    write_tensors(tmp_path / "frames.safetensors", frame_pieces("held", parts), {})
+    (got,) = record.parts(SavedTensors(tmp_path / "frames.safetensors"), "held", torch.device("cpu"))
+    want = Geometry.join(parts)
+    for field in fields(Geometry):
+        a, b = getattr(got, field.name), getattr(want, field.name)
+        assert torch.equal(a, b) if isinstance(b, Tensor) else a == b
+
+
+def test_frames_are_written_from_where_they_lie() -> None:
+    parts = [some_frames(0, 3), some_frames(3, 1)]
+    pieces = frame_pieces("held", parts)
+    assert pieces["held.depth"].shape == (4, 2, 5)
+    assert all(piece is part.depth for piece, part in zip(pieces["held.depth"].pieces, parts, strict=True))
+    assert frame_pieces("held", []) == {}
+
+
+def test_no_frames_are_no_part(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "frames.safetensors", {}, {})
+    saved = SavedTensors(tmp_path / "frames.safetensors")
+    assert FramesRecord.of([]).parts(saved, "held", torch.device("cpu")) == []

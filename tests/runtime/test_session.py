@@ -24,6 +24,7 @@ from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.memory.memory import Memory
 from longtake.memory.retention import Keep
+from longtake.memory.saved import write_tensors
 from longtake.runtime.keyframes import ByFlow, EveryNth
 from longtake.runtime.retention import ContextRetention, MemoryPlan, Trail
 from longtake.runtime.session import GeometrySession
@@ -316,6 +317,16 @@ def test_saved_session_refuses_other_weights_and_damaged_files(
         GeometrySession.resume(tmp_path / "absent.safetensors", tiny_model)
     with session.fork() as fork, pytest.raises(ForkError, match="save the memory it was made from"):
         fork.save(path)
+
+
+def test_session_of_format_1_resumes(tmp_path: Path, golden_frames: Tensor, tiny_model: GeometryModel) -> None:
+    session, path = open_session(tiny_model), tmp_path / "session.safetensors"
+    for frame in golden_frames[0, :5]:
+        session.step(frame)
+    record = session.record().to_dict()
+    assert record.pop("windowed") is None
+    write_tensors(path, session.contents(), record | {"format": 1})
+    assert equal(GeometrySession.resume(path, tiny_model).step(golden_frames[0, 5]), session.step(golden_frames[0, 5]))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,10 @@
 import io
+import struct
+import warnings
+import zlib
+from contextlib import suppress
 
+import numpy as np
 import PIL
 import pytest
 import torch
@@ -104,3 +109,38 @@ def test_files_open_upright_and_opaque(tmp_path):
     Image.new("RGBA", (3, 2), (255, 0, 0, 0)).save(path)
     image = open_image(path)
     assert (image.mode, image.size, image.getpixel((0, 0))) == ("RGB", (3, 2), (255, 255, 255))
+
+
+@pytest.mark.parametrize("format", ["PNG", "TIFF", "PPM", "JPEG2000"])
+def test_grey_of_sixteen_bits_keeps_its_upper_eight(format):
+    values = np.linspace(0, 65535, 64 * 48).reshape(48, 64).astype(np.uint16)
+    buffer = io.BytesIO()
+    Image.fromarray(values).save(buffer, format)
+    image = np.asarray(upright_rgb(Image.open(buffer)))
+    assert (image == (values >> 8)[..., None]).all()
+
+
+def test_colours_of_sixteen_bits_are_treated_like_grey(tmp_path):
+    """A PNG of 16-bit colours, written by hand: one pixel of 0x1234, 0xABCD, 0xFF01."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 1, 1, 16, 2, 0, 0, 0)
+    pixels = zlib.compress(b"\0\x12\x34\xab\xcd\xff\x01")
+    path = tmp_path / "deep.png"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b""))
+    assert np.asarray(open_image(path)).tolist() == [[[0x12, 0xAB, 0xFF]]]
+
+
+def test_picture_flipped_at_any_byte_is_one_sentence_or_a_picture(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for name in ("a.jpg", "a.png", "a.webp", "a.tif"):
+        path = tmp_path / name
+        Image.new("RGB", (8, 6), (200, 100, 50)).save(path, exif=exif)
+        whole = path.read_bytes()
+        for place in range(0, len(whole), 3):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
+            with warnings.catch_warnings(action="ignore"), suppress(InputError):
+                assert open_image(path).mode == "RGB"

@@ -1,6 +1,7 @@
 """`longtake bench`: run a measurement, print a table or JSON."""
 
 import json
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,11 +12,17 @@ from rich.progress import Progress
 from rich.table import Table
 
 from longtake.bench.memory import POLICIES, MemoryFigures, measure, trunk_formula
+from longtake.bench.pipeline import PipelineFigures, measure_pipeline
 from longtake.bench.soak import SoakFigures, soak
 from longtake.bench.world import WorldFigures, measure_world
+from longtake.cli.map import tiny_model
 from longtake.cli.options import choose_device, parse_size
+from longtake.cli.world import WorldSettings, film
 from longtake.errors import SettingError
 from longtake.extras import import_from_extra
+from longtake.pipeline.video_map import MapSettings
+from longtake.runtime.build import SMALL
+from longtake.video.source import SourceOptions, open_source
 from longtake.weights.presets import LINGBOT_MAP
 
 
@@ -133,3 +140,47 @@ def _print_world(figures: Sequence[WorldFigures]) -> None:
     console = Console()
     console.print(table)
     console.print(f"\n{first.houses_per_s:.0f} houses/s built, {first.steps_per_s:.0f} steps/s walked", highlight=False)
+
+
+def run_pipeline(frames: int, size: str, *, as_json: bool) -> None:
+    height, width = parse_size(size)
+    torch.set_num_threads(1)
+    model = tiny_model(torch.device("cpu"))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        walk = WorldSettings(
+            seed=0,
+            frames=frames,
+            size=f"{width}x{height}",
+            fps=10.0,
+            images="mp4",
+            depth="none",
+            questions=0,
+            device="cpu",
+            out=folder / "walk",
+            overwrite=False,
+        )
+        film(walk, Console(stderr=True))
+        figures = measure_pipeline(
+            lambda: open_source(str(folder / "walk" / "video.mp4"), options=SourceOptions(threads=1)),
+            model,
+            MapSettings(session=SMALL),
+            folder,
+        )
+    if as_json:
+        print(json.dumps(asdict(figures) | {"share_of_slowest": figures.share_of_slowest}, indent=1))
+    else:
+        _print_pipeline(figures, size)
+
+
+def _print_pipeline(figures: PipelineFigures, size: str) -> None:
+    title = f"{figures.num_frames} frames of {size}, tiny network, {figures.torch_threads} torch threads"
+    table = Table(title=title, box=None, title_justify="left")
+    table.add_column("stage")
+    table.add_column("frames/s alone", justify="right")
+    for name in ("decode", "prepare", "map", "write"):
+        table.add_row(name, f"{asdict(figures)[name]:.1f}")
+    console = Console()
+    console.print(table)
+    share = figures.share_of_slowest
+    console.print(f"\nside by side {figures.pipeline:.1f} frames/s, {share:.0%} of the slowest stage", highlight=False)

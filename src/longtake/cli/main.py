@@ -59,6 +59,82 @@ def demo(
     run(out, frames)
 
 
+@app.command("map")
+def map_(
+    sources: Annotated[
+        list[str], typer.Argument(help="Videos, image folders, takes, camera:0, rtsp://…, http://…, or world:7.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write; several sources get one each below it.")] = Path(
+        "out/map"
+    ),
+    model: Annotated[str, typer.Option(help="A checkpoint, a preset's name, or tiny (random weights).")] = "tiny",
+    memory: Annotated[str | None, typer.Option(help="Room for keys and values, such as 4GB.")] = None,
+    keyframes: Annotated[str | None, typer.Option(help="every:6 or flow:12px; every frame by default.")] = None,
+    windows: Annotated[
+        str | None, typer.Option(help="128/16: kept frames by shared frames; none for one. By default 320.")
+    ] = None,
+    size: Annotated[int | None, typer.Option(help="Longer side of what the network sees, in pixels.")] = None,
+    fit: Annotated[str, typer.Option(help="crop, pad or square.")] = "crop",
+    formats: Annotated[
+        str, typer.Option("--format", help="Of tum, ply, kitti, depth, depth-npz, confidence, images; TUM always.")
+    ] = "tum,ply,depth,confidence",
+    pixels: Annotated[str, typer.Option(help="Depth and intrinsics in the model's or the source's pixels.")] = "model",
+    start: Annotated[str | None, typer.Option(help="Where to begin, such as 00:42.")] = None,
+    end: Annotated[str | None, typer.Option(help="Where to end.")] = None,
+    fps: Annotated[float | None, typer.Option(help="At most so many frames a second, by their times.")] = None,
+    stride: Annotated[int, typer.Option(min=1, help="Every n-th of these frames.")] = 1,
+    follow: Annotated[bool, typer.Option(help="The folder is still being written; wait for more.")] = False,
+    when_full: Annotated[str, typer.Option(help="For live sources: newest-wins or block.")] = "newest-wins",
+    drop_percent: Annotated[float, typer.Option(help="Least confident pixels that give no points.")] = 25.0,
+    mask: Annotated[Path | None, typer.Option(help="Folder of masks: white gives points, black does not.")] = None,
+    sky: Annotated[Path | None, typer.Option(help="ONNX model that finds sky, which gives no points.")] = None,
+    voxel: Annotated[float | None, typer.Option(help="One point a voxel of this edge.")] = None,
+    max_points: Annotated[int, typer.Option(min=1, help="Voxels widen until no more points are left.")] = 2_000_000,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    backend: Annotated[str, typer.Option(help="Attention backend.")] = "sdpa",
+    resume: Annotated[bool, typer.Option(help="Go on with a run that was interrupted or killed.")] = False,
+    skip_done: Annotated[bool, typer.Option(help="Leave out sources that are mapped already.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace what is in the folder.")] = False,
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Frames between checkpoints.")] = 250,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each event.")] = False,
+) -> None:
+    """Map a video: poses, depth and points, written while it runs; Ctrl-C ends it so that it can be resumed."""
+    from longtake.cli.map import MapOptions, run_map
+
+    run_map(
+        MapOptions(
+            sources=tuple(sources),
+            out=out,
+            model=model,
+            memory=memory,
+            keyframes=keyframes,
+            windows=windows,
+            size=size,
+            fit=fit,
+            formats=formats,
+            pixels=pixels,
+            start=start,
+            end=end,
+            fps=fps,
+            stride=stride,
+            follow=follow,
+            when_full=when_full,
+            drop_percent=drop_percent,
+            mask=mask,
+            sky=sky,
+            voxel=voxel,
+            max_points=max_points,
+            device=device,
+            backend=backend,
+            resume=resume,
+            skip_done=skip_done,
+            overwrite=overwrite,
+            checkpoint_every=checkpoint_every,
+        ),
+        as_json=as_json,
+    )
+
+
 @app.command()
 def world(
     out: Annotated[Path, typer.Option(help="Folder to write; new or empty.")],
@@ -221,6 +297,18 @@ def bench_world(
     from longtake.cli.bench import run_world
 
     run_world(sizes, device, houses=houses, frames=frames, fuse=fuse, as_json=as_json)
+
+
+@bench.command("pipeline")
+def bench_pipeline(
+    frames: Annotated[int, typer.Option(min=2, help="Length of the video.")] = 200,
+    size: Annotated[str, typer.Option(help="Width x height of the video, in pixels.")] = "448x336",
+    as_json: AsJson = False,
+) -> None:
+    """Time the stages of `longtake map` alone and side by side."""
+    from longtake.cli.bench import run_pipeline
+
+    run_pipeline(frames, size, as_json=as_json)
 
 
 @models.callback()

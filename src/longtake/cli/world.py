@@ -53,11 +53,16 @@ class WorldSettings:
 
 def run_world(settings: WorldSettings, *, as_json: bool) -> None:
     torch.set_num_threads(1)  # rays are cast in pieces too small to share
+    seen, questions = film(settings, Console(stderr=as_json))
+    _print(settings, seen, questions, as_json=as_json)
+
+
+def film(settings: WorldSettings, console: Console) -> tuple[Sightings, list[Question]]:
+    """Write the take; return what was seen and asked."""
     height, width = parse_size(settings.size)
     tour = Tour(seed=settings.seed, width=width, height=height, fps=settings.fps)
     house = tour.house()
     header = _header(settings, tour, house)
-    console = Console(stderr=as_json)
     sheet = _Sheet(settings.frames)
     with TakeWriter(settings.out, header, overwrite=settings.overwrite) as writer:
         views = islice(tour.views(choose_device(settings.device)), settings.frames)
@@ -67,7 +72,7 @@ def run_world(settings: WorldSettings, *, as_json: bool) -> None:
         if questions:
             writer.write_questions([question.to_json() for question in questions])
     sheet.save(settings.out / SHEET_NAME)
-    _print(settings, house, seen, questions, as_json=as_json)
+    return seen, questions
 
 
 def _header(settings: WorldSettings, tour: Tour, house: House) -> TakeHeader:
@@ -161,15 +166,15 @@ class _Sheet:
         Image.fromarray(sheet[: rows * height]).save(path)
 
 
-def _print(settings: WorldSettings, house: House, seen: Sightings, questions: list[Question], *, as_json: bool) -> None:
+def _print(settings: WorldSettings, seen: Sightings, questions: list[Question], *, as_json: bool) -> None:
     rooms_seen = len(set(seen.room.tolist()))
     figures = {
         "folder": str(settings.out),
         "frames": len(seen),
         "seconds": len(seen) / settings.fps,
-        "rooms": len(house.rooms),
+        "rooms": len(seen.rooms),
         "rooms_visited": rooms_seen,
-        "things": len(house.things),
+        "things": len(seen.things),
         "things_seen": int((seen.pixels > 0).any(axis=0).sum()),
         "questions": len(questions),
         "split": split_of(settings.seed).value,
@@ -178,8 +183,8 @@ def _print(settings: WorldSettings, house: House, seen: Sightings, questions: li
         print(json.dumps(figures))
         return
     Console().print(
-        f"{len(seen)} frames of house {settings.seed} ({figures['split']}): {rooms_seen} of {len(house.rooms)} rooms, "
-        f"{figures['things_seen']} of {len(house.things)} things, {len(questions)} questions, in {settings.out}",
+        f"{len(seen)} frames of house {settings.seed} ({figures['split']}): {rooms_seen} of {len(seen.rooms)} rooms, "
+        f"{figures['things_seen']} of {len(seen.things)} things, {len(questions)} questions, in {settings.out}",
         soft_wrap=True,
         highlight=False,
     )

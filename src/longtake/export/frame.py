@@ -47,3 +47,5 @@ class MappedFrame:
     """What the network saw."""
     source_image: UInt8[np.ndarray, "source_height source_width 3"]
     placement: Placement
+    source_name: str | None = None
+    """Of the picture's file without its ending, where the source is a folder of pictures."""

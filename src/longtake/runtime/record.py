@@ -1,23 +1,106 @@
 """What a saved session says of itself, beside its tensors."""
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import chain
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from longtake import __version__
 from longtake.attention.backend import Backend
 from longtake.attention.choose import backend_named
-from longtake.errors import SavedSessionError
+from longtake.errors import SavedSessionError, SettingError
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
+from longtake.memory.saved import Pieces, SavedTensors
+from longtake.runtime.alignment import Alignment
 from longtake.runtime.retention import STORED_DTYPES, ContextRetention, MemoryPlan, Trail
+from longtake.runtime.windows import Windows
+from longtake.types import FrameKind, Geometry
 
-FORMAT = 1
+FORMAT = 2
+_READABLE = (1, FORMAT)
 DTYPES = {str(dtype): dtype for dtype in STORED_DTYPES}
 _SAMPLES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FramesRecord:
+    """What is known of some frames; the numbers of each lie in tensors named after the fields of `Geometry`."""
+
+    frame_index: tuple[int, ...]
+    timestamp_s: tuple[float, ...]
+    kind: tuple[FrameKind, ...]
+    window: tuple[int, ...]
+    tensors: tuple[str, ...]
+
+    @classmethod
+    def of(cls, parts: Sequence[Geometry]) -> "FramesRecord":
+        """All frames of all parts."""
+        return cls(
+            frame_index=tuple(chain.from_iterable(part.frame_index for part in parts)),
+            timestamp_s=tuple(chain.from_iterable(part.timestamp_s for part in parts)),
+            kind=tuple(chain.from_iterable(part.kind for part in parts)),
+            window=tuple(chain.from_iterable(part.window for part in parts)),
+            tensors=tuple(_tensors(parts[0])) if parts else (),
+        )
+
+    @classmethod
+    def from_dict(cls, said: Mapping[str, Any]) -> "FramesRecord":
+        columns = {name: tuple(values) for name, values in said.items()}
+        return cls(**{**columns, "kind": tuple(map(FrameKind, columns["kind"]))})
+
+    def parts(self, saved: SavedTensors, prefix: str, device: torch.device) -> list[Geometry]:
+        """One part with all frames, or none; the tensors are those that `frame_pieces` wrote under this prefix."""
+        if not self.frame_index:
+            return []
+        tensors: dict[str, Any] = {name: saved[f"{prefix}.{name}"].to(device, copy=True) for name in self.tensors}
+        index, time_s, kind, window = self.frame_index, self.timestamp_s, self.kind, self.window
+        return [Geometry(frame_index=index, timestamp_s=time_s, kind=kind, window=window, **tensors)]
+
+
+def frame_pieces(prefix: str, parts: Sequence[Geometry]) -> dict[str, Pieces]:
+    """The tensors of all parts as if they were joined, with no copy made."""
+    columns = [_tensors(part) for part in parts]
+    num_frames = sum(map(len, parts))
+    return {
+        f"{prefix}.{name}": Pieces(first.dtype, (num_frames, *first.shape[1:]), [column[name] for column in columns])
+        for name, first in (columns[0].items() if columns else ())
+    }
+
+
+def _tensors(geometry: Geometry) -> dict[str, Tensor]:
+    values = {field.name: getattr(geometry, field.name) for field in fields(geometry)}
+    return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowedRecord:
+    """Settings of a session of windows, and clocks of the current one."""
+
+    windows: Windows
+    alignment: Alignment
+    num_kept: int
+    num_emitted: int
+    recent_timestamps_s: tuple[float, ...]
+    shared: FramesRecord
+    unplaced: FramesRecord
+    held: FramesRecord
+
+    @classmethod
+    def from_dict(cls, said: Mapping[str, Any] | None) -> "WindowedRecord | None":
+        if said is None:
+            return None
+        values = {
+            "windows": Windows(**said["windows"]),
+            "alignment": Alignment.named(**said["alignment"]),
+            "recent_timestamps_s": tuple(said["recent_timestamps_s"]),
+            **{name: FramesRecord.from_dict(said[name]) for name in ("shared", "unplaced", "held")},
+        }
+        return cls(**{**said, **values})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +125,8 @@ class SessionRecord:
     scale_block: int
     last_kept_index: int
     waiting_timestamps_s: tuple[float, ...]
+    windowed: WindowedRecord | None = None
+    """None in a session without windows, as all of format 1 were."""
 
     @classmethod
     def of(cls, plan: MemoryPlan, **session: Any) -> "SessionRecord":
@@ -59,19 +144,23 @@ class SessionRecord:
         )
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> "SessionRecord":
-        if fields.get("format") != FORMAT:
+    def from_dict(cls, said: Mapping[str, Any]) -> "SessionRecord":
+        if said.get("format") not in _READABLE:
             raise SavedSessionError(
-                f"Expected a saved session of format {FORMAT}, but got {fields.get('format')}; "
-                f"resume it with the longtake that wrote it ({fields.get('longtake')})."
+                f"Expected a saved session of format {' or '.join(map(str, _READABLE))}, but got {said.get('format')}; "
+                f"resume it with the longtake that wrote it ({said.get('longtake')})."
             )
         try:
-            lists = {"size": tuple(fields["size"]), "waiting_timestamps_s": tuple(fields["waiting_timestamps_s"])}
-            return cls(**{**fields, **lists})
-        except (KeyError, TypeError) as error:
+            values = {
+                "size": tuple(said["size"]),
+                "waiting_timestamps_s": tuple(said["waiting_timestamps_s"]),
+                "windowed": WindowedRecord.from_dict(said.get("windowed")),
+            }
+            return cls(**{**said, **values})
+        except (KeyError, TypeError, ValueError, SettingError) as error:
             raise SavedSessionError(
                 f"The saved session's record does not fit this longtake ({error}); resume it with "
-                f"{fields.get('longtake')}, which wrote it."
+                f"{said.get('longtake')}, which wrote it."
             ) from error
 
     def to_dict(self) -> dict[str, Any]:

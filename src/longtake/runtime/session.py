@@ -15,7 +15,7 @@ from torch import Tensor
 from longtake.attention.backend import Backend
 from longtake.attention.recall import StreamRecall
 from longtake.attention.sdpa import SdpaBackend
-from longtake.errors import InputError, SettingError
+from longtake.errors import SavedSessionError, SettingError
 from longtake.geometry.model import GeometryModel, Prediction
 from longtake.memory.budget import require_room
 from longtake.memory.ground import StreamUse
@@ -26,11 +26,9 @@ from longtake.runtime.capture import captured_twin
 from longtake.runtime.keyframes import EveryNth, KeptCamera, KeyframeRule, rule_from_record
 from longtake.runtime.record import DTYPES, SessionRecord, fingerprint
 from longtake.runtime.retention import MemoryPlan
-from longtake.runtime.steps import Frame, VideoSession
+from longtake.runtime.steps import Frame, VideoSession, check_frame, own_pixels
 from longtake.spatial.pose import decode_pose
 from longtake.types import FrameKind, Geometry
-
-_ROUNDING = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +116,8 @@ class GeometrySession(VideoSession):
         """
         self.check(frame)
         index = self._num_answered + len(self._waiting.frames)
-        pixels = frame.to(torch.float32, copy=True)  # the caller may fill its buffer anew while frames wait
         waiting = _Waiting(
-            (*self._waiting.frames, pixels / 255 if frame.dtype == torch.uint8 else pixels),
+            (*self._waiting.frames, own_pixels(frame, self._device)),
             (*self._waiting.timestamps_s, float(index) if timestamp_s is None else timestamp_s),
         )
         if not self._scale_block and len(waiting.frames) < self._plan.num_scale_frames:
@@ -160,8 +157,11 @@ class GeometrySession(VideoSession):
 
     def save(self, path: Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
-        waiting = torch.stack(self._waiting.frames) if self._waiting.frames else torch.empty(0, 3, *self._plan.size)
-        record = SessionRecord.of(
+        write_tensors(path, self.contents(), self.record().to_dict())
+
+    def record(self) -> SessionRecord:
+        """Settings and clocks, as a file says them."""
+        return SessionRecord.of(
             self._plan,
             weights=fingerprint(self._model),
             keyframes=self._keyframes.to_record(),
@@ -173,15 +173,29 @@ class GeometrySession(VideoSession):
             last_kept_index=0 if self._last_kept is None else self._last_kept.frame_index,
             waiting_timestamps_s=self._waiting.timestamps_s,
         )
+
+    def contents(self) -> dict[str, Pieces]:
+        """All that a file holds beside the record, to be written piece by piece."""
+        waiting = Pieces(torch.float32, (len(self._waiting.frames), 3, *self._plan.size), self._waiting.frames)
         pose = torch.zeros(9) if self._last_kept is None else self._last_kept.pose_encoding
-        tensors = {"waiting": Pieces.of(waiting), "last_kept_pose": Pieces.of(pose), **self._memory.contents()}
-        write_tensors(path, tensors, record.to_dict())
+        return {"waiting": waiting, "last_kept_pose": Pieces.of(pose), **self._memory.contents()}
 
     @classmethod
     def resume(cls, path: Path, model: GeometryModel, backend: Backend | None = None) -> "GeometrySession":
         """Go on where `save` was called, with the same weights; bit-identical on the same backend."""
         saved = SavedTensors(path)
         record = SessionRecord.from_dict(saved.record)
+        if record.windowed is not None:
+            raise SavedSessionError(
+                f"{path} is a saved session of windows; resume it with `resume_session` or `WindowedSession.resume`."
+            )
+        return cls.restored(saved, record, model, backend)
+
+    @classmethod
+    def restored(
+        cls, saved: SavedTensors, record: SessionRecord, model: GeometryModel, backend: Backend | None
+    ) -> "GeometrySession":
+        """The session that `record` and `contents` tell of."""
         record.require_weights(fingerprint(model))
         session = cls(
             model,
@@ -192,11 +206,12 @@ class GeometrySession(VideoSession):
             compute_dtype=DTYPES[record.compute_dtype],
         )
         session._memory.restore(saved)
-        session._waiting = _Waiting(tuple(saved["waiting"]), record.waiting_timestamps_s)
+        waiting = saved["waiting"].to(session._device, copy=True)
+        session._waiting = _Waiting(tuple(waiting), record.waiting_timestamps_s)
         session._num_answered = record.num_answered
         session._scale_block = record.scale_block
         if record.scale_block:
-            index, pose = record.last_kept_index, saved["last_kept_pose"].to(session._device)
+            index, pose = record.last_kept_index, saved["last_kept_pose"].to(session._device, copy=True)
             session._last_kept = KeptCamera(index, index < record.scale_block, pose)
         return session
 
@@ -205,7 +220,7 @@ class GeometrySession(VideoSession):
         scale_block = self._scale_block or len(clip.frames)
         since_scale_block = self._num_answered - scale_block
         keep = self._keyframes.before(since_scale_block) if self._scale_block else Keep.YES
-        images = torch.stack(clip.frames).to(self._device)
+        images = torch.stack(clip.frames)
         with self._memory.begin(len(images), keep) as transaction, self._turn, self._precision():
             recall = StreamRecall(transaction, self._backend, scale_block)
             prediction: Prediction = self._network(images.unsqueeze(0), recall, self._grid)
@@ -273,29 +288,8 @@ class GeometrySession(VideoSession):
 
     def check(self, frame: Frame) -> None:
         """Refuse a frame this session cannot take, in one sentence."""
-        expected = (3, *self._plan.size)
-        if tuple(frame.shape) != expected:
-            raise InputError(
-                f"Expected a frame of {_shape(expected)} as this session was opened for, but got "
-                f"{_shape(tuple(frame.shape))}; resize it, or open a session of its size."
-            )
-        if frame.dtype == torch.uint8:
-            return
-        if not frame.is_floating_point():
-            raise InputError(f"Expected pixels as bytes or floats, but got {frame.dtype}; convert them to uint8.")
-        if not bool(torch.isfinite(frame).all()):
-            raise InputError("Expected finite pixels, but some are NaN or infinite; leave the frame out or repair it.")
-        low, high = float(frame.min()), float(frame.max())
-        if low < -_ROUNDING or high > 1 + _ROUNDING:
-            raise InputError(
-                f"Expected float pixels from 0 to 1, but they run from {low:g} to {high:g}; divide by the largest "
-                "value, or give bytes."
-            )
+        check_frame(frame, self._plan.size)
 
 
 def _first(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.squeeze(0)
-
-
-def _shape(sizes: tuple[int, ...]) -> str:
-    return " x ".join(map(str, sizes))

@@ -2,14 +2,18 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from jaxtyping import Shaped
+import torch
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from longtake.errors import InputError
 from longtake.types import Geometry
 
 Frame = Shaped[Tensor, "..."]
 """Given by users, so checked in `step`: three channels of the session's size, as bytes or floats."""
+_ROUNDING = 0.01
 
 
 class VideoSession(ABC):
@@ -23,6 +27,10 @@ class VideoSession(ABC):
     def finish(self) -> Geometry:
         """What is still to be said when no more frames come."""
 
+    @abstractmethod
+    def save(self, path: Path) -> None:
+        """Write all that is needed to go on in another process; the file is complete or absent."""
+
     def run(self, frames: Iterable[Frame]) -> Iterator[Geometry]:
         """Step through all frames and finish, leaving out empty answers."""
         for frame in frames:
@@ -30,3 +38,38 @@ class VideoSession(ABC):
                 yield geometry
         if len(geometry := self.finish()):
             yield geometry
+
+
+def check_frame(frame: Frame, size: tuple[int, int]) -> None:
+    """Refuse a frame that a session of this height and width cannot take, in one sentence."""
+    expected = (3, *size)
+    if tuple(frame.shape) != expected:
+        raise InputError(
+            f"Expected a frame of {_shape(expected)} as this session was opened for, but got "
+            f"{_shape(tuple(frame.shape))}; resize it, or open a session of its size."
+        )
+    if frame.dtype == torch.uint8:
+        return
+    if not frame.is_floating_point():
+        raise InputError(f"Expected pixels as bytes or floats, but got {frame.dtype}; convert them to uint8.")
+    if not bool(torch.isfinite(frame).all()):
+        raise InputError("Expected finite pixels, but some are NaN or infinite; leave the frame out or repair it.")
+    low, high = float(frame.min()), float(frame.max())
+    if low < -_ROUNDING or high > 1 + _ROUNDING:
+        raise InputError(
+            f"Expected float pixels from 0 to 1, but they run from {low:g} to {high:g}; divide by the largest "
+            "value, or give bytes."
+        )
+
+
+def own_pixels(frame: Frame, device: torch.device) -> Float[Tensor, "3 height width"]:
+    """A copy from 0 to 1: the same bits on whichever device and in whatever order of axes a frame was given.
+
+    The caller may fill its buffer anew while frames wait.
+    """
+    pixels = frame.to(device, torch.float32, copy=True, memory_format=torch.contiguous_format)
+    return pixels / 255 if frame.dtype == torch.uint8 else pixels
+
+
+def _shape(sizes: tuple[int, ...]) -> str:
+    return " x ".join(map(str, sizes))

@@ -1,9 +1,18 @@
 """A session of windows: each is a fresh sequence, moved into the first one's world by the frames it shares with it."""
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+import torch
+
+from longtake.attention.backend import Backend
+from longtake.errors import InputError, SavedSessionError
+from longtake.geometry.model import GeometryModel
+from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.runtime.alignment import Alignment, place
+from longtake.runtime.record import FramesRecord, SessionRecord, WindowedRecord, frame_pieces
 from longtake.runtime.session import GeometrySession
 from longtake.runtime.steps import Frame, VideoSession
 from longtake.runtime.windows import WindowRule, Windows
@@ -28,11 +37,12 @@ class WindowSpan:
 class WindowedSession(VideoSession):
     """Takes frames like a geometry session; results come as soon as no later window can replace them.
 
-    Memory holds one window; beside it only the frames and results of one overlap.
+    Memory holds one window; beside it only the frames and results of one overlap, and where each window lies.
     """
 
     def __init__(self, session: GeometrySession, windows: Windows, alignment: Alignment | None = None) -> None:
         self._session = session
+        self._windows = windows
         self._rule = WindowRule.of(windows, session.plan.num_scale_frames, session.keyframes)
         self._alignment = alignment or Alignment()
         self._recent: deque[tuple[Frame, float]] = deque(maxlen=self._rule.overlap)
@@ -53,7 +63,7 @@ class WindowedSession(VideoSession):
         """Take the next frame and return the results that became final."""
         self._session.check(frame)
         window = self._current
-        if self._rule.is_full(num_frames=window.num_frames, num_kept=window.num_kept):
+        if self._is_full(window):
             window = self._next_window()
         index = window.first_frame + window.num_frames
         timestamp_s = float(index) if timestamp_s is None else timestamp_s
@@ -65,13 +75,64 @@ class WindowedSession(VideoSession):
     def finish(self) -> Geometry:
         """Answer what waits, and give the results that were held back in case another window came."""
         window = self._current
-        self._receive(window, self._session.finish(), num_new=0)
+        if not self._is_full(window):  # in a full one nothing waits but what a failed start of the next has left
+            self._receive(window, self._session.finish(), num_new=0)
         return window.emit(window.num_placed, self._session.nothing())
+
+    def save(self, path: Path) -> None:
+        """Write all that is needed to go on in another process; the file is complete or absent."""
+        window = self._current
+        tensors = {**self._session.contents(), **_span_pieces(self.windows)}
+        for index, (frame, _) in enumerate(self._recent):
+            tensors[f"windowed.recent.{index}"] = Pieces.of(frame)
+        for name, parts in window.parts().items():
+            tensors |= frame_pieces(f"windowed.{name}", parts)
+        windowed = WindowedRecord(
+            windows=self._windows,
+            alignment=self._alignment,
+            num_kept=window.num_kept,
+            num_emitted=window.num_emitted,
+            recent_timestamps_s=tuple(timestamp_s for _, timestamp_s in self._recent),
+            **{name: FramesRecord.of(parts) for name, parts in window.parts().items()},
+        )
+        write_tensors(path, tensors, replace(self._session.record(), windowed=windowed).to_dict())
+
+    @classmethod
+    def resume(cls, path: Path, model: GeometryModel, backend: Backend | None = None) -> "WindowedSession":
+        """Go on where `save` was called, with the same weights; bit-identical on the same backend."""
+        saved = SavedTensors(path)
+        record = SessionRecord.from_dict(saved.record)
+        if record.windowed is None:
+            raise SavedSessionError(
+                f"{path} is a saved session without windows; resume it with `resume_session` or "
+                "`GeometrySession.resume`."
+            )
+        return cls.restored(saved, record, model, backend)
+
+    @classmethod
+    def restored(
+        cls, saved: SavedTensors, record: SessionRecord, model: GeometryModel, backend: Backend | None
+    ) -> "WindowedSession":
+        """The session that an opened file tells of."""
+        said = record.windowed
+        assert said is not None
+        inner = GeometrySession.restored(saved, record, model, backend)
+        session = cls(inner, said.windows, said.alignment)
+        for index, timestamp_s in enumerate(said.recent_timestamps_s):
+            session._recent.append((saved[f"windowed.recent.{index}"].clone(), timestamp_s))
+        *session._ended, current = _read_spans(saved, inner.device)
+        session._current = _Window.restored(current, said, saved)
+        return session
 
     def _next_window(self) -> "_Window":
         """Look again at the frames the next window shares; if that fails the next step tries again."""
         ended = self._current
         num_shared = self._rule.num_shared(ended.num_frames)
+        if len(ended.held) < num_shared:
+            raise InputError(
+                "This session was finished, and results that the next window would replace were given out; "
+                "open a new session for more frames."
+            )
         window = _Window(
             first_frame=ended.first_frame + ended.num_frames - num_shared,
             shared=Geometry.join(ended.held[len(ended.held) - num_shared :]),
@@ -83,6 +144,9 @@ class WindowedSession(VideoSession):
         self._ended.append(ended.span(len(self._ended)))
         self._current = window
         return window
+
+    def _is_full(self, window: "_Window") -> bool:
+        return self._rule.is_full(num_frames=window.num_frames, num_kept=window.num_kept)
 
     def _receive(self, window: "_Window", answered: Geometry, *, num_new: int) -> None:
         window.num_frames += num_new
@@ -118,6 +182,29 @@ class _Window:
     @property
     def num_placed(self) -> int:
         return self.num_emitted + len(self.held)
+
+    @classmethod
+    def restored(cls, span: WindowSpan, said: WindowedRecord, saved: SavedTensors) -> "_Window":
+        """The window of this span, with the frames that `parts` gave."""
+        device = span.world_from_window.scale.device
+        shared, unplaced, held = (
+            frames.parts(saved, f"windowed.{name}", device)
+            for name, frames in (("shared", said.shared), ("unplaced", said.unplaced), ("held", said.held))
+        )
+        return cls(
+            first_frame=span.first_frame,
+            shared=shared[0] if shared else None,
+            world_from_window=span.world_from_window,
+            num_frames=span.num_frames,
+            num_kept=said.num_kept,
+            num_emitted=said.num_emitted,
+            unplaced=unplaced,
+            held=[frame for part in held for frame in _single_frames(part)],
+        )
+
+    def parts(self) -> dict[str, Sequence[Geometry]]:
+        """The frames to be saved with this window."""
+        return {"shared": [] if self.shared is None else [self.shared], "unplaced": self.unplaced, "held": self.held}
 
     def place(self, geometry: Geometry, alignment: Alignment) -> None:
         """Move frames into the world; in a later window, once all shared frames have been looked at again."""
@@ -155,3 +242,38 @@ class _Window:
 
 def _single_frames(geometry: Geometry) -> list[Geometry]:
     return [geometry.frames(index, index + 1) for index in range(len(geometry))]
+
+
+def _span_pieces(spans: Sequence[WindowSpan]) -> dict[str, Pieces]:
+    counts = [(span.first_frame, span.num_frames, span.num_shared) for span in spans]
+    worlds = [span.world_from_window for span in spans]
+    return {
+        "windowed.spans": Pieces.of(torch.tensor(counts)),
+        "windowed.scale": Pieces.of(torch.stack([world.scale for world in worlds])),
+        "windowed.rotation": Pieces.of(torch.stack([world.rotation for world in worlds])),
+        "windowed.translation": Pieces.of(torch.stack([world.translation for world in worlds])),
+    }
+
+
+def _read_spans(saved: SavedTensors, device: torch.device) -> list[WindowSpan]:
+    scale, rotation, translation = (
+        saved[f"windowed.{name}"].to(device, copy=True) for name in ("scale", "rotation", "translation")
+    )
+    return [
+        WindowSpan(
+            index=index,
+            first_frame=first_frame,
+            num_frames=num_frames,
+            num_shared=num_shared,
+            world_from_window=Similarity(scale[index], rotation[index], translation[index]),
+        )
+        for index, (first_frame, num_frames, num_shared) in enumerate(saved["windowed.spans"].tolist())
+    ]
+
+
+def resume_session(path: Path, model: GeometryModel, backend: Backend | None = None) -> VideoSession:
+    """Go on with a saved session, with or without windows."""
+    saved = SavedTensors(path)
+    record = SessionRecord.from_dict(saved.record)
+    kind = GeometrySession if record.windowed is None else WindowedSession
+    return kind.restored(saved, record, model, backend)

@@ -64,4 +64,5 @@ class Placement:
 
 def _nearest(source_length: int, scale: float, offset: float) -> Int[np.ndarray, " source_length"]:
     """The network's pixel that holds the centre of each of the source's, along one axis; it may lie outside."""
-    return np.floor((np.arange(source_length) + _HALF) * scale + offset).astype(np.int64)
+    nearest: Int[np.ndarray, ...] = np.floor((np.arange(source_length) + _HALF) * scale + offset).astype(np.int64)
+    return nearest

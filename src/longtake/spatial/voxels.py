@@ -42,8 +42,8 @@ class VoxelGrid:
     """Takes points, of one frame at a time, and holds one entry for each voxel that any fell in.
 
     Attributes are numbers that go with a point, such as a colour or a normal, up to 256 in size; they are averaged too.
-    Sums have the unit 2⁻ᵇ for b `fraction_bits`. A voxel takes up to 2⁶³⁻ᵇ points, halved with every doubling, and up to
-    2⁵⁵⁻ᵇ with attributes of the largest size.
+    Sums have the unit 2⁻ᵇ for b `fraction_bits`. A voxel takes up to 2⁶³⁻ᵇ points, halved with every doubling, and up
+    to 2⁵⁵⁻ᵇ with attributes of the largest size.
     """
 
     def __init__(

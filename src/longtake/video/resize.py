@@ -16,6 +16,9 @@ from longtake.errors import InputError
 from longtake.spatial.placement import Placement
 
 WHITE = 255
+_LARGEST_OF_16_BITS = 65535
+# A damaged file is an OSError in most of Pillow, but not in all of it.
+_PICTURE_ERRORS = (OSError, ValueError, SyntaxError, Image.DecompressionBombError)
 
 
 class Fit(StrEnum):
@@ -42,25 +45,39 @@ def open_image(path: Path) -> Image.Image:
     try:
         with Image.open(path) as image:
             return upright_rgb(image)
-    except OSError as error:
+    except _PICTURE_ERRORS as error:
         raise InputError(f"Expected a picture at {path}, got none that Pillow can read; check the file.") from error
 
 
 def upright_rgb(image: Image.Image) -> Image.Image:
-    """The picture turned as its EXIF tag says, transparency over white."""
-    image = ImageOps.exif_transpose(image)
+    """The picture turned as its EXIF tag says, transparency over white, 16 bits without the lower eight."""
+    image = _eight_bits(ImageOps.exif_transpose(image))
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, (WHITE,) * 4), image)
     return image.convert("RGB")
 
 
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Grey of 16 bits as its upper eight, which is what Pillow makes of colours; it would cut off grey at 255."""
+    if image.mode == "F":
+        raise InputError("Expected a picture of whole numbers, but got fractions of unknown range; save it as 8 bits.")
+    if image.mode != "I" and not image.mode.startswith("I;16"):
+        return image
+    return Image.fromarray((np.asarray(image).clip(0, _LARGEST_OF_16_BITS) >> 8).astype(np.uint8))
+
+
+def require_whole_patches(size: int, patch: int) -> None:
+    """Refuse a size that is not made of patches."""
+    if size < patch or size % patch:
+        raise InputError(
+            f"Expected an image size that is a multiple of {patch}, got {size}; try {max(size // patch, 1) * patch}."
+        )
+
+
 def resize_image(image: Image.Image, fit: Fit = Fit.CROP, *, size: int = 518, patch: int = 14) -> Resized:
     """One upright RGB picture as model pixels, both sides multiples of `patch` and at most `size`."""
-    if size % patch:
-        raise InputError(
-            f"Expected an image size that is a multiple of {patch}, got {size}; try {size // patch * patch}."
-        )
+    require_whole_patches(size, patch)
     match fit:
         case Fit.CROP:
             return _crop(image, size, patch)

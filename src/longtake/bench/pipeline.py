@@ -1,0 +1,89 @@
+"""Throughput of the mapping pipeline beside that of its stages, each measured alone in the same run."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from longtake.export.frame import MappedFrame
+from longtake.export.sink import Sink
+from longtake.geometry.model import GeometryModel
+from longtake.pipeline.mapper import Mapper, Prepared
+from longtake.pipeline.status import StatusJudge
+from longtake.pipeline.video_map import MapSettings, VideoMap, open_sinks
+from longtake.runtime.build import open_session
+from longtake.video.frame import VideoFrame
+from longtake.video.preprocess import Preprocessor
+from longtake.video.reading import Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineFigures:
+    """Frames a second."""
+
+    num_frames: int
+    torch_threads: int
+    decode: float
+    prepare: float
+    map: float
+    write: float
+    pipeline: float
+
+    @property
+    def share_of_slowest(self) -> float:
+        return self.pipeline / min(self.decode, self.prepare, self.map, self.write)
+
+
+def measure_pipeline(
+    open_source: Callable[[], Source], model: GeometryModel, settings: MapSettings, folder: Path
+) -> PipelineFigures:
+    """Each stage alone on what the one before it made, then all side by side, with the same threads."""
+    prepare = Preprocessor(fit=settings.fit, size=settings.session.image_size, patch=model.config.patch)
+    frames: list[VideoFrame] = []
+    decode_s = _seconds(lambda: frames.extend(open_source().frames()))
+    prepared: list[Prepared] = []
+    prepare_s = _seconds(lambda: prepared.extend(_prepare(frames, prepare)))
+    _, height, width = prepared[0].resized.pixels.shape
+    mapper = Mapper(open_session(model, settings.session, (height, width)), StatusJudge())
+    mapped: list[MappedFrame] = []
+    map_s = _seconds(lambda: mapped.extend(_map(prepared, mapper)))
+    write_s = _seconds(lambda: _write(mapped, open_sinks(folder / "stage", settings.outputs)))
+    video = VideoMap(open_source(), model, folder / "pipeline", settings)
+    pipeline_s = _seconds(lambda: deque(video, maxlen=0))
+    count = len(frames)
+    return PipelineFigures(
+        num_frames=count,
+        torch_threads=torch.get_num_threads(),
+        decode=count / decode_s,
+        prepare=count / prepare_s,
+        map=count / map_s,
+        write=count / write_s,
+        pipeline=count / pipeline_s,
+    )
+
+
+def _prepare(frames: Iterable[VideoFrame], prepare: Preprocessor) -> Iterator[Prepared]:
+    for frame in frames:
+        if frame.image is not None:
+            yield Prepared(frame, prepare(frame.image))
+
+
+def _map(prepared: Iterable[Prepared], mapper: Mapper) -> Iterator[MappedFrame]:
+    for frame in prepared:
+        yield from mapper.step(frame)
+    yield from mapper.finish()
+
+
+def _write(mapped: Iterable[MappedFrame], sinks: Sink) -> None:
+    with sinks:
+        for frame in mapped:
+            sinks.write(frame)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start

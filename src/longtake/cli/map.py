@@ -1,0 +1,221 @@
+"""`longtake map`: poses, depth and points of videos, image folders, cameras and streams."""
+
+import re
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from longtake.attention.choose import backend_named
+from longtake.cli.options import choose_device
+from longtake.cli.telling import BarTeller, JsonTeller, Teller
+from longtake.errors import InputError, LongtakeError, SettingError
+from longtake.export.cloud import CloudSettings
+from longtake.export.masks import MaskFolder
+from longtake.export.point_filter import PointFilter
+from longtake.export.sky import OnnxSky
+from longtake.export.take import DepthKind, PixelGrid, TakeSettings
+from longtake.geometry.model import GeometryModel
+from longtake.hub.load import load_model
+from longtake.memory.budget import parse_bytes
+from longtake.pipeline.ahead import WhenFull
+from longtake.pipeline.video_map import MapSettings, Outputs, VideoMap, is_done
+from longtake.runtime.build import PUBLISHED, SMALL, SessionSettings, parse_keyframes, parse_windows
+from longtake.takes.images import ImageFiles
+from longtake.video.resize import Fit
+from longtake.video.sampling import Sampling, parse_time
+from longtake.video.source import Source, SourceOptions, open_source
+from longtake.weights.presets import TINY
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+TINY_NAME = "tiny"
+_FORMATS = ("tum", "ply", "kitti", "depth", "depth-npz", "confidence", "images")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapOptions:
+    """What the command line says, word by word."""
+
+    sources: tuple[str, ...]
+    out: Path
+    model: str
+    memory: str | None
+    keyframes: str | None
+    windows: str | None
+    size: int | None
+    fit: str
+    formats: str
+    pixels: str
+    start: str | None
+    end: str | None
+    fps: float | None
+    stride: int
+    follow: bool
+    when_full: str
+    drop_percent: float
+    mask: Path | None
+    sky: Path | None
+    voxel: float | None
+    max_points: int
+    device: str
+    backend: str
+    resume: bool
+    skip_done: bool
+    overwrite: bool
+    checkpoint_every: int
+
+
+def run_map(options: MapOptions, *, as_json: bool) -> None:
+    """Each source in turn; of several, one that fails does not keep the others from being mapped."""
+    torch.set_num_threads(max(1, torch.get_num_threads() - 1))  # one is left to decode, prepare and write
+    settings = _settings(options)
+    sampling, device = _sampling(options), choose_device(options.device)
+    teller: Teller = JsonTeller() if as_json else BarTeller()
+    if options.model == TINY_NAME:
+        teller.note("The weights are random: the files show how longtake works, and no geometry.")
+    model: GeometryModel | None = None
+    num_failed = 0
+    for text, out in _folders(options):
+        if options.skip_done and is_done(out):
+            teller.skipped(text, out)
+            continue
+        try:
+            source = open_source(text, sampling, SourceOptions(follow=options.follow, device=str(device)))
+            model = model or _model(options.model, device)
+            _map_one(source, model, out, settings, options, teller)
+        except LongtakeError as error:
+            if len(options.sources) == 1:
+                raise
+            num_failed += 1
+            teller.failed(text, str(error))
+    if num_failed:
+        raise InputError(f"{num_failed} of {len(options.sources)} sources could not be mapped; the others are done.")
+
+
+def _map_one(
+    source: Source, model: GeometryModel, out: Path, settings: MapSettings, options: MapOptions, teller: Teller
+) -> None:
+    video = VideoMap(
+        source,
+        model,
+        out,
+        settings,
+        backend=backend_named(options.backend),
+        overwrite=options.overwrite,
+        resume=options.resume,
+    )
+    with teller.telling(source, out), _stopped_by_interrupt(video):
+        for item in video:
+            teller.frame(item, video)
+    assert video.summary is not None
+    teller.done(video.summary, out)
+    if not video.summary.is_complete:
+        sys.exit(INTERRUPTED)
+
+
+@contextmanager
+def _stopped_by_interrupt(video: VideoMap) -> Iterator[None]:
+    """Ctrl-C ends the run after the frames begun; a second one ends it at once."""
+
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        signal.signal(signal.SIGINT, usual)
+        video.stop()
+
+    usual = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+def _folders(options: MapOptions) -> list[tuple[str, Path]]:
+    """Where each source goes: into the folder itself if it is the only one, else into one of its own below it."""
+    if len(options.sources) == 1:
+        return [(options.sources[0], options.out)]
+    folders = [(text, options.out / _stem(text)) for text in options.sources]
+    names = [folder.name for _, folder in folders]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise SettingError(f"Two sources would go to '{twice[0]}'; map them one by one, each with its own --out.")
+    return folders
+
+
+def _stem(text: str) -> str:
+    path = Path(text)
+    name = path.stem if path.is_file() else path.name
+    return re.sub(r"[^\w.-]+", "_", name or text)
+
+
+def _model(name: str, device: torch.device) -> GeometryModel:
+    return tiny_model(device) if name == TINY_NAME else load_model(name, device=device)
+
+
+def tiny_model(device: torch.device) -> GeometryModel:
+    """Random weights, the same each time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return GeometryModel(TINY).eval().requires_grad_(requires_grad=False).to(device)
+
+
+def _settings(options: MapOptions) -> MapSettings:
+    return MapSettings(
+        session=_session_settings(options),
+        fit=Fit(_choice("fit", options.fit, [fit.value for fit in Fit])),
+        outputs=_outputs(options),
+        when_full=WhenFull(_choice("--when-full", options.when_full, [policy.value for policy in WhenFull])),
+        checkpoint_every=options.checkpoint_every,
+    )
+
+
+def _session_settings(options: MapOptions) -> SessionSettings:
+    usual = SMALL if options.model == TINY_NAME else PUBLISHED
+    return replace(
+        usual,
+        image_size=options.size or usual.image_size,
+        keyframes=usual.keyframes if options.keyframes is None else parse_keyframes(options.keyframes),
+        windows=usual.windows if options.windows is None else parse_windows(options.windows),
+        budget_bytes=None if options.memory is None else parse_bytes(options.memory),
+    )
+
+
+def _outputs(options: MapOptions) -> Outputs:
+    formats = {_choice("--format", name, _FORMATS) for name in options.formats.split(",")}
+    depth = DepthKind.NPZ if "depth-npz" in formats else DepthKind.PNG if "depth" in formats else None
+    take = TakeSettings(
+        pixels=PixelGrid(_choice("--pixels", options.pixels, [grid.value for grid in PixelGrid])),
+        images=ImageFiles.JPEG if "images" in formats else None,
+        depth=depth,
+        confidence="confidence" in formats,
+        fps=options.fps,
+    )
+    return Outputs(take=take, cloud=_cloud(options) if "ply" in formats else None, kitti="kitti" in formats)
+
+
+def _cloud(options: MapOptions) -> CloudSettings:
+    points = PointFilter(
+        drop_percent=options.drop_percent,
+        masks=None if options.mask is None else MaskFolder(options.mask),
+        sky=None if options.sky is None else OnnxSky(options.sky),
+    )
+    return CloudSettings(points=points, voxel=options.voxel, max_points=options.max_points)
+
+
+def _sampling(options: MapOptions) -> Sampling:
+    return Sampling(
+        start_s=0.0 if options.start is None else parse_time(options.start),
+        end_s=None if options.end is None else parse_time(options.end),
+        fps=options.fps,
+        stride=options.stride,
+    )
+
+
+def _choice(what: str, given: str, known: Sequence[str]) -> str:
+    if given not in known:
+        raise SettingError(f"Expected {what} as {', '.join(known)}, but got '{given}'.")
+    return given

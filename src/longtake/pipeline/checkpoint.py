@@ -1,0 +1,100 @@
+"""Where a run can go on after its process has ended, whatever ended it.
+
+resume/latest.json   what the newest complete checkpoint says, and the name of its folder; replaced whole
+resume/000300/       the session, and the arrays of sinks, after 300 frames
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from longtake.errors import InputError
+from longtake.takes.durable import replacing, writing
+
+FOLDER = "resume"
+_LATEST = "latest.json"
+_SESSION = "session.safetensors"
+_ARRAYS = "arrays.npz"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A run between two frames."""
+
+    num_frames: int
+    """Frames taken from the source, unreadable ones included."""
+    first_owed: int
+    """The oldest of them whose result had not come yet; they are read again."""
+    settings: Mapping[str, Any]
+    """What the run was asked to do; only the same can go on."""
+    judge: Mapping[str, Any]
+    sinks: Mapping[str, Any]
+    counts: Mapping[str, int]
+    num_event_bytes: int
+    """Of the file of events."""
+    arrays: Mapping[str, np.ndarray]
+    session: Path
+
+
+class Checkpoints:
+    """The checkpoints of one run, of which the newest is kept."""
+
+    def __init__(self, out: Path) -> None:
+        self._folder = out / FOLDER
+
+    def session_path(self, num_frames: int) -> Path:
+        """Where to save the session before the checkpoint itself is written."""
+        folder = self._folder / f"{num_frames:06d}"
+        with writing(f"The checkpoint {folder}"):
+            folder.mkdir(parents=True, exist_ok=True)
+        return folder / _SESSION
+
+    def publish(self, checkpoint: Checkpoint) -> None:
+        """Make it the newest; until the last line here the one before is."""
+        with writing(f"The checkpoint {self._folder}"):
+            self._publish(checkpoint)
+
+    def _publish(self, checkpoint: Checkpoint) -> None:
+        folder = checkpoint.session.parent
+        with replacing(folder / _ARRAYS) as file:
+            np.savez(file, allow_pickle=False, **checkpoint.arrays)
+        said = {
+            "folder": folder.name,
+            "num_frames": checkpoint.num_frames,
+            "first_owed": checkpoint.first_owed,
+            "settings": checkpoint.settings,
+            "judge": checkpoint.judge,
+            "sinks": checkpoint.sinks,
+            "counts": checkpoint.counts,
+            "num_event_bytes": checkpoint.num_event_bytes,
+        }
+        with replacing(self._folder / _LATEST) as file:
+            file.write(json.dumps(said).encode())
+        for other in self._folder.iterdir():
+            if other.is_dir() and int(other.name) < int(folder.name):  # a newer one may be on its way
+                shutil.rmtree(other)
+
+    def newest(self) -> Checkpoint | None:
+        """The newest complete checkpoint, or none."""
+        path = self._folder / _LATEST
+        if not path.exists():
+            return None
+        try:
+            said = json.loads(path.read_text(encoding="utf-8"))
+            folder = self._folder / said.pop("folder")
+            with np.load(folder / _ARRAYS) as file:
+                arrays = {name: file[name] for name in file.files}
+            return Checkpoint(**said, arrays=arrays, session=folder / _SESSION)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise InputError(
+                f"The checkpoint {path} is damaged ({error}); start again without --resume, or delete {self._folder}."
+            ) from error
+
+    def clear(self) -> None:
+        """Nothing is left to resume."""
+        shutil.rmtree(self._folder, ignore_errors=True)

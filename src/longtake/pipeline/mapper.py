@@ -1,0 +1,70 @@
+"""Frames into a session, results out of it, each with the picture it belongs to and what to think of it."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from longtake.export.frame import MappedFrame
+from longtake.pipeline.status import StatusJudge
+from longtake.runtime.steps import VideoSession
+from longtake.types import Geometry
+from longtake.video.frame import VideoFrame
+from longtake.video.resize import Resized
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A frame and what the network will see of it."""
+
+    frame: VideoFrame
+    resized: Resized
+
+
+class Mapper:
+    """A session and the frames whose results it still owes: one overlap or scale block of them at most."""
+
+    def __init__(self, session: VideoSession, judge: StatusJudge) -> None:
+        self.session, self.judge = session, judge
+        self._owed: deque[Prepared] = deque()
+
+    @property
+    def first_owed(self) -> int | None:
+        """Index of the oldest frame without a result."""
+        return self._owed[0].frame.index if self._owed else None
+
+    def recall(self, prepared: Prepared) -> None:
+        """A frame that the session saw before it was saved, and whose result is still to come."""
+        self._owed.append(prepared)
+
+    def step(self, prepared: Prepared) -> Iterator[MappedFrame]:
+        """Take the next frame; give the results that became known."""
+        self._owed.append(prepared)
+        return self._mapped(self.session.step(prepared.resized.pixels, prepared.frame.timestamp_s))
+
+    def finish(self) -> Iterator[MappedFrame]:
+        """The results still owed when no more frames come."""
+        return self._mapped(self.session.finish())
+
+    def _mapped(self, geometry: Geometry) -> Iterator[MappedFrame]:
+        poses, intrinsics = geometry.world_from_camera.cpu().double(), geometry.intrinsics.cpu().double()
+        depth, confidence = geometry.depth.cpu().numpy(), geometry.depth_confidence.cpu().numpy()
+        for place in range(len(geometry)):
+            prepared = self._owed.popleft()
+            assert prepared.frame.image is not None
+            image = np.ascontiguousarray(prepared.resized.pixels.movedim(0, -1).numpy())
+            yield MappedFrame(
+                index=prepared.frame.index,
+                timestamp_s=geometry.timestamp_s[place],
+                status=self.judge.judge(image, poses[place], confidence[place]),
+                kind=geometry.kind[place],
+                window=geometry.window[place],
+                world_from_camera=poses[place],
+                intrinsics=intrinsics[place],
+                depth=depth[place],
+                confidence=confidence[place],
+                image=image,
+                source_image=prepared.frame.image,
+                placement=prepared.resized.placement,
+            )

@@ -1,0 +1,86 @@
+"""From what was asked for to an open session: how a model is run by default, and with which changes."""
+
+import re
+from dataclasses import dataclass, replace
+
+import torch
+
+from longtake.attention.backend import Backend
+from longtake.errors import SettingError
+from longtake.geometry.model import GeometryModel
+from longtake.runtime.keyframes import TRAINED_FRAMES, ByFlow, EveryNth, KeyframeRule
+from longtake.runtime.retention import ContextRetention, MemoryPlan
+from longtake.runtime.session import GeometrySession
+from longtake.runtime.steps import VideoSession
+from longtake.runtime.windowed import WindowedSession
+from longtake.runtime.windows import Windows
+
+_EVERY_FRAME = EveryNth(1)
+_TRAINED_RANGE = Windows(size=TRAINED_FRAMES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """All that decides how a video is watched, whatever its size."""
+
+    image_size: int
+    """The longer side of the images, in pixels."""
+    num_scale_frames: int
+    retention: ContextRetention
+    keyframes: KeyframeRule = _EVERY_FRAME
+    windows: Windows | None = _TRAINED_RANGE
+    """None for one sequence however long the video is."""
+    budget_bytes: int | None = None
+    trunk_dtype: torch.dtype = torch.float32
+
+
+PUBLISHED = SessionSettings(
+    image_size=518, num_scale_frames=8, retention=ContextRetention(anchors=8, window=64, history=4096)
+)
+"""As published checkpoints are run: every frame is kept up to the range they were trained on, then a window begins."""
+SMALL = SessionSettings(
+    image_size=126, num_scale_frames=4, retention=ContextRetention(anchors=4, window=12, history=512)
+)
+"""For networks of a few million parameters."""
+
+
+def open_session(
+    model: GeometryModel, settings: SessionSettings, size: tuple[int, int], backend: Backend | None = None
+) -> VideoSession:
+    """A session for images of this height and width."""
+    plan = MemoryPlan(
+        config=model.config,
+        size=size,
+        retention=_within(settings.windows, settings.retention),
+        num_scale_frames=settings.num_scale_frames,
+        trunk_dtype=settings.trunk_dtype,
+    )
+    session = GeometrySession(
+        model, plan, keyframes=settings.keyframes, backend=backend, budget_bytes=settings.budget_bytes
+    )
+    return session if settings.windows is None else WindowedSession(session, settings.windows)
+
+
+def _within(windows: Windows | None, retention: ContextRetention) -> ContextRetention:
+    """The same rule without room for more kept frames than a window has."""
+    if windows is None or (retention.history is not None and retention.history <= windows.size):
+        return retention
+    return replace(retention, history=max(windows.size, retention.anchors + retention.window))
+
+
+def parse_keyframes(text: str) -> KeyframeRule:
+    """`every:6` for every sixth frame, `flow:12px` for whenever the picture has moved by 12 pixels."""
+    if match := re.fullmatch(r"every:(\d+)", text):
+        return EveryNth(int(match[1]))
+    if match := re.fullmatch(r"flow:(\d+(?:\.\d+)?)(?:px)?", text):
+        return ByFlow(float(match[1]))
+    raise SettingError(f"Expected keyframes as every:6 or flow:12px, but got '{text}'.")
+
+
+def parse_windows(text: str) -> Windows | None:
+    """`128/16` for windows of 128 kept frames that share 16 frames, `128` for the usual overlap, `none` for one."""
+    if text == "none":
+        return None
+    if match := re.fullmatch(r"(\d+)(?:/(\d+))?", text):
+        return Windows(size=int(match[1]), overlap_frames=None if match[2] is None else int(match[2]))
+    raise SettingError(f"Expected windows as 128/16, kept frames by shared frames, or none, but got '{text}'.")

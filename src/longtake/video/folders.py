@@ -1,0 +1,190 @@
+"""Folders of pictures, a frame each: in natural order, finished or still being written."""
+
+import math
+import re
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import UInt8
+
+from longtake.errors import InputError, SettingError
+from longtake.video.frame import PendingFrame
+from longtake.video.reading import EVERY_FRAME, Source
+from longtake.video.resize import open_image
+from longtake.video.sampling import Extent, Sampling
+
+PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", ".ppm", ".pgm", ".pnm", ".jp2", ".avif")
+DONE_NAME = ".done"
+"""An empty file of this name says that a folder will get no more pictures."""
+NOMINAL_FPS = 30.0
+
+
+class Pictures(Source):
+    """Pictures in files, a frame each, evenly spaced in time."""
+
+    def __init__(
+        self, name: str, paths: Sequence[Path], sampling: Sampling = EVERY_FRAME, *, fps: float = NOMINAL_FPS
+    ) -> None:
+        super().__init__(name, sampling)
+        _require_rate(fps)
+        self._paths, self._fps = tuple(paths), fps
+
+    @property
+    def extent(self) -> Extent:
+        return Extent(num_frames=len(self._paths), fps=self._fps)
+
+    def all_frames(self) -> Generator[PendingFrame, None, None]:
+        for place, path in enumerate(self._paths):
+            yield PendingFrame(place / self._fps, partial(read_picture, path))
+
+
+def open_folder(folder: Path, sampling: Sampling = EVERY_FRAME, *, fps: float = NOMINAL_FPS) -> Pictures:
+    """The pictures that lie in a folder now, img2 before img10."""
+    paths = pictures_in(folder)
+    if not paths:
+        raise InputError(
+            f"Expected pictures in the folder {folder}, but found none; they end in {', '.join(PICTURE_SUFFIXES)}."
+        )
+    return Pictures(str(folder), paths, sampling, fps=fps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Following:
+    """How a folder that is still being written is watched."""
+
+    poll_s: float = 0.2
+    idle_s: float = 10.0
+    """If nothing is written for so long, the folder is taken to be finished."""
+    damaged_s: float = 2.0
+    """A file that has not changed for so long and cannot be read will not get better."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("poll", self.poll_s), ("idle", self.idle_s), ("damaged", self.damaged_s)):
+            if not value > 0:
+                raise SettingError(f"Expected a time greater than 0 s for '{name}', but got {value} s.")
+
+
+PATIENTLY = Following()
+
+
+class FollowedFolder(Source):
+    """Pictures that appear in a folder, each taken once it is complete, until a file `.done` or too long a wait.
+
+    Pictures that are there together come in natural order; one that is not complete holds up those behind it.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        sampling: Sampling = EVERY_FRAME,
+        *,
+        fps: float = NOMINAL_FPS,
+        following: Following = PATIENTLY,
+    ) -> None:
+        super().__init__(str(folder), sampling)
+        _require_rate(fps)
+        if not folder.is_dir():
+            raise InputError(f"Expected a folder to follow at {folder}, but there is none; make it first.")
+        self._folder, self._fps, self._following = folder, fps, following
+
+    @property
+    def extent(self) -> Extent:
+        return Extent(fps=self._fps)
+
+    def all_frames(self) -> Generator[PendingFrame, None, None]:
+        watched, taken = _Watched(), set[Path]()
+        idle_since_s = time.monotonic()
+        while not self._stopped.is_set():
+            # Asked before looking, so that what was there at the end is not missed.
+            is_done = (self._folder / DONE_NAME).exists()
+            new = [path for path in pictures_in(self._folder) if path not in taken]
+            if watched.look(new):
+                idle_since_s = time.monotonic()
+            is_over = is_done or time.monotonic() - idle_since_s > self._following.idle_s
+            for path in new:
+                read = self._reader(path, watched.unchanged_s(path), is_over=is_over)
+                if read is None:
+                    break
+                yield PendingFrame(len(taken) / self._fps, read)
+                taken.add(path)
+                idle_since_s = time.monotonic()
+            if is_over:
+                return
+            self._stopped.wait(self._following.poll_s)
+
+    def _reader(
+        self, path: Path, unchanged_s: float, *, is_over: bool
+    ) -> Callable[[], UInt8[np.ndarray, "height width 3"]] | None:
+        """What gives the picture, None while it is not complete."""
+        if is_over:
+            return partial(read_picture, path)
+        if unchanged_s < self._following.poll_s:
+            return None
+        try:
+            picture = read_picture(path)
+        except InputError:
+            return partial(read_picture, path) if unchanged_s >= self._following.damaged_s else None
+        return lambda: picture
+
+
+class _Watched:
+    """How long files have not changed."""
+
+    def __init__(self) -> None:
+        self._changed: dict[Path, tuple[tuple[int, int] | None, float]] = {}
+        self._looked_s = 0.0
+
+    def look(self, paths: Sequence[Path]) -> bool:
+        """Look at these, and forget all others; returns whether any has changed or is new."""
+        self._looked_s = time.monotonic()
+        before, self._changed = self._changed, {}
+        for path in paths:
+            state = _state(path)
+            then = before.get(path)
+            self._changed[path] = then if then is not None and then[0] == state else (state, self._looked_s)
+        return any(changed_s == self._looked_s for _, changed_s in self._changed.values())
+
+    def unchanged_s(self, path: Path) -> float:
+        """Between the looks at it; a file that was seen once may be changing."""
+        return self._looked_s - self._changed[path][1]
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+def pictures_in(folder: Path) -> list[Path]:
+    """Files whose names say that they are pictures, in natural order; hidden ones are none."""
+    try:
+        paths = [
+            path
+            for path in folder.iterdir()
+            if path.suffix.lower() in PICTURE_SUFFIXES and not path.name.startswith(".") and not path.is_dir()
+        ]
+    except OSError as error:
+        raise InputError(f"The folder {folder} cannot be read ({error.strerror}); check its permissions.") from error
+    return sorted(paths, key=lambda path: natural_order(path.name))
+
+
+def natural_order(name: str) -> tuple[list[str | int], str]:
+    """Sorts numbers within names by their value, 07 before 7, and capitals like small letters."""
+    parts = re.split(r"([0-9]+)", name)
+    return [int(part) if place % 2 else part.casefold() for place, part in enumerate(parts)], name
+
+
+def read_picture(path: Path) -> UInt8[np.ndarray, "height width 3"]:
+    """A file's picture, or an InputError that says why there is none."""
+    return np.asarray(open_image(path))
+
+
+def _require_rate(fps: float) -> None:
+    if not (math.isfinite(fps) and fps > 0):
+        raise SettingError(f"Expected more than 0 pictures a second in a folder, but got {fps}.")

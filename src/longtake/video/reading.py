@@ -1,0 +1,108 @@
+"""What all sources have in common: frames that are wanted become pictures of one size, or say why they cannot."""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from contextlib import closing
+
+from longtake.errors import InputError
+from longtake.video.frame import PendingFrame, VideoFrame
+from longtake.video.sampling import Extent, Sampling
+
+EVERY_FRAME = Sampling()
+
+
+class Source(ABC):
+    """A video, wherever it comes from."""
+
+    def __init__(self, name: str, sampling: Sampling = EVERY_FRAME, *, is_live: bool = False) -> None:
+        self.name = name
+        """How it is called before people."""
+        self.sampling = sampling
+        self.is_live = is_live
+        """Whether it does not wait for its reader, and never comes again."""
+        self._stopped = threading.Event()
+
+    @property
+    @abstractmethod
+    def extent(self) -> Extent:
+        """How long it is before sampling."""
+
+    @abstractmethod
+    def all_frames(self) -> Generator[PendingFrame, None, None]:
+        """Every frame in the order of time, also those that cannot be read.
+
+        What is opened is closed when the frames end or the generator is closed. Frames between the first one and
+        `sampling.start_s` may be left out.
+        """
+
+    @property
+    def num_frames(self) -> int | None:
+        """About how many frames will come, None where nobody can know."""
+        return self.sampling.estimate(self.extent)
+
+    def stop(self) -> None:
+        """End `frames` soon, whatever it waits for; from any thread, and for good."""
+        self._stopped.set()
+
+    def frames(self, skip: int = 0) -> Generator[VideoFrame, None, None]:
+        """The frames that are wanted without the first `skip`, which are counted but, but for one, not made pictures.
+
+        A file, folder or world gives the same frames each time. A frame that cannot be read, or not in the size of the
+        first, comes with its problem; only where there is no picture at all an InputError says so.
+        """
+        reader = _Reader(self.name)
+        with closing(self.all_frames()) as found:
+            for index, pending in enumerate(self.sampling.pick(found)):
+                if self._stopped.is_set():
+                    break
+                if index < skip and reader.has_picture:
+                    continue
+                frame = reader.read(index, pending)
+                if index >= skip:
+                    yield frame
+        if not reader.has_picture and not self._stopped.is_set():
+            raise InputError(reader.nothing(self.sampling))
+
+
+class _Reader:
+    """Makes pictures of the size that the first one has."""
+
+    def __init__(self, name: str) -> None:
+        self._first_problem: str | None = None
+        self._name = name
+        self._size: tuple[int, int] | None = None
+
+    @property
+    def has_picture(self) -> bool:
+        return self._size is not None
+
+    def read(self, index: int, pending: PendingFrame) -> VideoFrame:
+        frame = self._read(index, pending)
+        self._first_problem = self._first_problem or frame.problem
+        return frame
+
+    def nothing(self, sampling: Sampling) -> str:
+        """Why there was no picture at all."""
+        if self._first_problem is not None:
+            return f"Not one frame of {self._name} can be read: {self._first_problem}"
+        if sampling.start_s == 0:
+            return f"Expected frames in {self._name}, but there are none."
+        return f"Expected frames from {sampling.start_s:g} s on in {self._name}, but it ends before; start earlier."
+
+    def _read(self, index: int, pending: PendingFrame) -> VideoFrame:
+        if pending.read is None:
+            return VideoFrame(index, pending.timestamp_s, None, pending.problem)
+        try:
+            image = pending.read()
+        except InputError as error:
+            return VideoFrame(index, pending.timestamp_s, None, str(error))
+        height, width, _ = image.shape
+        self._size = self._size or (height, width)
+        if self._size == (height, width):
+            return VideoFrame(index, pending.timestamp_s, image)
+        problem = (
+            f"Expected frames of {self._size[1]}x{self._size[0]} pixels in {self._name}, as the first one has, but the "
+            f"one at {pending.timestamp_s:.3f} s has {width}x{height}."
+        )
+        return VideoFrame(index, pending.timestamp_s, None, problem)

@@ -1,0 +1,128 @@
+"""Which frames of a video are wanted: a part of it, a rate, every so many."""
+
+import math
+import re
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, runtime_checkable
+
+from longtake.errors import SettingError
+
+# Containers such as Matroska round times to a millisecond, so that a frame may come that much before its tick.
+_ROUNDING_S = 0.001
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """What sampling has to know of a frame."""
+
+    @property
+    def timestamp_s(self) -> float: ...
+
+    @property
+    def problem(self) -> str | None: ...
+
+
+_Frame = TypeVar("_Frame", bound=Timed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """How long a video is, as far as that is known beforehand."""
+
+    num_frames: int | None = None
+    fps: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """A rule that picks frames by their times, which are counted from the video's first frame."""
+
+    start_s: float = 0.0
+    """The first moment that belongs to the part."""
+    end_s: float | None = None
+    """The first moment after it."""
+    fps: float | None = None
+    """At most so many frames a second."""
+    stride: int = 1
+    """One of so many of the frames that are left, beginning with the first."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.start_s) and self.start_s >= 0):
+            raise SettingError(f"Expected a start from 0 s, but got {self.start_s} s.")
+        if self.end_s is not None and not self.end_s > self.start_s:
+            raise SettingError(f"Expected an end after the start at {self.start_s} s, but got {self.end_s} s.")
+        if self.fps is not None and not (math.isfinite(self.fps) and self.fps > 0):
+            raise SettingError(f"Expected more than 0 frames a second, but got {self.fps}.")
+        if self.stride < 1:
+            raise SettingError(f"Expected a stride from 1, which takes every frame, but got {self.stride}.")
+
+    def pick(self, frames: Iterable[_Frame]) -> Generator[_Frame, None, None]:
+        """The frames that are wanted, as they come, and every problem among them.
+
+        A rate divides time into intervals of 1/fps from the start on, and takes the first frame in each:
+
+            interval    |0        |1        |2        |3
+            frames      x  x  x     x  x  x   x  x  x
+            taken       x           x         x
+
+        Nothing waits for a later frame, uneven times are no trouble, and no frame is taken twice, so that a video with
+        fewer frames a second keeps them all.
+        """
+        yield from self._every(self._at_rate(self._part(frames)))
+
+    def estimate(self, extent: Extent) -> int | None:
+        """About how many frames will be picked, exactly if all are; None where nobody can know."""
+        if self == Sampling():
+            return extent.num_frames
+        if extent.fps is None:
+            return None
+        length_s = math.inf if extent.num_frames is None else extent.num_frames / extent.fps
+        span_s = min(length_s, math.inf if self.end_s is None else self.end_s) - self.start_s
+        if math.isinf(span_s):
+            return None
+        fps = min(extent.fps, self.fps or math.inf)
+        return math.ceil(round(max(span_s, 0) * fps, 3) / self.stride)
+
+    def _part(self, frames: Iterable[_Frame]) -> Generator[tuple[float, _Frame], None, None]:
+        """Frames of the part, each with its seconds since the start."""
+        first_s: float | None = None
+        for frame in frames:
+            first_s = frame.timestamp_s if first_s is None else first_s
+            elapsed_s = frame.timestamp_s - first_s - self.start_s
+            if self.end_s is not None and elapsed_s >= self.end_s - self.start_s - _ROUNDING_S:
+                return
+            if elapsed_s >= -_ROUNDING_S:
+                yield elapsed_s, frame
+
+    def _at_rate(self, timed_frames: Iterable[tuple[float, _Frame]]) -> Generator[_Frame, None, None]:
+        taken: int | None = None
+        for elapsed_s, frame in timed_frames:
+            if self.fps is not None and frame.problem is None:
+                rounding_s = min(_ROUNDING_S, 0.25 / self.fps)
+                interval = math.floor((elapsed_s + rounding_s) * self.fps)
+                if taken is not None and interval <= taken:
+                    continue
+                taken = interval
+            yield frame
+
+    def _every(self, frames: Iterable[_Frame]) -> Generator[_Frame, None, None]:
+        num_pictures = 0
+        for frame in frames:
+            if frame.problem is not None:
+                yield frame
+                continue
+            if num_pictures % self.stride == 0:
+                yield frame
+            num_pictures += 1
+
+
+def parse_time(text: str) -> float:
+    """Seconds from `42.5`, `00:42` or `1:02:03.5`."""
+    match = re.fullmatch(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d*)?)", text.strip(), re.ASCII)
+    if match is None:
+        raise SettingError(f"Expected a time such as 42.5, 00:42 or 1:02:03.5, but got '{text}'.")
+    hours, minutes, seconds = int(match[1] or 0), int(match[2] or 0), float(match[3])
+    if (match[2] and seconds >= 60) or (match[1] and minutes >= 60):
+        raise SettingError(f"Expected minutes and seconds below 60 in a time with colons, but got '{text}'.")
+    return 3600 * hours + 60 * minutes + seconds

@@ -1,0 +1,96 @@
+"""Anything that shows something, opened as a video by what people write."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from longtake.errors import InputError, SettingError
+from longtake.takes.header import is_take
+from longtake.video.cameras import camera_address
+from longtake.video.files import VideoFile
+from longtake.video.folders import (
+    NOMINAL_FPS,
+    PATIENTLY,
+    PICTURE_SUFFIXES,
+    FollowedFolder,
+    Following,
+    Pictures,
+    open_folder,
+)
+from longtake.video.reading import EVERY_FRAME, Source
+from longtake.video.sampling import Sampling
+from longtake.video.streams import PATIENT, SCHEMES, LiveStream, Patience, open_stream
+from longtake.video.take_images import TakeImages
+from longtake.video.worlds import open_world
+
+__all__ = ["Source", "SourceOptions", "open_source"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """How a source is read."""
+
+    picture_fps: float = NOMINAL_FPS
+    """Frames a second of a folder, whose pictures have no times."""
+    follow: bool = False
+    """Whether a folder is still being written."""
+    following: Following = PATIENTLY
+    patience: Patience = PATIENT
+    """With cameras and streams."""
+    threads: int = 0
+    """To decode with; 0 lets FFmpeg choose."""
+    device: str = "cpu"
+    """Where worlds are drawn."""
+
+    def __post_init__(self) -> None:
+        if self.threads < 0:
+            raise SettingError(f"Expected a number of threads from 1, or 0 for as many as fit, but got {self.threads}.")
+
+
+PLAINLY = SourceOptions()
+
+
+def open_source(text: str, sampling: Sampling = EVERY_FRAME, options: SourceOptions = PLAINLY) -> Source:
+    """The source that a text names.
+
+    rtsp://…, http://…           a network stream, or a file on a server
+    camera:0, /dev/video0        a camera
+    world:7?frames=300           a walk through a procedural house
+    a folder                     a take, or pictures in natural order
+    a file                       a picture, or whatever FFmpeg decodes
+    """
+    if options.follow:
+        return _follow(text, sampling, options)
+    if text.lower().startswith(SCHEMES):
+        return open_stream(text, sampling, threads=options.threads, patience=options.patience)
+    if text.startswith(("camera:", "/dev/video")):
+        address = camera_address(text, patience=options.patience)
+        return LiveStream(address, sampling, threads=options.threads, patience=options.patience)
+    if text.startswith("world:"):
+        return open_world(text, sampling, device=options.device)
+    return _open_path(Path(text), sampling, options)
+
+
+def _open_path(path: Path, sampling: Sampling, options: SourceOptions) -> Source:
+    if not _exists(path):
+        raise InputError(f"Expected a video, a folder or a stream, but there is no '{path}'; check the path.")
+    if path.is_dir():
+        if is_take(path):
+            return TakeImages(path, sampling, threads=options.threads)
+        return open_folder(path, sampling, fps=options.picture_fps)
+    if path.suffix.lower() in PICTURE_SUFFIXES:
+        return Pictures(str(path), [path], sampling, fps=options.picture_fps)
+    return VideoFile(path, sampling, threads=options.threads)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:
+        raise InputError(f"Expected a video, but '{path}' cannot be looked at ({error.strerror}).") from error
+
+
+def _follow(text: str, sampling: Sampling, options: SourceOptions) -> FollowedFolder:
+    path = Path(text)
+    if path.is_dir() and is_take(path):
+        raise SettingError(f"Expected a folder of pictures to follow, but {path} is a take; open it without following.")
+    return FollowedFolder(path, sampling, fps=options.picture_fps, following=options.following)

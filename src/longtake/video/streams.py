@@ -1,0 +1,193 @@
+"""Cameras and network streams: frames as they arrive, reconnected when they break off."""
+
+import logging
+import time
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from urllib.parse import SplitResult, urlsplit
+
+import av
+
+from longtake.errors import InputError, SettingError
+from longtake.video.decoding import Address, Decoder, Lost, Painter, video_stream
+from longtake.video.files import VideoFile
+from longtake.video.frame import PendingFrame
+from longtake.video.reading import EVERY_FRAME, Source
+from longtake.video.sampling import Extent, Sampling
+
+_SMALLEST_STEP_S = 0.001
+# Before there was a picture, these will not get better by waiting.
+_FINAL_ERRORS = (
+    av.HTTPClientError,
+    av.ProtocolNotFoundError,
+    av.DemuxerNotFoundError,
+    av.DecoderNotFoundError,
+    av.FileNotFoundError,
+    av.PermissionError,
+)
+
+SCHEMES = ("http://", "https://", "rtsp://", "rtsps://", "rtmp://", "srt://", "udp://")
+"""How the address of a stream begins."""
+# FFmpeg looks at a stream before it hands out frames, which then come all at once; our clock needs no frame rate.
+_STREAM_OPTIONS = {"fpsprobesize": "0", "analyzeduration": "2000000", "rtsp_transport": "tcp"}
+# FFmpeg itself goes on where a file on a server broke off, if the server can begin in the middle.
+_FILE_OPTIONS = {"reconnect": "1", "reconnect_on_network_error": "1", "reconnect_delay_max": "8"}
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long to wait for a stream."""
+
+    open_timeout_s: float = 10.0
+    read_timeout_s: float = 10.0
+    first_pause_s: float = 0.5
+    """Before the first new try; every further one waits twice as long, until there is a picture."""
+    longest_pause_s: float = 8.0
+    max_silence_s: float = 60.0
+    """Without a picture for so long, the stream is given up."""
+
+    def __post_init__(self) -> None:
+        times_s = (self.open_timeout_s, self.read_timeout_s, self.first_pause_s, self.longest_pause_s)
+        if not all(time_s > 0 for time_s in (*times_s, self.max_silence_s)):
+            raise SettingError(f"Expected times greater than 0 s to wait for a stream, but got {self}.")
+
+
+PATIENT = Patience()
+
+
+class LiveStream(Source):
+    """A stream that goes on while nobody watches. Times are those of arrival, counted from the first frame.
+
+    When it ends or breaks off it is opened again; the first frame afterwards is preceded by one without a picture that
+    tells how long the gap was.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        sampling: Sampling = EVERY_FRAME,
+        *,
+        threads: int = 0,
+        patience: Patience = PATIENT,
+    ) -> None:
+        super().__init__(address.name, sampling, is_live=True)
+        self._address, self._threads, self._patience = address, threads, patience
+
+    @property
+    def extent(self) -> Extent:
+        return Extent()
+
+    def all_frames(self) -> Generator[PendingFrame, None, None]:
+        arrivals = _Arrivals()
+        pause_s = self._patience.first_pause_s
+        while not self._stopped.is_set():
+            num_before = arrivals.num_pictures
+            try:
+                has_end = yield from self._connected(arrivals)
+                reason = "it ended"
+            except av.FFmpegError as error:
+                if not arrivals.num_pictures and isinstance(error, _FINAL_ERRORS):
+                    raise InputError(f"Expected a video from {self.name}, but got none ({error.strerror}).") from error
+                has_end, reason = False, error.strerror or str(error)
+            if has_end:
+                return
+            if arrivals.num_pictures > num_before:
+                pause_s = self._patience.first_pause_s
+            self._wait(arrivals, pause_s, reason)
+            pause_s = min(2 * pause_s, self._patience.longest_pause_s)
+
+    def _connected(self, arrivals: "_Arrivals") -> Generator[PendingFrame, None, bool]:
+        """Frames of one connection; returns whether that was all there is, as in a recording that a server plays."""
+        with self._address.open() as container:
+            # Frames that are decoded side by side would come late.
+            decoder = Decoder(container, video_stream(container, self.name), threads=self._threads, ahead="SLICE")
+            painter = Painter(self._threads)
+            num_before = arrivals.num_pictures
+            with closing(decoder.frames()) as frames:
+                for frame in frames:
+                    has_begun = arrivals.num_pictures > num_before
+                    # Who joins in the middle cannot decode anything before the next keyframe, and has lost nothing.
+                    if isinstance(frame, Lost) and has_begun:
+                        yield PendingFrame.unreadable(arrivals.stamp(), f"A frame of {self.name} came in damaged.")
+                    elif isinstance(frame, av.VideoFrame):
+                        if arrivals.num_pictures and not has_begun:
+                            problem = f"{self.name} broke off and was reconnected after {arrivals.silence_s:.1f} s."
+                            yield PendingFrame.unreadable(arrivals.stamp(), problem)
+                        arrivals.num_pictures += 1
+                        yield PendingFrame(arrivals.stamp(), partial(painter.paint, frame))
+                        arrivals.listen()
+            return container.format.name == "rtsp" and container.duration is not None
+
+    def _wait(self, arrivals: "_Arrivals", pause_s: float, reason: str) -> None:
+        left_s = self._patience.max_silence_s - arrivals.silence_s
+        if left_s <= 0:
+            raise InputError(
+                f"Expected pictures from {self.name}, but none came for {arrivals.silence_s:.0f} s ({reason}); check "
+                "that it is running."
+            )
+        _log.info("%s broke off (%s); trying again in %.1f s.", self.name, reason, pause_s)
+        self._stopped.wait(min(pause_s, left_s))
+
+
+class _Arrivals:
+    """When pictures came, counted from the first."""
+
+    def __init__(self) -> None:
+        self.num_pictures = 0
+        self._first_s: float | None = None
+        self._last_s = -_SMALLEST_STEP_S
+        self._listening_since_s = time.monotonic()
+
+    @property
+    def silence_s(self) -> float:
+        """How long has been listened since the last picture."""
+        return time.monotonic() - self._listening_since_s
+
+    def listen(self) -> None:
+        """The reader is back from the picture before: only now the next one can be late."""
+        self._listening_since_s = time.monotonic()
+
+    def stamp(self) -> float:
+        now_s = time.monotonic()
+        self._first_s = now_s if self._first_s is None else self._first_s
+        self._last_s = max(now_s - self._first_s, self._last_s + _SMALLEST_STEP_S)
+        return self._last_s
+
+
+def open_stream(
+    url: str, sampling: Sampling = EVERY_FRAME, *, threads: int = 0, patience: Patience = PATIENT
+) -> Source:
+    """A stream, or a file that lies on a server: every frame of that is read, at the file's own times."""
+    parts = _parts(url)
+    address = Address(
+        url=url,
+        name=url if parts.password is None else url.replace(f":{parts.password}@", ":***@", 1),
+        options=_STREAM_OPTIONS,
+        open_timeout_s=patience.open_timeout_s,
+        read_timeout_s=patience.read_timeout_s,
+    )
+    if parts.scheme.startswith("http") and _is_file(address):
+        return VideoFile(replace(address, options=_FILE_OPTIONS), sampling, threads=threads)
+    return LiveStream(address, sampling, threads=threads, patience=patience)
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise InputError(f"Expected an address such as rtsp://host/path, but got '{url}' ({error}).") from error
+
+
+def _is_file(address: Address) -> bool:
+    """Whether a server knows where it ends; one that does not answer may be a stream that is yet to start."""
+    try:
+        with address.open() as container:
+            if container.format.name in ("hls", "dash"):
+                return container.duration is not None
+            return container.size > 0 or any(stream.frames for stream in container.streams.video)
+    except av.FFmpegError:
+        return False

@@ -1,0 +1,79 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from longtake.errors import InputError
+from longtake.pipeline.checkpoint import FOLDER, Checkpoint, Checkpoints
+
+
+def saved(checkpoints: Checkpoints, num_frames: int, **changes: Any) -> Checkpoint:
+    session = checkpoints.session_path(num_frames)
+    session.write_bytes(b"session")
+    return Checkpoint(
+        **{
+            "num_frames": num_frames,
+            "first_owed": num_frames - 2,
+            "settings": {"source": "walk"},
+            "judge": {"steps": [0.1]},
+            "sinks": {"take": {"num_frames": num_frames}},
+            "counts": {"ok": num_frames},
+            "num_event_bytes": 3,
+            "arrays": {"cloud/keys": np.arange(num_frames)},
+            "session": session,
+            **changes,
+        }
+    )
+
+
+def test_the_newest_checkpoint_reads_back_as_it_was(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    assert checkpoints.newest() is None
+    for num_frames in (5, 9):
+        checkpoints.publish(saved(checkpoints, num_frames))
+    newest = checkpoints.newest()
+    assert newest is not None
+    assert (newest.num_frames, newest.first_owed, newest.counts) == (9, 7, {"ok": 9})
+    assert newest.arrays["cloud/keys"].tolist() == list(range(9))
+    assert newest.session.read_bytes() == b"session"
+    assert [path.name for path in (tmp_path / FOLDER).iterdir() if path.is_dir()] == ["000009"]
+
+
+def test_a_checkpoint_on_its_way_outlives_the_publication_of_the_one_before(tmp_path: Path) -> None:
+    """The session of the next is saved while the sinks still write what belongs to this one."""
+    checkpoints = Checkpoints(tmp_path)
+    first, second = saved(checkpoints, 5), saved(checkpoints, 9)
+    checkpoints.publish(first)
+    assert second.session.exists()
+    checkpoints.publish(second)
+    assert checkpoints.newest() is not None
+    assert not first.session.exists()
+
+
+def test_killed_before_the_last_line_the_one_before_is_the_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.publish(saved(checkpoints, 5))
+
+    def killed(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("longtake.pipeline.checkpoint.json.dumps", killed)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.publish(saved(checkpoints, 9))
+    newest = checkpoints.newest()
+    assert newest is not None
+    assert newest.num_frames == 5
+
+
+@pytest.mark.parametrize("damage", ["latest.json", "000005/arrays.npz"])
+def test_damage_is_said_in_a_sentence(tmp_path: Path, damage: str) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.publish(saved(checkpoints, 5))
+    (tmp_path / FOLDER / damage).write_bytes(b"{")
+    with pytest.raises(InputError, match=r"is damaged .* start again without --resume"):
+        checkpoints.newest()
+    checkpoints.clear()
+    assert checkpoints.newest() is None
