@@ -174,6 +174,16 @@ def test_stream_that_falls_silent_is_reopened_after_the_read_timeout(server: Ser
     assert time.monotonic() - began_s < 2.5
 
 
+def test_slow_reader_is_not_taken_for_a_silent_stream(server: Server, transport_stream: bytes) -> None:
+    server.answers = [live(transport_stream)]
+    frames = open_stream(server.url, patience=QUICK).frames()
+    for _ in range(NUM_FRAMES - 2):
+        next(frames)
+    time.sleep(QUICK.max_silence_s + 0.3)
+    assert "g" in kinds(list(islice(frames, 8)))
+    frames.close()
+
+
 def test_silent_stream_is_given_up(server: Server, transport_stream: bytes) -> None:
     server.answers = [live(b""), live(transport_stream), live(b"")]
     began_s = time.monotonic()

@@ -100,7 +100,7 @@ class VideoFile(Source):
                 yield PendingFrame.unreadable(clock.read(None), problem)
                 return
             num_missing = 0 if jumps else _num_indexed(stream) - decoder.num_packets
-            if False:
+            if num_missing > 0:
                 problem = f"{self.name} is damaged or cut off; {num_missing} of its frames are missing."
                 yield PendingFrame.unreadable(clock.read(None), problem)
 
