@@ -83,6 +83,9 @@ def map_(
     end: Annotated[str | None, typer.Option(help="Where to end.")] = None,
     fps: Annotated[float | None, typer.Option(help="At most so many frames a second, by their times.")] = None,
     stride: Annotated[int, typer.Option(min=1, help="Every n-th of these frames.")] = 1,
+    picture_fps: Annotated[
+        float, typer.Option(help="Frames a second of a folder, whose pictures have no times.")
+    ] = 30.0,
     follow: Annotated[bool, typer.Option(help="The folder is still being written; wait for more.")] = False,
     when_full: Annotated[str, typer.Option(help="For live sources: newest-wins or block.")] = "newest-wins",
     drop_percent: Annotated[float, typer.Option(help="Least confident pixels that give no points.")] = 25.0,
@@ -117,6 +120,7 @@ def map_(
             end=end,
             fps=fps,
             stride=stride,
+            picture_fps=picture_fps,
             follow=follow,
             when_full=when_full,
             drop_percent=drop_percent,

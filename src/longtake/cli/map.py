@@ -56,6 +56,7 @@ class MapOptions:
     end: str | None
     fps: float | None
     stride: int
+    picture_fps: float
     follow: bool
     when_full: str
     drop_percent: float
@@ -86,7 +87,7 @@ def run_map(options: MapOptions, *, as_json: bool) -> None:
             teller.skipped(text, out)
             continue
         try:
-            source = open_source(text, sampling, SourceOptions(follow=options.follow, device=str(device)))
+            source = open_source(text, sampling, _source_options(options, device))
             model = model or _model(options.model, device)
             _map_one(source, model, out, settings, options, teller)
         except LongtakeError as error:
@@ -204,6 +205,10 @@ def _cloud(options: MapOptions) -> CloudSettings:
         sky=None if options.sky is None else OnnxSky(options.sky),
     )
     return CloudSettings(points=points, voxel=options.voxel, max_points=options.max_points)
+
+
+def _source_options(options: MapOptions, device: torch.device) -> SourceOptions:
+    return SourceOptions(follow=options.follow, picture_fps=options.picture_fps, device=str(device))
 
 
 def _sampling(options: MapOptions) -> Sampling:

@@ -67,4 +67,5 @@ class Mapper:
                 image=image,
                 source_image=prepared.frame.image,
                 placement=prepared.resized.placement,
+                source_name=prepared.frame.name,
             )

@@ -39,7 +39,7 @@ class Pictures(Source):
 
     def all_frames(self) -> Generator[PendingFrame, None, None]:
         for place, path in enumerate(self._paths):
-            yield PendingFrame(place / self._fps, partial(read_picture, path))
+            yield PendingFrame(place / self._fps, partial(read_picture, path), name=path.stem)
 
 
 def open_folder(folder: Path, sampling: Sampling = EVERY_FRAME, *, fps: float = NOMINAL_FPS) -> Pictures:
@@ -109,7 +109,7 @@ class FollowedFolder(Source):
                 read = self._reader(path, watched.unchanged_s(path), is_over=is_over)
                 if read is None:
                     break
-                yield PendingFrame(len(taken) / self._fps, read)
+                yield PendingFrame(len(taken) / self._fps, read, name=path.stem)
                 taken.add(path)
                 idle_since_s = time.monotonic()
             if is_over:

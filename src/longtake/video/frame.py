@@ -18,6 +18,8 @@ class VideoFrame:
     image: UInt8[np.ndarray, "height width 3"] | None
     """Red, green and blue, upright."""
     problem: str | None = None
+    name: str | None = None
+    """Of the picture's file without its ending, where there is one for each frame."""
 
     def __post_init__(self) -> None:
         assert (self.image is None) != (self.problem is None), "a frame has a picture or a problem"
@@ -32,6 +34,8 @@ class PendingFrame:
     """Makes the picture, or raises an InputError that says why there is none."""
     problem: str | None = None
     """Why there is no picture, where that is known already."""
+    name: str | None = None
+    """Of the picture's file without its ending, where there is one for each frame."""
 
     @classmethod
     def unreadable(cls, timestamp_s: float, problem: str) -> "PendingFrame":

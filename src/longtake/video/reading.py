@@ -100,7 +100,7 @@ class _Reader:
         height, width, _ = image.shape
         self._size = self._size or (height, width)
         if self._size == (height, width):
-            return VideoFrame(index, pending.timestamp_s, image)
+            return VideoFrame(index, pending.timestamp_s, image, name=pending.name)
         problem = (
             f"Expected frames of {self._size[1]}x{self._size[0]} pixels in {self._name}, as the first one has, but the "
             f"one at {pending.timestamp_s:.3f} s has {width}x{height}."
