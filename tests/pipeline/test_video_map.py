@@ -16,7 +16,15 @@ from longtake.geometry.model import GeometryModel
 from longtake.pipeline.ahead import WhenFull
 from longtake.pipeline.checkpoint import FOLDER
 from longtake.pipeline.run import Unreadable
-from longtake.pipeline.video_map import EVENTS_NAME, SUMMARY_NAME, MapSettings, Outputs, VideoMap, is_done
+from longtake.pipeline.video_map import (
+    EVENTS_NAME,
+    PROGRESS_NAME,
+    SUMMARY_NAME,
+    MapSettings,
+    Outputs,
+    VideoMap,
+    is_done,
+)
 from longtake.runtime.build import SessionSettings
 from longtake.runtime.keyframes import ByFlow, EveryNth
 from longtake.runtime.retention import ContextRetention
@@ -81,8 +89,10 @@ def pictures() -> list[np.ndarray]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file but the summary, which has times in it."""
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != SUMMARY_NAME]
+    """Every file but those with times of the clock in them."""
+    paths = [
+        path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in (SUMMARY_NAME, PROGRESS_NAME)
+    ]
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 

@@ -6,6 +6,9 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TextIO
+
+import psutil
 
 from longtake import __version__
 from longtake.attention.backend import Backend
@@ -38,6 +41,9 @@ SUMMARY_NAME = "summary.json"
 EVENTS_NAME = "events.jsonl"
 CLOUD_NAME = "cloud.ply"
 KITTI_NAME = "poses.kitti"
+PROGRESS_NAME = "progress.jsonl"
+PROGRESS_EVERY = 50
+"""Frames between two lines on time and memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,13 +139,21 @@ class VideoMap:
     def __iter__(self) -> Iterator[MappedFrame | Unreadable]:
         started_s = time.monotonic()
         before = self._num_frames
-        yield from self._run
+        with self._progress_file() as progress:
+            for count, item in enumerate(self._run):
+                if count % PROGRESS_EVERY == 0:
+                    progress.write(_progress_line(item.index, time.monotonic() - started_s))
+                yield item
         seconds = time.monotonic() - started_s
         self.summary = self._summarise(seconds, (self._num_frames - before) / seconds)
         with writing(str(self._out / SUMMARY_NAME)), replacing(self._out / SUMMARY_NAME) as file:
             file.write(json.dumps(asdict(self.summary), indent=1).encode())
         if self.summary.is_complete:
             Checkpoints(self._out).clear()
+
+    def _progress_file(self) -> TextIO:
+        with writing(str(self._out / PROGRESS_NAME)):
+            return (self._out / PROGRESS_NAME).open("a", buffering=1, encoding="utf-8")
 
     @property
     def _num_frames(self) -> int:
@@ -223,7 +237,7 @@ def _clear(out: Path) -> None:
     """Delete what an earlier run left beside its take; other files stay."""
     if is_take(out) or (out / EVENTS_NAME).exists():
         Checkpoints(out).clear()
-        for name in (EVENTS_NAME, CLOUD_NAME, KITTI_NAME, SUMMARY_NAME):
+        for name in (EVENTS_NAME, CLOUD_NAME, KITTI_NAME, SUMMARY_NAME, PROGRESS_NAME):
             (out / name).unlink(missing_ok=True)
 
 
@@ -241,6 +255,11 @@ def _asked(source: Source, settings: MapSettings) -> dict[str, str]:
 def _memory_bytes(session: VideoSession | None) -> int:
     inner = session.session if isinstance(session, WindowedSession) else session
     return inner.num_bytes if isinstance(inner, GeometrySession) else 0
+
+
+def _progress_line(index: int, seconds: float) -> str:
+    resident = psutil.Process().memory_info().rss
+    return json.dumps({"index": index, "seconds": round(seconds, 3), "resident_bytes": resident}) + "\n"
 
 
 def _peak_resident_bytes() -> int:
