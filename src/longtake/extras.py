@@ -7,7 +7,7 @@ from types import ModuleType
 
 from longtake.errors import MissingExtraError
 
-_MODULES = {"nvidia-ml-py": "pynvml"}
+_MODULES = {"nvidia-ml-py": "pynvml", "rerun-sdk": "rerun"}
 
 
 @dataclass(frozen=True, slots=True)

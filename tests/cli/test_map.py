@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from longtake.export.report.folder import PROGRESS_NAME, SUMMARY_NAME
+from longtake.export.report.page import REPORT_NAME
 from longtake.pipeline.checkpoint import FOLDER
-from longtake.pipeline.video_map import PROGRESS_NAME, SUMMARY_NAME
 from longtake.takes.take import read_take
 
 LONGTAKE = str(Path(sys.executable).with_name("longtake"))
@@ -25,9 +26,9 @@ def longtake(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    paths = [
-        path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in (SUMMARY_NAME, PROGRESS_NAME)
-    ]
+    """Every file but those with times of the clock in them."""
+    timed = (SUMMARY_NAME, PROGRESS_NAME, REPORT_NAME)
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in timed]
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 

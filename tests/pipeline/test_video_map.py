@@ -11,20 +11,14 @@ import pytest
 from longtake.errors import InputError, SettingError
 from longtake.export.cloud import CloudSettings
 from longtake.export.frame import FrameStatus, MappedFrame
+from longtake.export.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
+from longtake.export.report.page import REPORT_NAME
 from longtake.export.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.pipeline.ahead import WhenFull
 from longtake.pipeline.checkpoint import FOLDER
 from longtake.pipeline.run import Unreadable
-from longtake.pipeline.video_map import (
-    EVENTS_NAME,
-    PROGRESS_NAME,
-    SUMMARY_NAME,
-    MapSettings,
-    Outputs,
-    VideoMap,
-    is_done,
-)
+from longtake.pipeline.video_map import MapSettings, Outputs, VideoMap, is_done
 from longtake.runtime.build import SessionSettings
 from longtake.runtime.keyframes import ByFlow, EveryNth
 from longtake.runtime.retention import ContextRetention
@@ -90,9 +84,8 @@ def pictures() -> list[np.ndarray]:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file but those with times of the clock in them."""
-    paths = [
-        path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in (SUMMARY_NAME, PROGRESS_NAME)
-    ]
+    timed = (SUMMARY_NAME, PROGRESS_NAME, REPORT_NAME)
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in timed]
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 

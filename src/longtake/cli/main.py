@@ -140,6 +140,55 @@ def map_(
 
 
 @app.command()
+def export(
+    result: Annotated[Path, typer.Argument(help="A folder that map wrote.")],
+    out: Annotated[Path, typer.Option(help="Folder to write; another than the result's.")],
+    formats: Annotated[
+        str, typer.Option("--format", help="Of tum, kitti, ply, take, colmap, nerfstudio, glb, rrd.")
+    ] = "tum,ply",
+    drop_percent: Annotated[float, typer.Option(help="Least confident pixels that give no points.")] = 25.0,
+    mask: Annotated[Path | None, typer.Option(help="Folder of masks: white gives points, black does not.")] = None,
+    sky: Annotated[Path | None, typer.Option(help="ONNX model that finds sky, which gives no points.")] = None,
+    voxel: Annotated[float | None, typer.Option(help="One point a voxel of this edge, in the exported unit.")] = None,
+    max_points: Annotated[int, typer.Option(min=1, help="Voxels widen until no more points are left.")] = 2_000_000,
+    intrinsics: Annotated[
+        str | None,
+        typer.Option(help="The camera: fx,fy,cx,cy in the video's pixels, cameras.txt, cameras.bin, transforms.json."),
+    ] = None,
+    fixed_camera: Annotated[
+        bool, typer.Option("--fixed-camera", help="One camera, the median of all frames'.")
+    ] = False,
+    scale_from: Annotated[
+        str | None, typer.Option(help="distance:0,57=2.4m, height:1.5m or depth:12=depth.png@0.001 makes it metric.")
+    ] = None,
+    up: Annotated[str, typer.Option(help="auto turns the floor level and to y = 0; none leaves the world.")] = "none",
+    overwrite: Annotated[bool, typer.Option(help="Replace what is in the folder.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write other files from a saved result, with other filters, a known camera or scale, upright; no model runs."""
+    from longtake.cli.export import ExportOptions, run_export
+
+    run_export(
+        ExportOptions(
+            result=result,
+            out=out,
+            formats=formats,
+            drop_percent=drop_percent,
+            mask=mask,
+            sky=sky,
+            voxel=voxel,
+            max_points=max_points,
+            intrinsics=intrinsics,
+            fixed_camera=fixed_camera,
+            scale_from=scale_from,
+            up=up,
+            overwrite=overwrite,
+        ),
+        as_json=as_json,
+    )
+
+
+@app.command()
 def world(
     out: Annotated[Path, typer.Option(help="Folder to write; new or empty.")],
     seed: Annotated[int, typer.Option(min=0, help="Which house and which walk.")] = 7,

@@ -3,7 +3,7 @@
 import re
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from types import FrameType
 import torch
 
 from longtake.attention.choose import backend_named
-from longtake.cli.options import choose_device
+from longtake.cli.options import choose_device, one_of
 from longtake.cli.telling import BarTeller, JsonTeller, Teller
 from longtake.errors import InputError, LongtakeError, SettingError
 from longtake.export.cloud import CloudSettings
@@ -167,9 +167,9 @@ def tiny_model(device: torch.device) -> GeometryModel:
 def _settings(options: MapOptions) -> MapSettings:
     return MapSettings(
         session=_session_settings(options),
-        fit=Fit(_choice("fit", options.fit, [fit.value for fit in Fit])),
+        fit=Fit(one_of("fit", options.fit, [fit.value for fit in Fit])),
         outputs=_outputs(options),
-        when_full=WhenFull(_choice("--when-full", options.when_full, [policy.value for policy in WhenFull])),
+        when_full=WhenFull(one_of("--when-full", options.when_full, [policy.value for policy in WhenFull])),
         checkpoint_every=options.checkpoint_every,
     )
 
@@ -186,10 +186,10 @@ def _session_settings(options: MapOptions) -> SessionSettings:
 
 
 def _outputs(options: MapOptions) -> Outputs:
-    formats = {_choice("--format", name, _FORMATS) for name in options.formats.split(",")}
+    formats = {one_of("--format", name, _FORMATS) for name in options.formats.split(",")}
     depth = DepthKind.NPZ if "depth-npz" in formats else DepthKind.PNG if "depth" in formats else None
     take = TakeSettings(
-        pixels=PixelGrid(_choice("--pixels", options.pixels, [grid.value for grid in PixelGrid])),
+        pixels=PixelGrid(one_of("--pixels", options.pixels, [grid.value for grid in PixelGrid])),
         images=ImageFiles.JPEG if "images" in formats else None,
         depth=depth,
         confidence="confidence" in formats,
@@ -218,9 +218,3 @@ def _sampling(options: MapOptions) -> Sampling:
         fps=options.fps,
         stride=options.stride,
     )
-
-
-def _choice(what: str, given: str, known: Sequence[str]) -> str:
-    if given not in known:
-        raise SettingError(f"Expected {what} as {', '.join(known)}, but got '{given}'.")
-    return given

@@ -1,6 +1,7 @@
-"""Sizes and devices as people write them."""
+"""Sizes, devices and choices as people write them."""
 
 import re
+from collections.abc import Sequence
 
 import torch
 
@@ -24,3 +25,10 @@ def choose_device(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise SettingError("Torch sees no CUDA device here; choose cpu, or install a CUDA build of torch.")
     return torch.device(name)
+
+
+def one_of(what: str, given: str, known: Sequence[str]) -> str:
+    """One of several words."""
+    if given not in known:
+        raise SettingError(f"Expected {what} as {', '.join(known)}, but got '{given}'.")
+    return given

@@ -18,6 +18,8 @@ from longtake.export.frame import FrameStatus, MappedFrame
 from longtake.export.kitti import KittiSink
 from longtake.export.lines import LineFile
 from longtake.export.ply import PlySink
+from longtake.export.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
+from longtake.export.report.page import CLOUD_NAME, REPORT_NAME, write_report
 from longtake.export.sink import OpenSink, SinkState
 from longtake.export.take import TakeSettings, TakeSink
 from longtake.export.tee import Tee
@@ -37,11 +39,7 @@ from longtake.video.preprocess import Preprocessor
 from longtake.video.reading import Source
 from longtake.video.resize import Fit
 
-SUMMARY_NAME = "summary.json"
-EVENTS_NAME = "events.jsonl"
-CLOUD_NAME = "cloud.ply"
 KITTI_NAME = "poses.kitti"
-PROGRESS_NAME = "progress.jsonl"
 PROGRESS_EVERY = 50
 """Frames between two lines on time and memory."""
 
@@ -86,6 +84,7 @@ class MapSummary:
     seconds: float
     """Of the last run, where there were several."""
     frames_per_s: float
+    settings: Mapping[str, str]
     memory_bytes: int
     """Of keys and values."""
     peak_resident_bytes: int
@@ -150,6 +149,7 @@ class VideoMap:
             file.write(json.dumps(asdict(self.summary), indent=1).encode())
         if self.summary.is_complete:
             Checkpoints(self._out).clear()
+        write_report(self._out)
 
     def _progress_file(self) -> TextIO:
         with writing(str(self._out / PROGRESS_NAME)):
@@ -209,6 +209,7 @@ class VideoMap:
             num_windows=len(session.windows) if isinstance(session, WindowedSession) else 1,
             seconds=seconds,
             frames_per_s=frames_per_s,
+            settings=self._asked,
             memory_bytes=_memory_bytes(session),
             peak_resident_bytes=_peak_resident_bytes(),
         )
@@ -237,7 +238,7 @@ def _clear(out: Path) -> None:
     """Delete what an earlier run left beside its take; other files stay."""
     if is_take(out) or (out / EVENTS_NAME).exists():
         Checkpoints(out).clear()
-        for name in (EVENTS_NAME, CLOUD_NAME, KITTI_NAME, SUMMARY_NAME, PROGRESS_NAME):
+        for name in (EVENTS_NAME, CLOUD_NAME, KITTI_NAME, SUMMARY_NAME, PROGRESS_NAME, REPORT_NAME):
             (out / name).unlink(missing_ok=True)
 
 

@@ -1,0 +1,89 @@
+"""A folder that a Gaussian-splat trainer starts on: the source's images and a COLMAP model of cameras and points.
+
+images/000000.jpg ...
+sparse/0/cameras.bin, images.bin, points3D.bin (or .txt)
+"""
+
+from enum import StrEnum
+from pathlib import Path
+
+from longtake.export.cloud import CloudSettings
+from longtake.export.colmap_model import (
+    binary_cameras,
+    binary_images,
+    binary_points,
+    colmap_images,
+    text_cameras,
+    text_images,
+    text_points,
+)
+from longtake.export.frame import MappedFrame
+from longtake.export.scene_folder import SceneFolder
+from longtake.export.sink import Sink, SinkState
+from longtake.export.source_cameras import different_lenses
+from longtake.takes.durable import replacing, writing
+from longtake.takes.images import ImageFiles
+
+MODEL_FOLDER = "sparse/0"
+
+
+class ColmapFiles(StrEnum):
+    """How a model is written, named by the ending of its files."""
+
+    BINARY = "bin"
+    TEXT = "txt"
+
+
+_OWN = [f"{MODEL_FOLDER}/{name}.{ending}" for ending in ColmapFiles for name in ("points3D", "images", "cameras")]
+
+
+class ColmapSink(Sink):
+    """An image is there when `write` returns; the model from the start, each file of it whole at every moment.
+
+    Frames that give no points by the cloud's settings are left out altogether.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: CloudSettings,
+        *,
+        files: ColmapFiles = ColmapFiles.BINARY,
+        images: ImageFiles = ImageFiles.JPEG,
+        overwrite: bool = False,
+        state: SinkState | None = None,
+    ) -> None:
+        """The folder must be new or empty, or such an export that may be overwritten."""
+        self._scene = SceneFolder(folder, settings, images, own=_OWN, overwrite=overwrite, state=state)
+        self.cloud = self._scene.cloud
+        self._folder, self._files = folder, files
+        self._write_model()
+
+    def write(self, frame: MappedFrame) -> None:
+        self._scene.add(frame)
+
+    def checkpoint(self) -> SinkState:
+        state = self._scene.checkpoint()
+        self._write_model()
+        return state
+
+    def close(self) -> None:
+        self._write_model()
+
+    def _write_model(self) -> None:
+        cameras, cloud = self._scene.cameras.all(), self.cloud.cloud()
+        lenses = different_lenses(cameras)
+        images = colmap_images(cameras, [self._scene.images.name(camera.index) for camera in cameras])
+        if self._files is ColmapFiles.BINARY:
+            contents = (binary_points(cloud), binary_images(images), binary_cameras(lenses))
+        else:
+            contents = (text_points(cloud), text_images(images), text_cameras(lenses))
+        for name, content in zip(("points3D", "images", "cameras"), contents, strict=True):
+            self._replace(name, content)
+
+    def _replace(self, name: str, content: bytes) -> None:
+        path = self._folder / MODEL_FOLDER / f"{name}.{self._files}"
+        with writing(str(path)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(path) as file:
+                file.write(content)

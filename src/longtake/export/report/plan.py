@@ -1,0 +1,117 @@
+"""A trajectory from above, as a drawing; where above is, the cameras say."""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+from longtake.takes.trajectory import Trajectory
+
+MOST_POINTS = 2000
+START_COLOUR, END_COLOUR = (18, 150, 170), (242, 112, 28)
+
+_NUM_SHADES = 32
+_LONGER_EDGE, _MARGIN = 640, 36
+_SMALLEST_AXIS = 1e-6
+_SMALLEST_EXTENT, _FARTHEST = 1e-9, 1e30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axes:
+    """Directions of the world as the page shows it, of length 1 and at right angles."""
+
+    right: Float[np.ndarray, "3"]
+    down: Float[np.ndarray, "3"]
+    forward: Float[np.ndarray, "3"]
+
+
+def axes_of(world_from_camera: Float[Tensor, "frames 4 4"]) -> Axes:
+    """Down is where the cameras' lower edges point on average, forward where the first one looks."""
+    rotations = world_from_camera[:, :3, :3].double().numpy()
+    down = _unit(rotations[:, :, 1].mean(axis=0), np.array([0.0, 1.0, 0.0]))
+    ahead = rotations[0, :, 2] - down * (rotations[0, :, 2] @ down)
+    aside = np.eye(3)[np.argmin(np.abs(down))]
+    forward = _unit(ahead, aside - down * (aside @ down))
+    return Axes(right=np.cross(down, forward), down=down, forward=forward)
+
+
+def chosen_positions(count: int) -> list[int]:
+    """Evenly spread, the first and the last among them."""
+    return sorted({round(place) for place in np.linspace(0, count - 1, min(count, MOST_POINTS)).tolist()})
+
+
+def centres_of(trajectory: Trajectory) -> Float64[np.ndarray, "frames 3"]:
+    """Where the cameras were, near enough to be reckoned with."""
+    return trajectory.world_from_camera[:, :3, 3].clamp(-_FARTHEST, _FARTHEST).numpy()
+
+
+def length_of(trajectory: Trajectory) -> float:
+    return float(np.linalg.norm(np.diff(centres_of(trajectory), axis=0), axis=1).sum())
+
+
+def draw_plan(trajectory: Trajectory, axes: Axes, unit: str) -> str:
+    """An SVG element: the way from its start to its end, and a bar of a round length."""
+    centres = centres_of(trajectory)[chosen_positions(len(trajectory))]
+    flat = np.stack([centres @ axes.right, -(centres @ axes.forward)], axis=1)
+    low, extent = flat.min(axis=0), np.ptp(flat, axis=0)
+    longer = float(extent.max())
+    scale = _LONGER_EDGE / (longer if longer > _SMALLEST_EXTENT else 1.0)
+    places = (flat - low) * scale + _MARGIN
+    width, height = (max(side, _LONGER_EDGE / 3) + 2 * _MARGIN for side in (extent * scale).tolist())
+    places += (np.array([width, height]) - 2 * _MARGIN - extent * scale) / 2
+    return (
+        f'<svg class="plan" viewBox="0 0 {width:.0f} {height + _MARGIN:.0f}" role="img" '
+        f'aria-label="Way of the camera from above, {length_of(trajectory):.3g} {unit} long">'
+        f"{_way(places)}{_mark(places[0], START_COLOUR, 'start')}{_mark(places[-1], END_COLOUR, 'end')}"
+        f"{_bar(scale, height, unit)}</svg>"
+    )
+
+
+def shade(share: float) -> str:
+    """The colour of a moment between start and end, as CSS writes it."""
+    mixed = [round(first + (last - first) * share) for first, last in zip(START_COLOUR, END_COLOUR, strict=True)]
+    return "#{:02x}{:02x}{:02x}".format(*mixed)
+
+
+def _way(places: Float[np.ndarray, "points 2"]) -> str:
+    """In pieces that change colour with time; each begins where the last one ends."""
+    num_pieces = max(1, min(_NUM_SHADES, len(places) - 1))
+    edges = [round(edge) for edge in np.linspace(0, len(places) - 1, num_pieces + 1).tolist()]
+    pieces = [places[first : last + 1] for first, last in pairwise(edges)]
+    return "".join(
+        f'<polyline class="way" stroke="{shade(number / num_pieces)}" points="{_points(piece)}"/>'
+        for number, piece in enumerate(pieces)
+    )
+
+
+def _points(places: Float[np.ndarray, "points 2"]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in places.tolist())
+
+
+def _mark(place: Float[np.ndarray, "2"], colour: tuple[int, int, int], name: str) -> str:
+    x, y = place.tolist()
+    return (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="7" fill="rgb{colour}" class="mark"/>'
+        f'<text x="{x + 11:.1f}" y="{y - 9:.1f}">{name}</text>'
+    )
+
+
+def _bar(scale: float, height: float, unit: str) -> str:
+    """As long as the largest of 1, 2 or 5 times a power of ten that takes up a fifth of the drawing at most."""
+    most = _LONGER_EDGE / scale / 5
+    power = math.floor(math.log10(most))
+    length = max(float(f"{digit}e{power}") for digit in (1, 2, 5) if float(f"{digit}e{power}") <= most * (1 + 1e-9))
+    y, end = height + _MARGIN / 2, _MARGIN / 2 + length * scale
+    return (
+        f'<path class="bar" d="M{_MARGIN / 2} {y - 5:.1f}v10m0-5H{end:.1f}m0-5v10"/>'
+        f'<text x="{end + 10:.1f}" y="{y + 5:.1f}">{length:g} {unit if length != 1 else unit.removesuffix("s")}</text>'
+    )
+
+
+def _unit(vector: Float[np.ndarray, "3"], otherwise: Float[np.ndarray, "3"]) -> Float[np.ndarray, "3"]:
+    chosen = vector if np.linalg.norm(vector) > _SMALLEST_AXIS else otherwise
+    unit: np.ndarray = chosen / np.linalg.norm(chosen)
+    return unit

@@ -1,0 +1,160 @@
+"""A folder of Rerun recordings that its viewer shows as one: cameras, images and depth over time, and the points.
+
+frames-000000.rrd ...   some frames each, named by the first
+points.rrd              the cloud of the whole video
+"""
+
+import re
+from io import BytesIO
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from longtake.export.cloud import Cloud, CloudSettings, GrowingCloud
+from longtake.export.frame import MappedFrame
+from longtake.export.sink import Sink, SinkState
+from longtake.export.source_cameras import CORNER
+from longtake.export.source_images import make_room
+from longtake.export.take_pixels import model_pixels
+from longtake.extras import import_from_extra
+from longtake.spatial.rotation import quaternion_from_matrix
+from longtake.takes.depth_files import valid_or_zero
+from longtake.takes.durable import replacing, writing
+
+POINTS_NAME = "points.rrd"
+FRAMES_PER_FILE = 32
+
+_FRAMES_NAME = "frames-{index:06d}.rrd"
+_FRAMES_PATTERN = re.compile(r"frames-(\d{6,})\.rrd")
+_JPEG_QUALITY = 90
+
+
+class RerunSink(Sink):
+    """Frames are in a file from the next checkpoint on, or when there are enough for one; files are whole always.
+
+    Which frames share a file depends on the checkpoints, what they say does not. Rerun numbers its pieces at random, so
+    that no two files are equal byte by byte.
+    """
+
+    def __init__(
+        self, folder: Path, settings: CloudSettings, *, overwrite: bool = False, state: SinkState | None = None
+    ) -> None:
+        """The folder must be new or empty, or such an export that may be overwritten."""
+        self._rerun = import_from_extra("rerun", "rerun", "Writing Rerun files")
+        if state is None:
+            make_room(folder, [POINTS_NAME], overwrite=overwrite)
+        self._folder = folder
+        self.cloud = GrowingCloud(settings, state=state)
+        self._next_index: int = 0 if state is None else state.values["next_index"]
+        self._waiting: _Recording | None = None
+        with writing(str(folder)):
+            folder.mkdir(parents=True, exist_ok=True)
+            _delete_frames(folder, start=self._next_index)
+        self._write_points()
+
+    def write(self, frame: MappedFrame) -> None:
+        if self._waiting is None:
+            self._waiting = _Recording(self._rerun, name=_FRAMES_NAME.format(index=frame.index))
+        self._waiting.add(frame)
+        self.cloud.add(frame)
+        self._next_index = frame.index + 1
+        if self._waiting.num_frames == FRAMES_PER_FILE:
+            self._write_waiting()
+
+    def checkpoint(self) -> SinkState:
+        self._write_waiting()
+        self._write_points()
+        cloud = self.cloud.state()
+        return SinkState(values={**cloud.values, "next_index": self._next_index}, arrays=cloud.arrays)
+
+    def close(self) -> None:
+        self._write_waiting()
+        self._write_points()
+
+    def _write_waiting(self) -> None:
+        if self._waiting is not None:
+            self._replace(self._waiting.name, self._waiting.content())
+            self._waiting = None
+
+    def _write_points(self) -> None:
+        self._replace(POINTS_NAME, _points_content(self._rerun, self.cloud.cloud()))
+
+    def _replace(self, name: str, content: bytes) -> None:
+        path = self._folder / name
+        with writing(str(path)), replacing(path) as file:
+            file.write(content)
+
+
+class _Recording:
+    """Some frames, in memory until they are a file."""
+
+    def __init__(self, rerun: ModuleType, *, name: str) -> None:
+        self.name = name
+        self.num_frames = 0
+        self._rerun = rerun
+        self._stream = _new_stream(rerun)
+        self._bytes = self._stream.binary_stream()
+        self._content: bytes | None = None
+
+    def add(self, frame: MappedFrame) -> None:
+        rerun, stream = self._rerun, self._stream
+        pixels = model_pixels(frame)
+        height, width = pixels.depth.shape
+        pose = frame.world_from_camera.double()
+        quaternion = rerun.Quaternion(xyzw=quaternion_from_matrix(pose[:3, :3]).numpy())
+        stream.set_time("frame", sequence=frame.index)
+        stream.set_time("video", duration=frame.timestamp_s)
+        stream.log("world/camera", rerun.Transform3D(translation=pose[:3, 3].numpy(), quaternion=quaternion))
+        stream.log("world/camera", _pinhole(rerun, pixels.intrinsics.numpy(), width, height))
+        stream.log("world/camera/image", rerun.EncodedImage(contents=_jpeg(pixels.image), media_type="image/jpeg"))
+        stream.log("world/camera/depth", rerun.DepthImage(valid_or_zero(pixels.depth), meter=1.0))
+        self.num_frames += 1
+
+    def content(self) -> bytes:
+        """Of a file; nothing is added afterwards, but it can be asked for again."""
+        if self._content is None:
+            self._content = self._bytes.read(flush=True)
+        assert self._content is not None
+        return self._content
+
+
+def _new_stream(rerun: ModuleType) -> Any:
+    """All files name one recording; the time at which they were made is left out."""
+    stream = rerun.RecordingStream("longtake", recording_id="map", send_properties=False)
+    stream.set_log_time_enabled(False)
+    stream.set_log_tick_enabled(False)
+    return stream
+
+
+def _points_content(rerun: ModuleType, cloud: Cloud) -> bytes:
+    stream = _new_stream(rerun)
+    collected = stream.binary_stream()
+    stream.log("world", rerun.ViewCoordinates.RDF, static=True)
+    stream.log("world/points", rerun.Points3D(cloud.points, colors=cloud.colours), static=True)
+    content: bytes = collected.read(flush=True)
+    return content
+
+
+def _pinhole(rerun: ModuleType, intrinsics: np.ndarray, width: int, height: int) -> Any:
+    """Rerun counts pixels from the image's corner."""
+    from_corner = intrinsics + np.array([[0, 0, CORNER], [0, 0, CORNER], [0, 0, 0]])
+    return rerun.Pinhole(
+        image_from_camera=from_corner, width=width, height=height, camera_xyz=rerun.ViewCoordinates.RDF
+    )
+
+
+def _jpeg(image: np.ndarray) -> bytes:
+    content = BytesIO()
+    Image.fromarray(image).save(content, "JPEG", quality=_JPEG_QUALITY)
+    return content.getvalue()
+
+
+def _delete_frames(folder: Path, *, start: int) -> None:
+    """Delete the files that begin with this frame or a later one."""
+    for path in folder.glob("*"):
+        name = _FRAMES_PATTERN.fullmatch(path.name)
+        if name is not None and int(name[1]) >= start:
+            path.unlink()

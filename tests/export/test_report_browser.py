@@ -1,0 +1,132 @@
+"""The page in a real browser: it draws, turns, and says so where it cannot."""
+
+import io
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from longtake.export.cloud import CloudSettings
+from longtake.export.frame import MappedFrame
+from longtake.export.ply import PlySink
+from longtake.export.report.page import write_report
+from longtake.export.take import TakeSettings, TakeSink
+
+pytestmark = pytest.mark.extra
+
+CHROMIUM = Path("/usr/bin/chromium")
+QUIET = [
+    "--no-sandbox",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+SOFTWARE_WEBGL = ["--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+NO_WEBGL = ["--disable-3d-apis"]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory, frames: list[MappedFrame]) -> Path:
+    folder = tmp_path_factory.mktemp("report") / "map"
+    sinks = [TakeSink(folder, TakeSettings()), PlySink(folder / "cloud.ply", CloudSettings())]
+    for sink in sinks:
+        for frame in frames:
+            sink.write(frame)
+        sink.close()
+    return write_report(folder)
+
+
+@pytest.fixture(scope="module")
+def playwright() -> Iterator[Any]:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip(f"there is no {CHROMIUM}")
+    with api.sync_playwright() as started:
+        yield started
+
+
+def open_page(playwright: Any, report: Path, flags: Sequence[str], heard: list[str]) -> Any:
+    """Whatever the page complains of or asks the network for is heard."""
+    browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=[*QUIET, *flags])
+    page = browser.new_page(viewport={"width": 900, "height": 800}, color_scheme="light")
+    page.on("pageerror", lambda error: heard.append(str(error)))
+    page.on("console", lambda message: heard.append(message.text) if message.type == "error" else None)
+    page.on("request", lambda asked: None if asked.url.startswith(("file:", "data:")) else heard.append(asked.url))
+    page.goto(report.as_uri())
+    return page
+
+
+def pixels_of(page: Any) -> np.ndarray:
+    """Of the view, after what was asked for is drawn."""
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    shot = Image.open(io.BytesIO(page.locator("#view").screenshot()))
+    return np.asarray(shot.convert("RGB")).astype(int)
+
+
+def share_changed(before: np.ndarray, after: np.ndarray) -> float:
+    return float((np.abs(before - after).max(axis=-1) > 16).mean())
+
+
+def test_view_shows_the_cloud_and_can_be_turned(playwright: Any, report: Path) -> None:
+    heard: list[str] = []
+    page = open_page(playwright, report, SOFTWARE_WEBGL, heard)
+    first = pixels_of(page)
+    is_coloured = np.ptp(first, axis=-1) > 24  # as the background is not
+    assert is_coloured.mean() > 0.05
+    box = page.locator("#view").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 120, y + 40, steps=4)
+    page.mouse.up()
+    turned = pixels_of(page)
+    page.mouse.wheel(0, 400)
+    farther = pixels_of(page)
+    page.locator("#view").press("ArrowLeft")
+    by_key = pixels_of(page)
+    page.click("#above")
+    above = pixels_of(page)
+    page.click("#reset")
+    again = pixels_of(page)
+    shots = [first, turned, farther, by_key, above, again]
+    assert all(share_changed(before, after) > 0.02 for before, after in pairwise(shots))
+    assert share_changed(first, again) < 0.001
+    page.context.browser.close()
+    assert heard == []
+
+
+def test_controls_change_what_is_drawn(playwright: Any, report: Path) -> None:
+    heard: list[str] = []
+    page = open_page(playwright, report, SOFTWARE_WEBGL, heard)
+    first = pixels_of(page)
+    page.fill("#point-size", "4")
+    large = pixels_of(page)
+    page.check("#backs")
+    with_backs = pixels_of(page)
+    page.context.browser.close()
+    assert share_changed(first, large) > 0.02
+    assert share_changed(large, with_backs) > 0.02
+    assert heard == []
+
+
+def test_browser_without_webgl_gets_a_sentence(playwright: Any, report: Path) -> None:
+    heard: list[str] = []
+    page = open_page(playwright, report, NO_WEBGL, heard)
+    assert page.locator("#no-webgl").is_visible()
+    assert not page.locator("#view").is_visible()
+    assert page.locator("svg.plan").is_visible()
+    page.context.browser.close()
+    assert heard == []
+
+
+def test_narrow_screen_has_nothing_to_scroll_sideways(playwright: Any, report: Path) -> None:
+    page = open_page(playwright, report, SOFTWARE_WEBGL, [])
+    page.set_viewport_size({"width": 360, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.context.browser.close()
