@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from longtake.cli.export import NAMES, REPORT_NAME
+from longtake.cli.export import NAMES, RECORD_NAME
 from longtake.cli.main import main
 from longtake.takes.header import Unit
 from longtake.takes.take import read_take
@@ -94,7 +94,7 @@ def test_every_format_is_written_and_told(longtake: Say, run: Path, tmp_path: Pa
     code, out, _ = longtake("export", run, "--out", tmp_path, "--format", ",".join(formats), "--json")
     assert code == 0
     report = json.loads(out)
-    assert report == json.loads((tmp_path / REPORT_NAME).read_text())
+    assert report == json.loads((tmp_path / RECORD_NAME).read_text())
     assert list(report["files"]) == formats
     assert all(Path(path).exists() for path in report["files"].values())
     assert (report["unit"], report["metres_per_unit"], report["frames"]) == ("model", None, 12)
@@ -126,7 +126,7 @@ def test_the_summary_says_what_was_done_and_what_could_not_be(longtake: Say, run
     assert code == 0
     assert "12 frames in model" in out
     assert "model's own unit; --scale-from" in out
-    assert ("No floor was found" in out) == (json.loads((tmp_path / REPORT_NAME).read_text())["floor_share"] is None)
+    assert ("No floor was found" in out) == (json.loads((tmp_path / RECORD_NAME).read_text())["floor_share"] is None)
 
 
 def test_files_are_replaced_only_when_asked(longtake: Say, run: Path, tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """A whole video through source, session and sinks: interrupted anywhere, the files are those of a run that was not."""
 
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -52,8 +54,6 @@ SETTINGS = MapSettings(
 class Walk(Source):
     """Frames of a tour, of which some cannot be read."""
 
-    pictures: tuple[np.ndarray, ...] = ()
-
     def __init__(self, unreadable: frozenset[int] = frozenset(), *, is_live: bool = False) -> None:
         super().__init__("walk", is_live=is_live)
         self._unreadable = unreadable
@@ -70,16 +70,10 @@ class Walk(Source):
                 yield PendingFrame(index / 10, lambda picture=picture: picture)
 
 
-_PICTURES: list[np.ndarray] = []
-
-
+@lru_cache
 def pictures() -> list[np.ndarray]:
-    if not _PICTURES:
-        views = Tour(seed=2, width=SIZE[1], height=SIZE[0]).views()
-        _PICTURES.extend(
-            (view.image.movedim(0, -1) * 255).byte().numpy() for view, _ in zip(views, range(NUM_FRAMES), strict=False)
-        )
-    return _PICTURES
+    views = islice(Tour(seed=2, width=SIZE[1], height=SIZE[0]).views(), NUM_FRAMES)
+    return [(view.image.movedim(0, -1) * 255).byte().numpy() for view in views]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -90,7 +84,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, load_tiny: object) -> dict[str, bytes]:
+def whole(tmp_path_factory: pytest.TempPathFactory, load_tiny: Callable[..., GeometryModel]) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("whole") / "out"
     list(VideoMap(Walk(frozenset({0, 11, 12})), load_tiny(), folder, SETTINGS))
     return contents(folder)
@@ -236,3 +230,23 @@ def test_statuses_are_counted(tiny_model: GeometryModel, tmp_path: Path) -> None
     list(video)
     assert video.counts[FrameStatus.UNREADABLE] == 1
     assert sum(video.counts[status] for status in FrameStatus) == NUM_FRAMES
+
+
+def test_time_and_memory_are_written_as_the_video_runs_and_after_a_break(
+    tiny_model: GeometryModel, tmp_path: Path
+) -> None:
+    first = VideoMap(Walk(), tiny_model, tmp_path / "out", SETTINGS)
+    for _ in first:
+        first.stop()
+    list(VideoMap(Walk(), tiny_model, tmp_path / "out", SETTINGS, resume=True))
+    lines = [json.loads(line) for line in (tmp_path / "out" / PROGRESS_NAME).read_text().splitlines()]
+    assert len(lines) == 2
+    assert lines[0]["index"] == 0 < lines[1]["index"]
+    assert all(line["seconds"] >= 0 and line["resident_bytes"] > 0 for line in lines)
+
+
+def test_a_log_of_progress_that_cannot_be_written_is_a_sentence(tiny_model: GeometryModel, tmp_path: Path) -> None:
+    video = VideoMap(Walk(), tiny_model, tmp_path / "out", SETTINGS)
+    (tmp_path / "out" / PROGRESS_NAME).mkdir()
+    with pytest.raises(InputError, match=r"progress.jsonl cannot be written"):
+        list(video)

@@ -36,7 +36,7 @@ from longtake.takes.header import POSES_NAME, TakeHeader, Unit, is_take
 from longtake.takes.images import ImageFiles
 from longtake.takes.take import Take
 
-REPORT_NAME = "export.json"
+RECORD_NAME = "export.json"
 NAMES = {
     "tum": POSES_NAME,
     "kitti": KITTI_NAME,
@@ -80,7 +80,7 @@ def run_export(options: ExportOptions, *, as_json: bool) -> None:
     _require_room(options.out)
     _require_content(take, formats, needs_images=options.sky is not None)
     adjustment = plan_adjustment(take, wishes)
-    report_path = options.out / REPORT_NAME
+    report_path = options.out / RECORD_NAME
     require_writable(report_path, overwrite=options.overwrite)
     opened = _sinks(options, take.header, adjustment, cloud)
     console = Console(stderr=as_json)

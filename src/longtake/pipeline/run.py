@@ -101,7 +101,7 @@ class Run:
         self._stop.set()
         self._job.source.stop()
 
-    def __iter__(self) -> Iterator[MappedFrame | Unreadable]:
+    def __iter__(self) -> Generator[MappedFrame | Unreadable, None, None]:
         with ExitStack() as stages:
             stages.callback(self._job.events.close)
             stages.callback(self._job.sinks.close)

@@ -4,9 +4,9 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TextIO
 
 import psutil
 
@@ -138,10 +138,13 @@ class VideoMap:
     def __iter__(self) -> Iterator[MappedFrame | Unreadable]:
         started_s = time.monotonic()
         before = self._num_frames
-        with self._progress_file() as progress:
-            for count, item in enumerate(self._run):
+        with ExitStack() as opened:
+            items = opened.enter_context(closing(iter(self._run)))
+            for count, item in enumerate(items):
+                if count == 0:
+                    progress = opened.enter_context(closing(self._progress_file()))
                 if count % PROGRESS_EVERY == 0:
-                    progress.write(_progress_line(item.index, time.monotonic() - started_s))
+                    progress.append(_progress_line(item.index, time.monotonic() - started_s))
                 yield item
         seconds = time.monotonic() - started_s
         self.summary = self._summarise(seconds, (self._num_frames - before) / seconds)
@@ -151,9 +154,10 @@ class VideoMap:
             Checkpoints(self._out).clear()
         write_report(self._out)
 
-    def _progress_file(self) -> TextIO:
-        with writing(str(self._out / PROGRESS_NAME)):
-            return (self._out / PROGRESS_NAME).open("a", buffering=1, encoding="utf-8")
+    def _progress_file(self) -> LineFile:
+        """Goes on after what an earlier run of the same video wrote."""
+        path = self._out / PROGRESS_NAME
+        return LineFile(path, num_bytes=path.stat().st_size if path.exists() else None)
 
     @property
     def _num_frames(self) -> int:
@@ -260,7 +264,7 @@ def _memory_bytes(session: VideoSession | None) -> int:
 
 def _progress_line(index: int, seconds: float) -> str:
     resident = psutil.Process().memory_info().rss
-    return json.dumps({"index": index, "seconds": round(seconds, 3), "resident_bytes": resident}) + "\n"
+    return json.dumps({"index": index, "seconds": round(seconds, 3), "resident_bytes": resident})
 
 
 def _peak_resident_bytes() -> int:
