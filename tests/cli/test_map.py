@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from longtake.export.names import EXPORT_FOLDER, RECORD_NAME, SESSION_NAME
 from longtake.export.report.folder import PROGRESS_NAME, SUMMARY_NAME
 from longtake.export.report.page import REPORT_NAME
 from longtake.pipeline.checkpoint import FOLDER
 from longtake.takes.take import read_take
+from longtake.takes.tum import read_tum
 
 LONGTAKE = str(Path(sys.executable).with_name("longtake"))
 SOURCE = "world:3?frames=90&size=56x42"
@@ -116,15 +118,95 @@ def test_many_sources_go_to_folders_of_their_own_and_done_ones_are_skipped(tmp_p
         (["world:1", "--start", "soon"], "Expected a time"),
         (["world:1", "--model", "/no/weights.pt"], "/no/weights.pt"),
         (["world:1?frames=3", "--out", "/proc/longtake"], "cannot be written"),
+        (["world:1", "--intrinsics", "1,2"], "fx,fy,cx,cy"),
+        (["world:1", "--intrinsics", "no.json"], "no.json"),
+        (["world:1", "--intrinsics", "9,9,4,4", "--fixed-camera"], "--intrinsics or --fixed-camera"),
+        (["world:1", "--scale-from", "2.4m"], "distance:0,57=2.4m"),
+        (["world:1", "--up", "left"], "Expected --up as auto, none"),
     ],
 )
-def test_bad_options_get_one_sentence(arguments: list[str], sentence: str, tmp_path: Path) -> None:
+def test_bad_options_get_one_sentence_before_anything_is_mapped(
+    arguments: list[str], sentence: str, tmp_path: Path
+) -> None:
     out = [] if "--out" in arguments else ["--out", str(tmp_path / "out")]
     done = longtake(*arguments, *out)
     assert done.returncode == 1
     assert sentence in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out" / "poses.tum").exists()
+
+
+def test_what_needs_the_whole_video_is_exported_when_it_has_ended(tmp_path: Path) -> None:
+    """Formats that need images or depth have the take hold them."""
+    out = tmp_path / "out"
+    options = ["--size", "42", "--format", "tum,colmap,glb,session", "--pixels", "source", "--out", str(out), "--json"]
+    done = longtake("world:1?frames=6&size=42x28", *options)
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [event["event"] for event in events if event["event"] != "frame"] == ["note", "start", "done", "export"]
+    assert list(events[-1]["files"]) == ["colmap", "glb"]
+    assert events[-1]["unit"] == "model"
+    assert (out / SESSION_NAME).exists()
+    header = read_take(out).header
+    assert header.images is not None
+    assert header.depth is not None
+    assert header.confidence
+    assert (out / EXPORT_FOLDER / "colmap/images/000003.jpg").samefile(out / "images/000003.jpg")
+    again = longtake("world:1?frames=6&size=42x28", *options, "--resume")
+    assert "nothing to resume" in again.stderr
+    (out / EXPORT_FOLDER / RECORD_NAME).unlink()
+    again = longtake("world:1?frames=6&size=42x28", *options, "--resume")
+    assert again.returncode == 0, again.stderr
+    assert [json.loads(line)["event"] for line in again.stdout.splitlines()] == ["note", "start", "done", "export"]
+
+
+def test_wishes_are_met_in_the_export_and_the_rest_is_as_the_model_said_it(tmp_path: Path) -> None:
+    source, options = "world:1?frames=6&size=42x28", ["--size", "42", "--out"]
+    wishes = ["--scale-from", "distance:0,5=3m", "--intrinsics", "40,41,20.5,13.5", "--up", "auto"]
+    assert longtake(source, *options, str(tmp_path / "plain")).returncode == 0
+    done = longtake(source, *options, str(tmp_path / "out"), *wishes)
+    assert done.returncode == 0, done.stderr
+    assert "6 frames in m, " in done.stdout
+    assert not (tmp_path / "plain" / EXPORT_FOLDER).exists()
+    for name in ("poses.tum", "cloud.ply"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
+    assert b"comment unit m\n" in (tmp_path / "out" / EXPORT_FOLDER / "cloud.ply").read_bytes()
+    moved = read_tum(tmp_path / "out" / EXPORT_FOLDER / "poses.tum").world_from_camera[:, :3, 3]
+    assert float((moved[5] - moved[0]).norm()) == pytest.approx(3.0)
+    page = (tmp_path / "out" / REPORT_NAME).read_text()
+    assert "from distance:0,5=3m" in page
+    assert "cy of 40, 41, 20.5, 13.5" in page
+
+
+def test_an_export_that_cannot_be_made_leaves_a_mapped_video_and_a_sentence(tmp_path: Path) -> None:
+    options = ["--size", "42", "--format", "nerfstudio", "--out", str(tmp_path / "out"), "--scale-from"]
+    done = longtake("world:1?frames=6&size=42x28", *options, "distance:0,99=3m")
+    assert done.returncode == 1
+    assert "frame with index 99" in done.stderr
+    assert "6 frames at" in done.stdout
+    assert "--pixels source keeps the video's" in done.stdout
+    again = longtake("world:1?frames=6&size=42x28", *options, "distance:0,5=3m", "--resume")
+    assert again.returncode == 0, again.stderr
+    assert "6 frames in m" in again.stdout
+
+
+def test_interrupted_while_it_exports_a_run_ends_at_once_and_exports_when_resumed(tmp_path: Path) -> None:
+    """The signal comes from within, as soon as the export has begun."""
+    options = ["world:1?frames=6&size=42x28", "--size", "42", "--format", "tum,glb", "--out", str(tmp_path / "out")]
+    start = (
+        "import os, signal, longtake.pipeline.afterwards as afterwards\n"
+        "afterwards.read_result = lambda out: os.kill(os.getpid(), signal.SIGINT)\n"
+        "from longtake.cli.main import main; main()"
+    )
+    command = [sys.executable, "-c", start, "map", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 130, done.stderr
+    assert "6 frames at" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out" / EXPORT_FOLDER / RECORD_NAME).exists()
+    assert longtake(*options, "--resume").returncode == 0
+    assert (tmp_path / "out" / EXPORT_FOLDER / RECORD_NAME).exists()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell's limits")

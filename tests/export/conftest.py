@@ -1,15 +1,22 @@
-"""A filmed walk, its truth as if it were a network's result; and the way of a pixel from frame to frame."""
+"""A filmed walk, its truth as if it were a network's result; the way of a pixel from frame to frame; ways to write."""
 
+import io
 import itertools
-from collections.abc import Callable, Sequence
+import json
+import resource
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from longtake.export.frame import FrameStatus, MappedFrame
+from longtake.export.sink import Sink, SinkState
 from longtake.spatial.placement import Placement
 from longtake.types import FrameKind
 from longtake.world.tour import Tour, View
@@ -17,6 +24,7 @@ from longtake.world.tour import Tour, View
 WIDTH, HEIGHT = 64, 48
 FINER = 3
 CUT_ROWS = 5
+ORACLE = Path(__file__).parents[2] / ".venv-oracles" / "bin" / "python"
 
 
 @pytest.fixture(scope="session")
@@ -131,3 +139,66 @@ def stray() -> Callable[[Sequence[Seen], Sequence[Seen]], float]:
 def files_of() -> Callable[[Path], dict[str, bytes]]:
     """All files under a folder, byte by byte."""
     return lambda folder: {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def write_frames(sink: Sink, frames: Sequence[MappedFrame]) -> None:
+    with sink:
+        for frame in frames:
+            sink.write(frame)
+
+
+@pytest.fixture(scope="session")
+def write_all() -> Callable[[Sink, Sequence[MappedFrame]], None]:
+    """Writes frames into a sink and closes it."""
+    return write_frames
+
+
+def store(state: SinkState) -> SinkState:
+    packed = io.BytesIO()
+    np.savez(packed, **state.arrays)
+    packed.seek(0)
+    with np.load(packed) as arrays:
+        return SinkState(values=json.loads(json.dumps(state.values)), arrays={name: arrays[name] for name in arrays})
+
+
+@pytest.fixture(scope="session")
+def stored() -> Callable[[SinkState], SinkState]:
+    """A sink's state as it comes back from disk."""
+    return store
+
+
+def ask_oracle(program: str, *arguments: str, home: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [ORACLE, "-c", program, *arguments],
+        env={"HOME": str(home), "OMP_NUM_THREADS": "1"},  # evo writes its settings at home
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+@pytest.fixture(scope="session")
+def ask() -> Callable[..., dict[str, Any]]:
+    """Runs a program where others' readers are installed; what it prints is JSON."""
+    if not ORACLE.exists():
+        pytest.skip("others' readers are not fetched; run: make test-extra")
+    return ask_oracle
+
+
+@contextmanager
+def limit_files(num_bytes: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture(scope="session")
+def files_no_longer_than() -> Callable[[int], AbstractContextManager[None]]:
+    """As on a full disk, writes beyond so many bytes fail; a write may succeed in part."""
+    return limit_files

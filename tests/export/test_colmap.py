@@ -115,12 +115,6 @@ def read_model(folder: Path, files: ColmapFiles) -> Model:
     return (read_binary if files is ColmapFiles.BINARY else read_text)(folder / "sparse" / "0")
 
 
-def write_all(sink: ColmapSink, frames: Sequence[MappedFrame]) -> None:
-    with sink:
-        for frame in frames:
-            sink.write(frame)
-
-
 def in_our_pixels(k: np.ndarray) -> np.ndarray:
     return k - np.array([[0, 0, 0.5], [0, 0, 0.5], [0, 0, 0]])
 
@@ -137,6 +131,7 @@ def test_pixels_of_the_source_land_where_they_belong(
     seen: Callable[..., Any],
     stray: Stray,
     files: ColmapFiles,
+    write_all: Callable[..., None],
 ) -> None:
     write_all(ColmapSink(tmp_path, CloudSettings(), files=files), cut_frames)
     model = read_model(tmp_path, files)
@@ -170,6 +165,7 @@ def test_points_are_seen_by_every_camera_where_they_belong(
     truth: Callable[..., list[Any]],
     views: list[View],
     files: ColmapFiles,
+    write_all: Callable[..., None],
 ) -> None:
     write_all(ColmapSink(tmp_path, ALL_PIXELS, files=files), cut_frames[::4])
     model = read_model(tmp_path, files)
@@ -190,7 +186,7 @@ def test_points_are_seen_by_every_camera_where_they_belong(
 
 @BOTH
 def test_points_have_the_colour_of_the_picture_where_its_camera_sees_them(
-    tmp_path: Path, cut_frames: list[MappedFrame], files: ColmapFiles
+    tmp_path: Path, cut_frames: list[MappedFrame], files: ColmapFiles, write_all: Callable[..., None]
 ) -> None:
     write_all(ColmapSink(tmp_path, ALL_PIXELS, files=files, images=ImageFiles.PNG), cut_frames[5:6])
     model = read_model(tmp_path, files)
@@ -203,7 +199,9 @@ def test_points_have_the_colour_of_the_picture_where_its_camera_sees_them(
     assert alike.mean() > 0.995  # two points can fall into one voxel
 
 
-def test_text_and_binary_say_the_same(tmp_path: Path, cut_frames: list[MappedFrame]) -> None:
+def test_text_and_binary_say_the_same(
+    tmp_path: Path, cut_frames: list[MappedFrame], write_all: Callable[..., None]
+) -> None:
     for files in ColmapFiles:
         write_all(ColmapSink(tmp_path / files, CloudSettings(), files=files), cut_frames)
     binary, text = read_binary(tmp_path / "bin/sparse/0"), read_text(tmp_path / "txt/sparse/0")
@@ -221,7 +219,7 @@ def test_text_and_binary_say_the_same(tmp_path: Path, cut_frames: list[MappedFra
 
 
 def test_cameras_are_shared_as_long_as_the_lens_and_the_size_stay(
-    tmp_path: Path, cut_frames: list[MappedFrame]
+    tmp_path: Path, cut_frames: list[MappedFrame], write_all: Callable[..., None]
 ) -> None:
     zoomed = replace(
         cut_frames[1], intrinsics=cut_frames[1].intrinsics * cut_frames[1].intrinsics.new_tensor([[2.0], [2], [1]])
@@ -240,7 +238,7 @@ def test_cameras_are_shared_as_long_as_the_lens_and_the_size_stay(
 
 
 def test_images_are_the_sources_and_only_of_frames_that_give_points(
-    tmp_path: Path, cut_frames: list[MappedFrame]
+    tmp_path: Path, cut_frames: list[MappedFrame], write_all: Callable[..., None]
 ) -> None:
     lost = replace(cut_frames[2], status=FrameStatus.JUMP)
     settings = CloudSettings(points=PointFilter(every=2))
@@ -252,14 +250,16 @@ def test_images_are_the_sources_and_only_of_frames_that_give_points(
         assert np.array_equal(np.asarray(image), cut_frames[4].source_image)
 
 
-def test_jpegs_are_near_the_source(tmp_path: Path, cut_frames: list[MappedFrame]) -> None:
+def test_jpegs_are_near_the_source(
+    tmp_path: Path, cut_frames: list[MappedFrame], write_all: Callable[..., None]
+) -> None:
     write_all(ColmapSink(tmp_path, CloudSettings()), cut_frames[:1])
     with Image.open(tmp_path / "images" / "000000.jpg") as image:
         assert np.abs(np.asarray(image).astype(int) - cut_frames[0].source_image).mean() < 3
 
 
 @BOTH
-def test_model_of_nothing_is_an_empty_one(tmp_path: Path, files: ColmapFiles) -> None:
+def test_model_of_nothing_is_an_empty_one(tmp_path: Path, files: ColmapFiles, write_all: Callable[..., None]) -> None:
     write_all(ColmapSink(tmp_path, CloudSettings(), files=files), [])
     model = read_model(tmp_path, files)
     assert not model.cameras
@@ -268,7 +268,10 @@ def test_model_of_nothing_is_an_empty_one(tmp_path: Path, files: ColmapFiles) ->
 
 
 def test_video_is_refused_as_images_and_nothing_is_lost(
-    tmp_path: Path, frames: list[MappedFrame], files_of: Callable[[Path], dict[str, bytes]]
+    tmp_path: Path,
+    frames: list[MappedFrame],
+    files_of: Callable[[Path], dict[str, bytes]],
+    write_all: Callable[..., None],
 ) -> None:
     write_all(ColmapSink(tmp_path, CloudSettings()), frames[:2])
     before = files_of(tmp_path)

@@ -83,7 +83,7 @@ class Glb:
         return [(node, world_from_node) for node, world_from_node in self.nodes if "camera" in node]
 
 
-def write_all(sink: GlbSink, path: Path, frames: Sequence[MappedFrame]) -> Glb:
+def write_glb(sink: GlbSink, path: Path, frames: Sequence[MappedFrame]) -> Glb:
     with sink:
         for frame in frames:
             sink.write(frame)
@@ -111,7 +111,7 @@ def test_pixels_of_the_source_land_where_they_belong(
     stray: Callable[..., float],
 ) -> None:
     path = tmp_path / "map.glb"
-    glb = write_all(GlbSink(path, CloudSettings()), path, cut_frames)
+    glb = write_glb(GlbSink(path, CloudSettings()), path, cut_frames)
     true = [
         seen(view.world_from_camera.numpy(), view.intrinsics.double().numpy(), view.depth.numpy())
         for view in views[::3]
@@ -132,7 +132,7 @@ def test_points_are_seen_by_every_camera_where_they_belong(
     tmp_path: Path, cut_frames: list[MappedFrame], truth: Callable[..., list[Any]], views: list[View]
 ) -> None:
     path = tmp_path / "map.glb"
-    glb = write_all(GlbSink(path, ALL_PIXELS), path, cut_frames[::4])
+    glb = write_glb(GlbSink(path, ALL_PIXELS), path, cut_frames[::4])
     points, colours = glb.mesh(mode=0)
     exact = np.concatenate([one.points() for one in truth(cut_frames[::4])])
     distance, nearest = cKDTree(exact * [1, -1, -1]).query(points)
@@ -154,7 +154,7 @@ def test_points_are_seen_by_every_camera_where_they_belong(
 
 def test_cameras_look_forward_with_the_ground_below(tmp_path: Path, cut_frames: list[MappedFrame]) -> None:
     path = tmp_path / "map.glb"
-    glb = write_all(GlbSink(path, CloudSettings()), path, cut_frames[:3])
+    glb = write_glb(GlbSink(path, CloudSettings()), path, cut_frames[:3])
     points, _ = glb.mesh(mode=0)
     for _, world_from_node in glb.cameras():
         assert np.linalg.det(world_from_node[:3, :3]) == pytest.approx(1)
@@ -164,7 +164,7 @@ def test_cameras_look_forward_with_the_ground_below(tmp_path: Path, cut_frames: 
 
 def test_pyramids_end_at_the_corners_of_the_image(tmp_path: Path, cut_frames: list[MappedFrame]) -> None:
     path = tmp_path / "map.glb"
-    glb = write_all(GlbSink(path, CloudSettings()), path, cut_frames)
+    glb = write_glb(GlbSink(path, CloudSettings()), path, cut_frames)
     lines, colours = glb.mesh(mode=1)
     corners = np.array([[-0.5, -0.5], [191.5, -0.5], [191.5, 143.5], [-0.5, 143.5]])
     each = lines.reshape(10, 16, 3)
@@ -178,7 +178,7 @@ def test_pyramids_end_at_the_corners_of_the_image(tmp_path: Path, cut_frames: li
 
 def test_a_viewers_camera_opens_as_wide_as_the_lens(tmp_path: Path, frames: list[MappedFrame]) -> None:
     path = tmp_path / "map.glb"
-    glb = write_all(GlbSink(path, CloudSettings()), path, frames[:1])
+    glb = write_glb(GlbSink(path, CloudSettings()), path, frames[:1])
     ((node, _),) = glb.cameras()
     perspective = glb.tree["cameras"][node["camera"]]["perspective"]
     fx, fy = frames[0].intrinsics.diagonal().tolist()[:2]
@@ -197,7 +197,7 @@ def test_a_viewers_camera_opens_as_wide_as_the_lens(tmp_path: Path, frames: list
 def test_of_too_many_cameras_one_in_so_many_is_drawn(tmp_path: Path, frames: list[MappedFrame]) -> None:
     path = tmp_path / "map.glb"
     for most, want in ((1, [0]), (3, [0, 4, 8]), (9, [0, 2, 4, 6, 8]), (10, list(range(10)))):
-        glb = write_all(GlbSink(path, CloudSettings(), max_cameras=most, overwrite=True), path, frames)
+        glb = write_glb(GlbSink(path, CloudSettings(), max_cameras=most, overwrite=True), path, frames)
         assert [node["extras"]["index"] for node, _ in glb.cameras()] == want
     with pytest.raises(SettingError, match="of 1 camera or more, not of 0"):
         GlbSink(path, CloudSettings(), max_cameras=0)
@@ -206,13 +206,13 @@ def test_of_too_many_cameras_one_in_so_many_is_drawn(tmp_path: Path, frames: lis
 def test_frames_that_give_no_points_are_left_out(tmp_path: Path, frames: list[MappedFrame]) -> None:
     path = tmp_path / "map.glb"
     lost = replace(frames[1], status=FrameStatus.JUMP)
-    glb = write_all(GlbSink(path, CloudSettings()), path, [frames[0], lost, frames[2]])
+    glb = write_glb(GlbSink(path, CloudSettings()), path, [frames[0], lost, frames[2]])
     assert [node["name"] for node, _ in glb.cameras()] == ["frame 000000", "frame 000002"]
 
 
 def test_file_of_nothing_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "map.glb"
-    glb = write_all(GlbSink(path, CloudSettings()), path, [])
+    glb = write_glb(GlbSink(path, CloudSettings()), path, [])
     assert [node["name"] for node, _ in glb.nodes] == ["world"]
     assert "buffers" not in glb.tree
 
@@ -220,7 +220,7 @@ def test_file_of_nothing_is_whole(tmp_path: Path) -> None:
 def test_lines_of_a_camera_without_points_have_a_length(tmp_path: Path, frames: list[MappedFrame]) -> None:
     path = tmp_path / "map.glb"
     blind = replace(frames[0], depth=np.zeros_like(frames[0].depth))
-    lines, _ = write_all(GlbSink(path, CloudSettings()), path, [blind]).mesh(mode=1)
+    lines, _ = write_glb(GlbSink(path, CloudSettings()), path, [blind]).mesh(mode=1)
     assert np.linalg.norm(lines[1] - lines[0]) > 0.01
 
 

@@ -22,7 +22,7 @@ ALL_PIXELS = CloudSettings(points=PointFilter(drop_percent=0.0, largest_jump=Non
 PLY_POINT = np.dtype([("xyz", "<f4", 3), ("normal", "<f4", 3), ("rgb", "u1", 3), ("confidence", "<f4")])
 
 
-def write_all(folder: Path, settings: CloudSettings, frames: Sequence[MappedFrame]) -> dict[str, Any]:
+def write_nerfstudio(folder: Path, settings: CloudSettings, frames: Sequence[MappedFrame]) -> dict[str, Any]:
     with NerfstudioSink(folder, settings, images=ImageFiles.PNG) as sink:
         for frame in frames:
             sink.write(frame)
@@ -62,7 +62,7 @@ def test_pixels_of_the_source_land_where_they_belong(
     seen: Callable[..., Any],
     stray: Callable[..., float],
 ) -> None:
-    document = write_all(tmp_path, CloudSettings(), cut_frames)
+    document = write_nerfstudio(tmp_path, CloudSettings(), cut_frames)
     assert "applied_transform" not in document
     assert (document["w"], document["h"]) == (192, 144)
     true = [
@@ -88,7 +88,7 @@ def test_points_are_seen_by_every_camera_where_they_belong(
     tmp_path: Path, cut_frames: list[MappedFrame], truth: Callable[..., list[Any]]
 ) -> None:
     chosen = [with_own_lens(frame) for frame in cut_frames[::4]]
-    document = write_all(tmp_path, ALL_PIXELS, chosen)
+    document = write_nerfstudio(tmp_path, ALL_PIXELS, chosen)
     exact = np.concatenate([one.points() for one in truth(chosen)])
     points = read_points(tmp_path, document)["xyz"].astype(np.float64)
     assert 0.99 * len(exact) < len(points) <= len(exact)
@@ -110,7 +110,7 @@ def test_points_are_seen_by_every_camera_where_they_belong(
 def test_points_have_the_colour_of_the_picture_where_its_camera_sees_them(
     tmp_path: Path, cut_frames: list[MappedFrame]
 ) -> None:
-    document = write_all(tmp_path, ALL_PIXELS, cut_frames[5:6])
+    document = write_nerfstudio(tmp_path, ALL_PIXELS, cut_frames[5:6])
     points = read_points(tmp_path, document)
     (frame,) = document["frames"]
     with Image.open(tmp_path / frame["file_path"]) as image:
@@ -120,10 +120,10 @@ def test_points_have_the_colour_of_the_picture_where_its_camera_sees_them(
 
 
 def test_lens_is_told_once_or_in_every_frame(tmp_path: Path, cut_frames: list[MappedFrame]) -> None:
-    once = write_all(tmp_path / "once", CloudSettings(), cut_frames[:3])
+    once = write_nerfstudio(tmp_path / "once", CloudSettings(), cut_frames[:3])
     assert once["camera_model"] == "OPENCV"
     assert not any("fl_x" in frame for frame in once["frames"])
-    each = write_all(tmp_path / "each", CloudSettings(), [with_own_lens(frame) for frame in cut_frames[:3]])
+    each = write_nerfstudio(tmp_path / "each", CloudSettings(), [with_own_lens(frame) for frame in cut_frames[:3]])
     names = {"w", "h", "fl_x", "fl_y", "cx", "cy"}
     assert not names & set(each), "nerfstudio would take these for all frames"
     assert all(names < set(frame) for frame in each["frames"])
@@ -132,13 +132,13 @@ def test_lens_is_told_once_or_in_every_frame(tmp_path: Path, cut_frames: list[Ma
 
 def test_frames_that_give_no_points_are_left_out(tmp_path: Path, cut_frames: list[MappedFrame]) -> None:
     lost = replace(cut_frames[1], status=FrameStatus.CUT)
-    document = write_all(tmp_path, CloudSettings(), [cut_frames[0], lost, cut_frames[2]])
+    document = write_nerfstudio(tmp_path, CloudSettings(), [cut_frames[0], lost, cut_frames[2]])
     paths = [frame["file_path"] for frame in document["frames"]]
     assert paths == ["images/000000.png", "images/000002.png"]
     assert sorted(path.name for path in (tmp_path / "images").iterdir()) == ["000000.png", "000002.png"]
 
 
 def test_file_without_frames_is_whole(tmp_path: Path) -> None:
-    document = write_all(tmp_path, CloudSettings(), [])
+    document = write_nerfstudio(tmp_path, CloudSettings(), [])
     assert document["frames"] == []
     assert len(read_points(tmp_path, document)) == 0

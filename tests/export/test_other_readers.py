@@ -3,8 +3,7 @@
 `make test-extra` fetches both; without them these tests are skipped.
 """
 
-import json
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,10 @@ from longtake.export.cloud import CloudSettings
 from longtake.export.frame import MappedFrame
 from longtake.export.kitti import KittiSink
 from longtake.export.ply import PlySink
-from longtake.export.sink import Sink
 from longtake.export.take import TakeSettings, TakeSink
 from longtake.export.tum import TumSink
 
-PYTHON = Path(__file__).parents[2] / ".venv-oracles" / "bin" / "python"
-
-pytestmark = [
-    pytest.mark.extra,
-    pytest.mark.skipif(not PYTHON.exists(), reason="plyfile and evo are not fetched; run: make test-extra"),
-]
+pytestmark = pytest.mark.extra
 
 READ_PLY = """
 import json, sys
@@ -54,26 +47,9 @@ print(json.dumps({
 """
 
 
-def ask(program: str, *arguments: str, home: Path) -> dict[str, Any]:
-    done = subprocess.run(
-        [PYTHON, "-c", program, *arguments],
-        env={"HOME": str(home), "OMP_NUM_THREADS": "1"},  # evo writes its settings at home
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
-def write_all(sink: Sink, frames: list[MappedFrame]) -> None:
-    with sink:
-        for frame in frames:
-            sink.write(frame)
-
-
-def test_plyfile_reads_the_cloud(tmp_path: Path, frames: list[MappedFrame]) -> None:
+def test_plyfile_reads_the_cloud(
+    tmp_path: Path, frames: list[MappedFrame], write_all: Callable[..., None], ask: Callable[..., dict[str, Any]]
+) -> None:
     sink = PlySink(tmp_path / "cloud.ply", CloudSettings())
     write_all(sink, frames)
     cloud = sink.cloud.cloud()
@@ -90,12 +66,16 @@ def test_plyfile_reads_the_cloud(tmp_path: Path, frames: list[MappedFrame]) -> N
     assert np.array_equal(columns["confidence"], cloud.confidence.astype(np.float32))
 
 
-def test_plyfile_reads_an_empty_cloud(tmp_path: Path) -> None:
+def test_plyfile_reads_an_empty_cloud(
+    tmp_path: Path, write_all: Callable[..., None], ask: Callable[..., dict[str, Any]]
+) -> None:
     write_all(PlySink(tmp_path / "cloud.ply", CloudSettings()), [])
     assert ask(READ_PLY, str(tmp_path / "cloud.ply"), home=tmp_path)["columns"]["x"] == []
 
 
-def test_evo_reads_the_trajectories(tmp_path: Path, frames: list[MappedFrame]) -> None:
+def test_evo_reads_the_trajectories(
+    tmp_path: Path, frames: list[MappedFrame], write_all: Callable[..., None], ask: Callable[..., dict[str, Any]]
+) -> None:
     write_all(TumSink(tmp_path / "trajectory.tum"), frames)
     write_all(KittiSink(tmp_path / "poses.txt"), frames)
     write_all(TakeSink(tmp_path / "take", TakeSettings()), frames)

@@ -389,3 +389,54 @@ def test_page_of_a_long_video_stays_small(tmp_path: Path) -> None:
     assert len(data["trajectory"]["indices"]) == MOST_POINTS
     assert data["trajectory"]["indices"][:: MOST_POINTS - 1] == [0, count - 1]
     assert len(page.text.encode()) < 0.55 * LARGEST_PAGE
+
+
+EXPORT = {
+    "result": "map",
+    "frames": 9,
+    "files": {"ply": "map/export/cloud.ply", "colmap": "map/export/<b>colmap"},
+    "unit": "m",
+    "scale_from": "distance:0,57=2.4m",
+    "metres_per_unit": 0.125,
+    "intrinsics": [500.0, 501.0, 319.5, 239.5],
+    "fixed_camera": True,
+    "up": "auto",
+    "floor_share": 0.4,
+    "exported_from_saved": [],
+    "notes": [],
+}
+
+
+def write_record(folder: Path, **changes: object) -> None:
+    (folder / "export").mkdir(exist_ok=True)
+    (folder / "export" / "export.json").write_text(json.dumps(EXPORT | changes))
+
+
+def test_what_was_exported_is_told_with_its_scale_camera_and_up(mapped: Path) -> None:
+    write_record(mapped)
+    said = page_of(mapped).said
+    assert "In the folder export: cloud.ply, <b>colmap." in said
+    assert "Lengths are in metres, 0.125 m for each unit here, from distance:0,57=2.4m." in said
+    assert "one camera, the median of what the network found: fx, fy, cx, cy of 500, 501, 319.5, 239.5" in said
+    assert "The floor, 40% of all surfaces, is level and at y = 0." in said
+
+
+def test_an_export_without_wishes_is_told_as_such(mapped: Path) -> None:
+    plain = {"unit": "model", "scale_from": None, "metres_per_unit": None, "intrinsics": None, "fixed_camera": False}
+    write_record(mapped, **plain, up="none", floor_share=None)
+    said = page_of(mapped).said
+    assert "Lengths are in the model's own unit." in said
+    assert "Each frame has the camera that the network found for it." in said
+    assert "The world is as it was mapped." in said
+    write_record(mapped, **plain, up="auto", floor_share=None)
+    assert "No floor was found convincingly, so that the world is as it was mapped." in page_of(mapped).said
+
+
+def test_without_an_export_nothing_is_said_of_it(mapped: Path) -> None:
+    page = page_of(mapped)
+    assert all(attributes.get("id") != "export-heading" for attributes in page.named("h2"))
+
+
+def test_a_damaged_record_of_an_export_is_a_problem_and_not_the_end(mapped: Path) -> None:
+    write_record(mapped, metres_per_unit="many")
+    assert "'metres_per_unit' in" in page_of(mapped).said

@@ -29,12 +29,6 @@ Truth = Callable[[Sequence[MappedFrame]], list[Any]]
 Stray = Callable[[Sequence[Any], Sequence[Any]], float]
 
 
-def write_all(sink: Sink, frames: Sequence[MappedFrame]) -> None:
-    with sink:
-        for frame in frames:
-            sink.write(frame)
-
-
 def rotation(x: float, y: float, z: float, w: float) -> np.ndarray:
     """By the sandwich q v q*, axis by axis."""
     axis = np.array([x, y, z])
@@ -102,6 +96,7 @@ def test_poses_of_a_trajectory_file_send_pixels_where_they_belong(
     stray: Stray,
     sink: Callable[..., Sink],
     read: Callable[[Path], list[np.ndarray]],
+    write_all: Callable[..., None],
 ) -> None:
     write_all(sink(tmp_path / "poses"), frames)
     true = truth(frames)
@@ -126,6 +121,7 @@ def test_depth_intrinsics_and_poses_of_a_take_send_pixels_where_they_belong(
     walk: str,
     depth: DepthKind,
     limit_px: float,
+    write_all: Callable[..., None],
 ) -> None:
     frames = request.getfixturevalue(walk)
     write_all(TakeSink(tmp_path / "take", TakeSettings(depth=depth)), frames)
@@ -137,7 +133,13 @@ def test_depth_intrinsics_and_poses_of_a_take_send_pixels_where_they_belong(
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_half_a_pixel_would_be_seen(
-    tmp_path: Path, frames: list[MappedFrame], seen: Callable[..., Any], truth: Truth, stray: Stray, axis: int
+    tmp_path: Path,
+    frames: list[MappedFrame],
+    seen: Callable[..., Any],
+    truth: Truth,
+    stray: Stray,
+    axis: int,
+    write_all: Callable[..., None],
 ) -> None:
     write_all(TakeSink(tmp_path / "take", TakeSettings()), frames)
     found = read_take_frames(tmp_path / "take", seen)
@@ -147,7 +149,11 @@ def test_half_a_pixel_would_be_seen(
 
 
 def test_header_leads_from_the_networks_pixels_to_the_sources(
-    tmp_path: Path, cut_frames: list[MappedFrame], views: list[View], seen: Callable[..., Any]
+    tmp_path: Path,
+    cut_frames: list[MappedFrame],
+    views: list[View],
+    seen: Callable[..., Any],
+    write_all: Callable[..., None],
 ) -> None:
     write_all(TakeSink(tmp_path / "take", TakeSettings()), cut_frames)
     source = json.loads((tmp_path / "take" / "take.json").read_text())["source"]
@@ -163,7 +169,12 @@ def test_header_leads_from_the_networks_pixels_to_the_sources(
 
 
 def test_take_in_the_sources_pixels_sends_them_where_they_belong(
-    tmp_path: Path, cut_frames: list[MappedFrame], views: list[View], seen: Callable[..., Any], stray: Stray
+    tmp_path: Path,
+    cut_frames: list[MappedFrame],
+    views: list[View],
+    seen: Callable[..., Any],
+    stray: Stray,
+    write_all: Callable[..., None],
 ) -> None:
     settings = TakeSettings(pixels=PixelGrid.SOURCE, depth=DepthKind.NPZ)
     write_all(TakeSink(tmp_path / "take", settings), cut_frames)
@@ -203,7 +214,9 @@ def cloud_stray_px(columns: dict[str, np.ndarray], true: Sequence[Any]) -> float
 
 
 @pytest.fixture(scope="session")
-def fine_cloud(tmp_path_factory: pytest.TempPathFactory, frames: list[MappedFrame]) -> dict[str, np.ndarray]:
+def fine_cloud(
+    tmp_path_factory: pytest.TempPathFactory, frames: list[MappedFrame], write_all: Callable[..., None]
+) -> dict[str, np.ndarray]:
     path = tmp_path_factory.mktemp("cloud") / "cloud.ply"
     write_all(PlySink(path, CloudSettings(points=ALL_PIXELS, voxel=1e-4)), frames)
     return read_ply(path)
@@ -220,7 +233,9 @@ def test_points_of_a_cloud_are_seen_where_they_belong(
     assert error < EXACT_PX
 
 
-def test_half_a_pixel_would_be_seen_in_a_cloud(tmp_path: Path, frames: list[MappedFrame], truth: Truth) -> None:
+def test_half_a_pixel_would_be_seen_in_a_cloud(
+    tmp_path: Path, frames: list[MappedFrame], truth: Truth, write_all: Callable[..., None]
+) -> None:
     half = frames[0].intrinsics.new_tensor([[0, 0, 0.5], [0, 0, 0.5], [0, 0, 0]])
     shifted = [replace(frame, intrinsics=frame.intrinsics + half) for frame in frames]
     write_all(PlySink(tmp_path / "cloud.ply", CloudSettings(points=ALL_PIXELS, voxel=1e-4)), shifted)

@@ -71,7 +71,7 @@ def seen_in(row: dict[str, Any], seen: Callable[..., Any]) -> Any:
     return seen(pose, np.array(row["Pinhole:image_from_camera"][0]).reshape(3, 3).T, depth)
 
 
-def write_all(folder: Path, frames: Sequence[MappedFrame], state: SinkState | None = None) -> RerunSink:
+def write_rerun(folder: Path, frames: Sequence[MappedFrame], state: SinkState | None = None) -> RerunSink:
     sink = RerunSink(folder, CloudSettings(), state=state)
     with sink:
         for frame in frames:
@@ -95,7 +95,7 @@ def test_pixels_land_where_they_belong(
     truth: Callable[..., list[Any]],
     stray: Callable[..., float],
 ) -> None:
-    write_all(tmp_path, cut_frames)
+    write_rerun(tmp_path, cut_frames)
     as_read = [seen_in(row, seen) for row in read_frames(rerun, tmp_path).values()]
     half = np.array([[0, 0, 0.5], [0, 0, 0.5], [0, 0, 0]])
     found = [replace(one, intrinsics=one.intrinsics - half) for one in as_read]
@@ -109,7 +109,7 @@ def test_pixels_land_where_they_belong(
 def test_images_times_and_points_are_those_of_the_frames(
     rerun: Any, tmp_path: Path, cut_frames: list[MappedFrame]
 ) -> None:
-    cloud = write_all(tmp_path, cut_frames).cloud.cloud()
+    cloud = write_rerun(tmp_path, cut_frames).cloud.cloud()
     rows = read_frames(rerun, tmp_path)
     assert list(rows) == [frame.index for frame in cut_frames]
     for row, frame in zip(rows.values(), cut_frames, strict=True):
@@ -127,7 +127,7 @@ def test_images_times_and_points_are_those_of_the_frames(
 def test_sink_killed_and_resumed_says_the_same(
     rerun: Any, tmp_path: Path, cut_frames: list[MappedFrame], kept: int, lost: int
 ) -> None:
-    write_all(tmp_path / "whole", cut_frames)
+    write_rerun(tmp_path / "whole", cut_frames)
     broken = RerunSink(tmp_path / "broken", CloudSettings())
     for frame in cut_frames[:kept]:
         broken.write(frame)
@@ -135,7 +135,7 @@ def test_sink_killed_and_resumed_says_the_same(
     for frame in cut_frames[kept : kept + lost]:
         broken.write(frame)
     broken.checkpoint()
-    write_all(tmp_path / "broken", cut_frames[kept:], state)
+    write_rerun(tmp_path / "broken", cut_frames[kept:], state)
     assert read_frames(rerun, tmp_path / "broken") == read_frames(rerun, tmp_path / "whole")
     for one, other in zip(*(read_points(rerun, tmp_path / name) for name in ("broken", "whole")), strict=True):
         assert np.array_equal(one, other)
@@ -144,7 +144,7 @@ def test_sink_killed_and_resumed_says_the_same(
 @pytest.mark.extra
 def test_long_videos_come_in_several_files(rerun: Any, tmp_path: Path, frames: list[MappedFrame]) -> None:
     long = [replace(frames[0], index=index, timestamp_s=0.1 * index) for index in range(FRAMES_PER_FILE + 3)]
-    write_all(tmp_path, long)
+    write_rerun(tmp_path, long)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["frames-000000.rrd", f"frames-{FRAMES_PER_FILE:06d}.rrd", "points.rrd"]
     assert list(read_frames(rerun, tmp_path)) == list(range(FRAMES_PER_FILE + 3))
@@ -154,7 +154,7 @@ def test_long_videos_come_in_several_files(rerun: Any, tmp_path: Path, frames: l
 def test_what_is_there_already_is_overwritten_only_when_asked(
     rerun: Any, tmp_path: Path, frames: list[MappedFrame]
 ) -> None:
-    write_all(tmp_path, frames[:2])
+    write_rerun(tmp_path, frames[:2])
     with pytest.raises(InputError, match="already"):
         RerunSink(tmp_path, CloudSettings())
     RerunSink(tmp_path, CloudSettings(), overwrite=True).close()

@@ -110,3 +110,17 @@ def test_other_pictures_give_no_scale(take: Take, tmp_path: Path, picture: np.nd
         Image.fromarray(picture).save(path)
     with pytest.raises(InputError, match=said):
         metres_per_unit(KnownDepth(index=0, path=path, step=0.001), take, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("distance:0,57=2.4m", "distance:0,57=2.4m"),
+        ("distance:3,9=57cm", "distance:3,9=0.57m"),
+        ("height:1500mm", "height:1.5m"),
+        ("depth:12=a/depth.png@0.001", "depth:12=a/depth.png@0.001"),
+    ],
+)
+def test_what_is_known_is_told_in_the_words_it_is_given_in(given: str, said: str) -> None:
+    assert str(parse_scale(given)) == said
+    assert str(parse_scale(said)) == said

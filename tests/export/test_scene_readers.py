@@ -3,9 +3,7 @@
 `make test-extra` fetches both; without them these tests are skipped.
 """
 
-import json
-import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +14,11 @@ from longtake.export.cloud import CloudSettings
 from longtake.export.colmap import ColmapFiles, ColmapSink
 from longtake.export.frame import MappedFrame
 from longtake.export.glb import GlbSink
-from longtake.export.sink import Sink
 from longtake.world.tour import View
 
 LIMIT_PX = 0.05
-PYTHON = Path(__file__).parents[2] / ".venv-oracles" / "bin" / "python"
 
-pytestmark = [
-    pytest.mark.extra,
-    pytest.mark.skipif(not PYTHON.exists(), reason="pycolmap and trimesh are not fetched; run: make test-extra"),
-]
+pytestmark = pytest.mark.extra
 
 READ_COLMAP = """
 import json, sys
@@ -61,28 +54,14 @@ print(json.dumps({"meshes": meshes, "camera": camera.tolist(), "fov": scene.came
 """
 
 
-def ask(program: str, *arguments: str, home: Path) -> dict[str, Any]:
-    done = subprocess.run(
-        [PYTHON, "-c", program, *arguments],
-        env={"HOME": str(home), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
-def write_all(sink: Sink, frames: Sequence[MappedFrame]) -> None:
-    with sink:
-        for frame in frames:
-            sink.write(frame)
-
-
 @pytest.mark.parametrize("files", list(ColmapFiles))
 def test_pycolmap_sees_the_points_where_they_belong(
-    tmp_path: Path, cut_frames: list[MappedFrame], views: list[View], files: ColmapFiles
+    tmp_path: Path,
+    cut_frames: list[MappedFrame],
+    views: list[View],
+    files: ColmapFiles,
+    write_all: Callable[..., None],
+    ask: Callable[..., dict[str, Any]],
 ) -> None:
     sink = ColmapSink(tmp_path / "colmap", CloudSettings(max_points=2000), files=files)
     write_all(sink, cut_frames)
@@ -103,13 +82,17 @@ def test_pycolmap_sees_the_points_where_they_belong(
         np.testing.assert_allclose(got[inside], want[inside], rtol=0, atol=LIMIT_PX)
 
 
-def test_pycolmap_reads_an_empty_model(tmp_path: Path) -> None:
+def test_pycolmap_reads_an_empty_model(
+    tmp_path: Path, write_all: Callable[..., None], ask: Callable[..., dict[str, Any]]
+) -> None:
     write_all(ColmapSink(tmp_path / "colmap", CloudSettings()), [])
     found = ask(READ_COLMAP, str(tmp_path / "colmap" / "sparse" / "0"), home=tmp_path)
     assert found == {"points": [], "colours": [], "cameras": [], "seen": {}}
 
 
-def test_trimesh_reads_points_pyramids_and_a_camera(tmp_path: Path, frames: list[MappedFrame]) -> None:
+def test_trimesh_reads_points_pyramids_and_a_camera(
+    tmp_path: Path, frames: list[MappedFrame], write_all: Callable[..., None], ask: Callable[..., dict[str, Any]]
+) -> None:
     sink = GlbSink(tmp_path / "map.glb", CloudSettings(max_points=2000))
     write_all(sink, frames)
     cloud = sink.cloud.cloud()

@@ -1,16 +1,12 @@
 """What holds for every sink of a whole scene: broken off it leaves the same files, and others' files are left alone."""
 
-import io
-import json
-import resource
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -57,21 +53,6 @@ SINKS = [open_colmap, open_text_colmap, open_nerfstudio, open_glb, open_small_gl
 FOLDERS = [open_colmap, open_text_colmap, open_nerfstudio]
 
 
-def write_all(sink: Sink, frames: Sequence[MappedFrame]) -> None:
-    with sink:
-        for frame in frames:
-            sink.write(frame)
-
-
-def stored(state: SinkState) -> SinkState:
-    """As it comes back from disk."""
-    packed = io.BytesIO()
-    np.savez(packed, **state.arrays)
-    packed.seek(0)
-    with np.load(packed) as arrays:
-        return SinkState(values=json.loads(json.dumps(state.values)), arrays={name: arrays[name] for name in arrays})
-
-
 @pytest.fixture(scope="module")
 def gappy(cut_frames: list[MappedFrame]) -> list[MappedFrame]:
     """The walk without some frames, one of them doubtful, one of another lens and one of another size."""
@@ -87,7 +68,14 @@ def gappy(cut_frames: list[MappedFrame]) -> list[MappedFrame]:
 @settings(deadline=None, max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kept=st.integers(0, 8), lost=st.integers(0, 8), checkpoints=st.sets(st.integers(0, 8)))
 def test_sink_killed_anywhere_and_resumed_leaves_the_same_files(
-    gappy: list[MappedFrame], files_of: FilesOf, open_sink: Open, kept: int, lost: int, checkpoints: set[int]
+    gappy: list[MappedFrame],
+    files_of: FilesOf,
+    open_sink: Open,
+    kept: int,
+    lost: int,
+    checkpoints: set[int],
+    write_all: Callable[..., None],
+    stored: Callable[[SinkState], SinkState],
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -116,7 +104,7 @@ def test_closing_twice_or_without_a_frame_is_fine(tmp_path: Path, open_sink: Ope
 
 @pytest.mark.parametrize("open_sink", SINKS)
 def test_what_is_there_already_is_overwritten_only_when_asked(
-    tmp_path: Path, frames: list[MappedFrame], files_of: FilesOf, open_sink: Open
+    tmp_path: Path, frames: list[MappedFrame], files_of: FilesOf, open_sink: Open, write_all: Callable[..., None]
 ) -> None:
     write_all(open_sink(tmp_path), frames[:5])
     before = files_of(tmp_path)
@@ -142,7 +130,9 @@ def test_folder_of_other_files_is_never_overwritten(tmp_path: Path, files_of: Fi
 
 
 @pytest.mark.parametrize("open_sink", FOLDERS)
-def test_files_of_others_beside_an_export_stay(tmp_path: Path, frames: list[MappedFrame], open_sink: Open) -> None:
+def test_files_of_others_beside_an_export_stay(
+    tmp_path: Path, frames: list[MappedFrame], open_sink: Open, write_all: Callable[..., None]
+) -> None:
     write_all(open_sink(tmp_path), frames[:2])
     (images,) = tmp_path.glob("*/images")
     (images / "notes.txt").write_text("mine")
@@ -159,7 +149,7 @@ def test_folder_that_cannot_be_written_is_one_sentence_before_the_first_frame(tm
 
 @pytest.mark.parametrize("open_sink", FOLDERS)
 def test_image_lost_since_the_checkpoint_is_one_sentence(
-    tmp_path: Path, frames: list[MappedFrame], open_sink: Open
+    tmp_path: Path, frames: list[MappedFrame], open_sink: Open, stored: Callable[[SinkState], SinkState]
 ) -> None:
     with open_sink(tmp_path) as sink:
         sink.write(frames[0])
@@ -169,20 +159,13 @@ def test_image_lost_since_the_checkpoint_is_one_sentence(
         open_sink(tmp_path, state)
 
 
-@contextmanager
-def files_no_longer_than(num_bytes: int) -> Iterator[None]:
-    """As on a full disk, writes beyond fail."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 @pytest.mark.parametrize("open_sink", SINKS)
 def test_full_disk_leaves_the_files_of_the_last_checkpoint(
-    tmp_path: Path, frames: list[MappedFrame], files_of: FilesOf, open_sink: Open
+    tmp_path: Path,
+    frames: list[MappedFrame],
+    files_of: FilesOf,
+    open_sink: Open,
+    files_no_longer_than: Callable[[int], AbstractContextManager[None]],
 ) -> None:
     sink = open_sink(tmp_path)
     sink.write(frames[0])

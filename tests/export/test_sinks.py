@@ -1,14 +1,11 @@
 """What holds for every sink: broken off and resumed it leaves the same files; a full disk leaves whole ones."""
 
 import errno
-import io
-import json
 import os
-import resource
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -79,21 +76,6 @@ def open_tee(folder: Path, state: SinkState | None) -> Sink:
 SINKS = [open_tum, open_kitti, open_take, open_exact_take, open_ply, open_small_ply, open_tee]
 
 
-def write_all(sink: Sink, frames: Sequence[MappedFrame]) -> None:
-    with sink:
-        for frame in frames:
-            sink.write(frame)
-
-
-def stored(state: SinkState) -> SinkState:
-    """As it comes back from disk."""
-    packed = io.BytesIO()
-    np.savez(packed, **state.arrays)
-    packed.seek(0)
-    with np.load(packed) as arrays:
-        return SinkState(values=json.loads(json.dumps(state.values)), arrays={name: arrays[name] for name in arrays})
-
-
 @pytest.fixture(scope="module")
 def gappy(cut_frames: list[MappedFrame]) -> list[MappedFrame]:
     """The walk without some frames, as if they could not be read, and once from a source of another size."""
@@ -107,7 +89,14 @@ def gappy(cut_frames: list[MappedFrame]) -> list[MappedFrame]:
 @settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kept=st.integers(0, 8), lost=st.integers(0, 8), checkpoints=st.sets(st.integers(0, 8)))
 def test_sink_killed_anywhere_and_resumed_leaves_the_same_files(
-    gappy: list[MappedFrame], files_of: FilesOf, open_sink: Open, kept: int, lost: int, checkpoints: set[int]
+    gappy: list[MappedFrame],
+    files_of: FilesOf,
+    open_sink: Open,
+    kept: int,
+    lost: int,
+    checkpoints: set[int],
+    write_all: Callable[..., None],
+    stored: Callable[[SinkState], SinkState],
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -137,7 +126,7 @@ def test_closing_twice_or_without_a_frame_is_fine(tmp_path: Path, open_sink: Ope
 
 @pytest.mark.parametrize("open_sink", SINKS)
 def test_what_is_there_already_is_not_overwritten(
-    tmp_path: Path, frames: list[MappedFrame], files_of: FilesOf, open_sink: Open
+    tmp_path: Path, frames: list[MappedFrame], files_of: FilesOf, open_sink: Open, write_all: Callable[..., None]
 ) -> None:
     write_all(open_sink(tmp_path, None), frames[:2])
     before = files_of(tmp_path)
@@ -147,7 +136,7 @@ def test_what_is_there_already_is_not_overwritten(
 
 
 def test_what_is_there_already_is_overwritten_when_asked(
-    tmp_path: Path, frames: list[MappedFrame], files_of: FilesOf
+    tmp_path: Path, frames: list[MappedFrame], files_of: FilesOf, write_all: Callable[..., None]
 ) -> None:
     for count in (5, 3):
         write_all(TumSink(tmp_path / "a.tum", overwrite=True), frames[:count])
@@ -170,17 +159,6 @@ def test_folder_that_cannot_be_written_is_one_sentence_before_the_first_frame(tm
             open_sink(tmp_path / "locked", None)
 
 
-@contextmanager
-def files_no_longer_than(num_bytes: int) -> Iterator[None]:
-    """As on a full disk, writes beyond fail; a write may succeed in part."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def write_until_refused(sink: Sink, frames: Sequence[MappedFrame], refusal: str) -> int:
     """How many frames were written."""
     written: list[int] = []
@@ -199,7 +177,11 @@ def write_until_refused(sink: Sink, frames: Sequence[MappedFrame], refusal: str)
 @pytest.mark.parametrize("room", [0, 100, 300, 700, 1000])
 @pytest.mark.parametrize("open_sink", [open_tum, open_kitti])
 def test_full_disk_leaves_the_poses_before(
-    tmp_path: Path, frames: list[MappedFrame], open_sink: Open, room: int
+    tmp_path: Path,
+    frames: list[MappedFrame],
+    open_sink: Open,
+    room: int,
+    files_no_longer_than: Callable[[int], AbstractContextManager[None]],
 ) -> None:
     with files_no_longer_than(room):
         refusal = r"(trajectory\.tum|poses\.txt) cannot be written \(File too large\)"
@@ -211,7 +193,7 @@ def test_full_disk_leaves_the_poses_before(
 
 
 def test_no_space_left_is_one_sentence_and_leaves_whole_lines(
-    tmp_path: Path, frames: list[MappedFrame], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, frames: list[MappedFrame], monkeypatch: pytest.MonkeyPatch, write_all: Callable[..., None]
 ) -> None:
     left, write = [500], GrowingFile._write
 
@@ -228,7 +210,12 @@ def test_no_space_left_is_one_sentence_and_leaves_whole_lines(
 
 
 @pytest.mark.parametrize("room", [100, 5000, 13_000])
-def test_full_disk_leaves_a_readable_take(tmp_path: Path, frames: list[MappedFrame], room: int) -> None:
+def test_full_disk_leaves_a_readable_take(
+    tmp_path: Path,
+    frames: list[MappedFrame],
+    room: int,
+    files_no_longer_than: Callable[[int], AbstractContextManager[None]],
+) -> None:
     long = [
         replace(frame, index=frame.index + 10 * lap, timestamp_s=frame.timestamp_s + 10 * lap)
         for lap in range(9)
@@ -245,7 +232,10 @@ def test_full_disk_leaves_a_readable_take(tmp_path: Path, frames: list[MappedFra
 
 
 def test_full_disk_leaves_the_cloud_of_the_last_checkpoint(
-    tmp_path: Path, frames: list[MappedFrame], files_of: FilesOf
+    tmp_path: Path,
+    frames: list[MappedFrame],
+    files_of: FilesOf,
+    files_no_longer_than: Callable[[int], AbstractContextManager[None]],
 ) -> None:
     sink = PlySink(tmp_path / "cloud.ply", CloudSettings())
     sink.write(frames[0])
@@ -263,7 +253,9 @@ def test_full_disk_leaves_the_cloud_of_the_last_checkpoint(
     assert len(files_of(tmp_path)["cloud.ply"]) > len(before["cloud.ply"])
 
 
-def test_trajectory_is_the_file_that_would_be_written_at_once(tmp_path: Path, frames: list[MappedFrame]) -> None:
+def test_trajectory_is_the_file_that_would_be_written_at_once(
+    tmp_path: Path, frames: list[MappedFrame], write_all: Callable[..., None]
+) -> None:
     write_all(TumSink(tmp_path / "a.tum"), frames)
     times = frames[0].intrinsics.new_tensor([frame.timestamp_s for frame in frames])
     poses = frames[0].intrinsics.new_tensor(np.stack([frame.world_from_camera.numpy() for frame in frames]))
@@ -272,7 +264,7 @@ def test_trajectory_is_the_file_that_would_be_written_at_once(tmp_path: Path, fr
 
 
 def test_frames_without_a_result_have_the_pose_before_in_a_kitti_file(
-    tmp_path: Path, frames: list[MappedFrame]
+    tmp_path: Path, frames: list[MappedFrame], write_all: Callable[..., None]
 ) -> None:
     write_all(KittiSink(tmp_path / "a.txt"), [frames[place] for place in (2, 3, 6)])
     rows = np.loadtxt(tmp_path / "a.txt")
@@ -305,7 +297,9 @@ def test_tee_closes_all_that_it_opened(tmp_path: Path, frames: list[MappedFrame]
             tee[name].write(frames[1])
 
 
-def test_sink_that_joins_at_a_checkpoint_begins_there(tmp_path: Path, frames: list[MappedFrame]) -> None:
+def test_sink_that_joins_at_a_checkpoint_begins_there(
+    tmp_path: Path, frames: list[MappedFrame], stored: Callable[[SinkState], SinkState]
+) -> None:
     open_a: OpenSink = lambda state: TumSink(tmp_path / "a.tum", state=state)  # noqa: E731
     open_b: OpenSink = lambda state: TumSink(tmp_path / "b.tum", state=state)  # noqa: E731
     with Tee({"a": open_a}) as first:
@@ -317,7 +311,9 @@ def test_sink_that_joins_at_a_checkpoint_begins_there(tmp_path: Path, frames: li
     assert len(read_trajectory(tmp_path / "b.tum")) == 1
 
 
-def test_file_lost_since_the_checkpoint_is_one_sentence(tmp_path: Path, frames: list[MappedFrame]) -> None:
+def test_file_lost_since_the_checkpoint_is_one_sentence(
+    tmp_path: Path, frames: list[MappedFrame], stored: Callable[[SinkState], SinkState]
+) -> None:
     for open_sink in (open_tum, open_kitti, open_take):
         with open_sink(tmp_path, None) as sink:
             sink.write(frames[0])

@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from longtake.errors import SavedSessionError
+from longtake.errors import InputError, SavedSessionError
 from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 
 TENSORS = {
@@ -132,6 +132,32 @@ def test_later_file_takes_the_place_of_the_earlier(tmp_path: Path) -> None:
         write_tensors(path, {"count": Pieces.of(torch.tensor(count))}, {"count": count})
     assert SavedTensors(path).record == {"count": 2}
     assert int(SavedTensors(path)["count"]) == 2
+
+
+def test_path_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"mine")
+    (tmp_path / "folder").mkdir()
+    for path, reason in (
+        (tmp_path / "nowhere" / "saved.safetensors", "No such file or directory"),
+        (tmp_path / "file" / "saved.safetensors", "Not a directory"),
+        (tmp_path / "folder", "Is a directory"),
+    ):
+        with pytest.raises(InputError, match=rf"{path} cannot be written \({reason}\); make room .*folder\.$") as error:
+            write_tensors(path, pieces_of(TENSORS), RECORD)
+        assert "\n" not in str(error.value)
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "file", tmp_path / "folder"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
+def test_full_disk_is_one_sentence_and_the_earlier_file_survives(tmp_path: Path) -> None:
+    path = tmp_path / "saved.safetensors"
+    write_tensors(path, pieces_of(TENSORS), RECORD)
+    before = path.read_bytes()
+    path.with_name(path.name + ".unfinished").symlink_to("/dev/full")
+    with pytest.raises(InputError, match=r"saved.safetensors cannot be written \(No space left on device\); make room"):
+        write_tensors(path, {"large": Pieces.of(torch.zeros(100_000))}, RECORD)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("cut", [1, 100, -7, -20])

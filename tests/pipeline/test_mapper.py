@@ -1,17 +1,34 @@
+"""Results come with their pictures, and as a take keeps them."""
+
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
+import torch
 from PIL import Image
 
+from longtake.cli.main import main
+from longtake.export.cloud import CloudSettings
 from longtake.export.frame import MappedFrame
 from longtake.export.masks import MaskFolder
+from longtake.export.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.pipeline.mapper import Mapper, Prepared
 from longtake.pipeline.status import StatusJudge
+from longtake.pipeline.video_map import MapSettings, Outputs, VideoMap
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.runtime.retention import ContextRetention
+from longtake.runtime.windows import Windows
+from longtake.takes.images import ImageFiles
+from longtake.takes.take import read_take
 from longtake.video.preprocess import Preprocessor
 from longtake.video.source import open_source
+
+SESSION = SessionSettings(
+    image_size=56, num_scale_frames=2, retention=ContextRetention(anchors=2, window=2, history=8), windows=None
+)
 
 
 def test_results_come_with_the_pictures_they_belong_to_and_their_names(
@@ -20,11 +37,8 @@ def test_results_come_with_the_pictures_they_belong_to_and_their_names(
     rng = np.random.default_rng(0)
     for name in ("b10", "b2", "a1"):
         Image.fromarray(rng.integers(0, 255, (30, 40, 3), dtype=np.uint8)).save(tmp_path / f"{name}.png")
-    settings = SessionSettings(
-        image_size=56, num_scale_frames=2, retention=ContextRetention(anchors=2, window=2, history=8), windows=None
-    )
     prepare = Preprocessor(size=56)
-    mapper = Mapper(open_session(tiny_model, settings, (42, 56)), StatusJudge())
+    mapper = Mapper(open_session(tiny_model, SESSION, (42, 56)), StatusJudge())
     mapped: list[MappedFrame] = []
     for frame in open_source(str(tmp_path)).frames():
         assert frame.image is not None
@@ -41,3 +55,32 @@ def test_results_come_with_the_pictures_they_belong_to_and_their_names(
     masks.mkdir()
     Image.new("L", (40, 30), 0).save(masks / "b2.png")
     assert [MaskFolder(masks).find(frame) is not None for frame in mapped] == [False, True, False]
+
+
+def test_export_of_a_mapped_video_gives_the_files_of_the_run_byte_by_byte(
+    tiny_model: GeometryModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The network's rotations are true ones to float32 only; what is written must not depend on who wrote it."""
+    outputs = Outputs(
+        take=TakeSettings(images=ImageFiles.PNG, depth=DepthKind.NPZ), cloud=CloudSettings(voxel=1e-3), kitti=True
+    )
+    settings = MapSettings(session=replace(SESSION, windows=Windows(size=8, overlap_frames=5)), outputs=outputs)
+    source = open_source("world:3?frames=30&size=56x42")
+    mapped = [
+        item for item in VideoMap(source, tiny_model, tmp_path / "run", settings) if isinstance(item, MappedFrame)
+    ]
+    saved = read_take(tmp_path / "run").trajectory.world_from_camera
+    assert torch.equal(saved, torch.stack([frame.world_from_camera for frame in mapped]))
+    arguments = ["export", tmp_path / "run", "--out", tmp_path / "again", "--format", "ply,kitti,take"]
+    monkeypatch.setattr(sys, "argv", ["longtake", *map(str, arguments), "--voxel", "1e-3"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert (tmp_path / "run" / "cloud.ply").stat().st_size > 20_000
+    for again, first in (
+        ("cloud.ply", "cloud.ply"),
+        ("poses.kitti", "poses.kitti"),
+        ("take/poses.tum", "poses.tum"),
+        ("take/frames.jsonl", "frames.jsonl"),
+    ):
+        assert (tmp_path / "again" / again).read_bytes() == (tmp_path / "run" / first).read_bytes()

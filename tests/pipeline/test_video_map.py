@@ -1,7 +1,8 @@
 """A whole video through source, session and sinks: interrupted anywhere, the files are those of a run that was not."""
 
 import json
-from collections.abc import Callable, Generator
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
@@ -9,24 +10,34 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from longtake.errors import InputError, SettingError
+from longtake.errors import InputError, MissingExtraError, SettingError
+from longtake.export.adjust import Wishes
+from longtake.export.again import ExportSettings
 from longtake.export.cloud import CloudSettings
 from longtake.export.frame import FrameStatus, MappedFrame
+from longtake.export.names import EXPORT_FOLDER, RECORD_NAME, SESSION_NAME
 from longtake.export.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
 from longtake.export.report.page import REPORT_NAME
+from longtake.export.scale import KnownDistance, KnownHeight
 from longtake.export.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.pipeline.ahead import WhenFull
 from longtake.pipeline.checkpoint import FOLDER
 from longtake.pipeline.run import Unreadable
 from longtake.pipeline.video_map import MapSettings, Outputs, VideoMap, is_done
-from longtake.runtime.build import SessionSettings
+from longtake.runtime.build import SessionSettings, open_session
 from longtake.runtime.keyframes import ByFlow, EveryNth
 from longtake.runtime.retention import ContextRetention
+from longtake.runtime.steps import VideoSession
+from longtake.runtime.windowed import resume_session
 from longtake.runtime.windows import Windows
+from longtake.takes.images import ImageFiles
 from longtake.takes.take import read_take
+from longtake.types import Geometry
 from longtake.video.frame import PendingFrame
+from longtake.video.preprocess import Preprocessor
 from longtake.video.reading import Source
 from longtake.video.sampling import Extent
 from longtake.world.tour import Tour
@@ -54,16 +65,18 @@ SETTINGS = MapSettings(
 class Walk(Source):
     """Frames of a tour, of which some cannot be read."""
 
-    def __init__(self, unreadable: frozenset[int] = frozenset(), *, is_live: bool = False) -> None:
+    def __init__(
+        self, unreadable: frozenset[int] = frozenset(), *, is_live: bool = False, num_frames: int = NUM_FRAMES
+    ) -> None:
         super().__init__("walk", is_live=is_live)
-        self._unreadable = unreadable
+        self._unreadable, self._num_frames = unreadable, num_frames
 
     @property
     def extent(self) -> Extent:
-        return Extent(num_frames=NUM_FRAMES)
+        return Extent(num_frames=self._num_frames)
 
     def all_frames(self) -> Generator[PendingFrame, None, None]:
-        for index, picture in enumerate(pictures()):
+        for index, picture in enumerate(pictures()[: self._num_frames]):
             if index in self._unreadable:
                 yield PendingFrame.unreadable(index / 10, f"Frame {index} is torn.")
             else:
@@ -250,3 +263,140 @@ def test_a_log_of_progress_that_cannot_be_written_is_a_sentence(tiny_model: Geom
     (tmp_path / "out" / PROGRESS_NAME).mkdir()
     with pytest.raises(InputError, match=r"progress.jsonl cannot be written"):
         list(video)
+
+
+METRIC = Wishes(length=KnownDistance(first=0, second=29, metres=2.4))
+EXPORTING = replace(
+    SETTINGS,
+    outputs=Outputs(
+        take=TakeSettings(images=ImageFiles.JPEG, depth=DepthKind.NPZ),
+        export=ExportSettings(formats=("tum", "ply", "colmap"), wishes=METRIC),
+    ),
+)
+
+
+def fail_half_way(frames: Iterable[MappedFrame], num_frames: int) -> Iterator[MappedFrame]:
+    yield from islice(frames, num_frames // 2)
+    raise InputError("The disk is full.")
+
+
+def test_the_export_is_made_when_the_video_has_ended_and_not_before(tiny_model: GeometryModel, tmp_path: Path) -> None:
+    whole = VideoMap(Walk(), tiny_model, tmp_path / "whole", EXPORTING)
+    list(whole)
+    assert whole.exported is not None
+    assert (whole.exported.unit, whole.exported.frames) == ("m", NUM_FRAMES)
+    assert all(Path(file).exists() for file in whole.exported.files.values())
+    assert "Lengths are in metres" in (tmp_path / "whole" / REPORT_NAME).read_text()
+    out = tmp_path / "cut"
+    first = VideoMap(Walk(), tiny_model, out, EXPORTING)
+    for _ in first:
+        first.stop()
+    assert first.exported is None
+    assert not (out / EXPORT_FOLDER).exists()
+    list(VideoMap(Walk(), tiny_model, out, EXPORTING, resume=True))
+    assert exported_files(out) == exported_files(tmp_path / "whole")
+    live = contents(tmp_path / "whole")["poses.tum"]
+    assert live == contents(out)["poses.tum"] != (out / EXPORT_FOLDER / "poses.tum").read_bytes()
+
+
+def exported_files(out: Path) -> dict[str, bytes]:
+    """All but the record, which names the folder."""
+    return {name: content for name, content in contents(out / EXPORT_FOLDER).items() if name != RECORD_NAME}
+
+
+def test_an_export_that_died_is_made_when_resumed_and_no_frame_is_mapped_again(
+    tiny_model: GeometryModel, tmp_path: Path
+) -> None:
+    list(VideoMap(Walk(), tiny_model, tmp_path / "whole", EXPORTING))
+    out = tmp_path / "out"
+    first = VideoMap(Walk(), tiny_model, out, EXPORTING, told_of_export=fail_half_way)
+    with pytest.raises(InputError, match="The disk is full"):
+        list(first)
+    assert is_done(out)
+    assert not is_done(out, EXPORTING.outputs)
+    second = VideoMap(Walk(), tiny_model, out, EXPORTING, resume=True)
+    assert list(second) == []
+    assert second.summary == first.summary
+    assert exported_files(out) == exported_files(tmp_path / "whole")
+    assert is_done(out, EXPORTING.outputs)
+    with pytest.raises(SettingError, match="is complete"):
+        VideoMap(Walk(), tiny_model, out, EXPORTING, resume=True)
+
+
+def test_what_is_left_of_a_run_can_be_exported_otherwise_but_not_mapped_otherwise(
+    tiny_model: GeometryModel, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="The disk is full"):
+        list(VideoMap(Walk(), tiny_model, tmp_path, EXPORTING, told_of_export=fail_half_way))
+    other = replace(EXPORTING.outputs, session=True)
+    with pytest.raises(SettingError, match=r"other settings \(outputs\)"):
+        VideoMap(Walk(), tiny_model, tmp_path, replace(EXPORTING, outputs=other), resume=True)
+    poses = replace(EXPORTING.outputs, export=ExportSettings(formats=("kitti",)))
+    list(VideoMap(Walk(), tiny_model, tmp_path, replace(EXPORTING, outputs=poses), resume=True))
+    assert set(contents(tmp_path / EXPORT_FOLDER)) == {RECORD_NAME, "poses.kitti"}
+
+
+def test_a_run_that_replaces_another_leaves_nothing_of_its_export(tiny_model: GeometryModel, tmp_path: Path) -> None:
+    settings = replace(EXPORTING, outputs=replace(EXPORTING.outputs, session=True))
+    list(VideoMap(Walk(), tiny_model, tmp_path, settings))
+    (tmp_path / EXPORT_FOLDER / "mine.txt").write_text("mine")
+    plain = replace(EXPORTING, outputs=replace(EXPORTING.outputs, export=None))
+    list(VideoMap(Walk(), tiny_model, tmp_path, plain, overwrite=True))
+    assert set(contents(tmp_path / EXPORT_FOLDER)) == {"mine.txt"}
+    assert not (tmp_path / SESSION_NAME).exists()
+
+
+def test_an_export_that_the_take_could_not_give_is_refused_beforehand(
+    tiny_model: GeometryModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SettingError, match="let the take have images"):
+        Outputs(take=TakeSettings(images=None), export=ExportSettings(formats=("colmap",)))
+    with pytest.raises(SettingError, match="let the take have depth"):
+        Outputs(take=TakeSettings(depth=None), export=ExportSettings(formats=("ply",)))
+    height = ExportSettings(formats=("tum",), wishes=Wishes(length=KnownHeight(metres=1.5)))
+    with pytest.raises(SettingError, match="let the take have depth"):
+        Outputs(take=TakeSettings(depth=None), export=height)
+    monkeypatch.setitem(sys.modules, "rerun", None)
+    rerun = replace(EXPORTING, outputs=Outputs(export=ExportSettings(formats=("rrd",))))
+    with pytest.raises(MissingExtraError, match="rerun"):
+        VideoMap(Walk(), tiny_model, tmp_path / "out", rerun)
+    assert not (tmp_path / "out").exists()
+
+
+def answers(session: VideoSession, frames: list[torch.Tensor], times: list[float]) -> Geometry:
+    given = [*map(session.step, frames, times), session.finish()]
+    return Geometry.join([geometry for geometry in given if len(geometry)])
+
+
+@pytest.mark.parametrize("num_frames", [1, 13, 22], ids=lambda count: f"{count} frames")
+@pytest.mark.parametrize("session", [SESSION, replace(SESSION, windows=None)], ids=["windows", "one sequence"])
+def test_a_saved_session_goes_on_as_if_the_video_had_never_ended(
+    tiny_model: GeometryModel, tmp_path: Path, session: SessionSettings, num_frames: int
+) -> None:
+    """It gives first what a later window might have replaced, which the video's end gave out too."""
+    settings = replace(SETTINGS, session=session, outputs=Outputs(session=True))
+    list(VideoMap(Walk(num_frames=num_frames), tiny_model, tmp_path, settings))
+    prepare = Preprocessor(fit=settings.fit, size=session.image_size, patch=tiny_model.config.patch)
+    frames = [prepare(picture).pixels for picture in pictures()]
+    times = [index / 10 for index in range(NUM_FRAMES)]
+    straight = open_session(tiny_model, session, tuple(frames[0].shape[1:]))
+    want = answers(straight, frames, times)
+    resumed = resume_session(tmp_path / SESSION_NAME, tiny_model)
+    got = answers(resumed, frames[num_frames:], times[num_frames:])
+    last = want.frames(len(want) - len(got), len(want))
+    assert got.frame_index[-1] == NUM_FRAMES - 1
+    assert got.frame_index[0] <= num_frames
+    assert (got.frame_index, got.timestamp_s, got.window) == (last.frame_index, last.timestamp_s, last.window)
+    assert torch.equal(got.pose_encoding, last.pose_encoding)
+    assert torch.equal(got.world_from_camera, last.world_from_camera)
+    assert torch.equal(got.depth, last.depth)
+
+
+def test_no_session_is_saved_of_a_video_that_was_stopped(tiny_model: GeometryModel, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, outputs=Outputs(session=True))
+    video = VideoMap(Walk(), tiny_model, tmp_path, settings)
+    for _ in video:
+        video.stop()
+    assert not (tmp_path / SESSION_NAME).exists()
+    list(VideoMap(Walk(), tiny_model, tmp_path, settings, resume=True))
+    assert (tmp_path / SESSION_NAME).exists()

@@ -1,6 +1,8 @@
 """A small world in closed form, takes made of it, and how far a pixel strays on its way to another frame and back."""
 
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -160,3 +162,19 @@ def _interpolate_depth(depth: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple
     is_found = is_inside & (corners > 0).all(axis=0)
     inverse = (np.stack(shares) / np.where(corners > 0, corners, 1)).sum(axis=0)
     return np.where(is_found, 1 / inverse, 0), is_found
+
+
+@contextmanager
+def limit_files(num_bytes: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture(scope="session")
+def files_no_longer_than() -> Callable[[int], AbstractContextManager[None]]:
+    """As on a full disk, writes beyond so many bytes fail; a write may succeed in part."""
+    return limit_files

@@ -3,7 +3,7 @@
 import math
 import zipfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +53,18 @@ def test_png_holds_sixteen_bits_that_anyone_can_read(folder: Path) -> None:
         assert image.format == "PNG"
         assert np.asarray(image).tolist() == [[500, 1234, 2000, 30000], [0, 0, 0, 0], [0, 65535, 65535, 0]]
     assert num_too_far == 1
+
+
+@pytest.mark.parametrize("step", [0.001, None])
+def test_depth_of_which_the_disk_takes_only_a_part_is_an_error(
+    folder: Path, step: float | None, files_no_longer_than: Callable[[int], AbstractContextManager[None]]
+) -> None:
+    files = DepthFiles(step)
+    files.write(folder, 0, DEPTH)
+    num_bytes = (folder / files.pattern.format(index=0)).stat().st_size
+    for room in (0, 1, num_bytes // 2, num_bytes - 1):
+        with files_no_longer_than(room), pytest.raises(OSError, match="File too large"):
+            files.write(folder, 1, DEPTH)
 
 
 def test_png_is_read_as_float32_with_zero_for_invalid(folder: Path) -> None:

@@ -1,24 +1,13 @@
 """Files that are whole at every moment: grown by pieces, replaced at once, kept when something fails."""
 
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from longtake.errors import InputError
 from longtake.takes.durable import GrowingFile, replacing, require_writable, sync_path, writing
-
-
-@contextmanager
-def files_no_longer_than(num_bytes: int) -> Iterator[None]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_pieces_are_in_the_file_as_soon_as_they_are_appended(tmp_path: Path) -> None:
@@ -31,7 +20,9 @@ def test_pieces_are_in_the_file_as_soon_as_they_are_appended(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("room", [0, 1, 9, 10, 11, 19, 25])
-def test_piece_that_does_not_fit_leaves_the_pieces_before_it(tmp_path: Path, room: int) -> None:
+def test_piece_that_does_not_fit_leaves_the_pieces_before_it(
+    tmp_path: Path, room: int, files_no_longer_than: Callable[[int], AbstractContextManager[None]]
+) -> None:
     with GrowingFile(tmp_path / "a") as file, files_no_longer_than(room):
         for _ in range(room // 10):
             file.append(b"123456789\n")
@@ -55,7 +46,9 @@ def test_file_goes_on_after_the_bytes_that_are_kept(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == b""
 
 
-def test_file_is_replaced_at_once_or_not_at_all(tmp_path: Path) -> None:
+def test_file_is_replaced_at_once_or_not_at_all(
+    tmp_path: Path, files_no_longer_than: Callable[[int], AbstractContextManager[None]]
+) -> None:
     def write(data: bytes, *, fails: bool) -> None:
         with replacing(tmp_path / "a") as file:
             file.write(data)

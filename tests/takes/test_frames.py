@@ -26,6 +26,7 @@ FRAME = TakeFrame(
     keyframe=True,
     window=2,
     source=Placement(640, 480, 0.5, 0.75, 1.0, 2.0),
+    source_name="garden_17",
 )
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -44,6 +45,7 @@ def test_line_says_what_the_format_promises() -> None:
         "keyframe": True,
         "window": 2,
         "source": {"width": 640, "height": 480, "scale": [0.5, 0.75], "offset": [1.0, 2.0]},
+        "source_name": "garden_17",
     }
 
 
@@ -68,6 +70,7 @@ def test_nothing_visible_is_not_the_same_as_not_known() -> None:
     window=st.none() | st.integers(0, 10**6),
     source=st.none()
     | st.builds(Placement, st.just(640), st.just(480), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3), numbers, numbers),
+    source_name=st.none() | st.text() | st.just("torn\udcff"),
 )
 def test_every_line_comes_back_to_the_last_bit(
     index: int,
@@ -78,6 +81,7 @@ def test_every_line_comes_back_to_the_last_bit(
     keyframe: bool | None,
     window: int | None,
     source: Placement | None,
+    source_name: str | None,
 ) -> None:
     record = FrameRecord(
         index=index,
@@ -88,6 +92,7 @@ def test_every_line_comes_back_to_the_last_bit(
         keyframe=keyframe,
         window=window,
         source=source,
+        source_name=source_name,
     )
     line = record.line().encode()
     assert b"\n" not in line
@@ -118,6 +123,7 @@ def test_unknown_fields_of_a_line_are_ignored() -> None:
         ("keyframe", 1),
         ("window", 0.5),
         ("source", 3),
+        ("source_name", 17),
     ],
 )
 def test_wrong_field_of_a_line_is_one_sentence(name: str, value: object) -> None:

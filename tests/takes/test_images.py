@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import av
@@ -126,6 +126,21 @@ def test_png_comes_back_exactly_and_jpeg_nearly(tmp_path: Path) -> None:
         image = read_image(tmp_path / files.format(index=1234567), SIZE)
         assert np.abs(image.astype(int) - picture(3)).max() <= allowed
     assert sorted(path.name for path in (tmp_path / "images").iterdir()) == ["1234567.jpg", "1234567.png"]
+
+
+@pytest.mark.parametrize("files", [ImageFiles.PNG, ImageFiles.JPEG])
+def test_image_of_which_the_disk_takes_only_a_part_is_an_error(
+    tmp_path: Path, files: ImageFiles, files_no_longer_than: Callable[[int], AbstractContextManager[None]]
+) -> None:
+    (tmp_path / "images").mkdir()
+    writer = ImageFolderWriter(tmp_path, files)
+    writer.write(0, 0.0, picture(3))
+    num_bytes = (tmp_path / files.format(index=0)).stat().st_size
+    for room in (0, 1, num_bytes // 2, num_bytes - 20, num_bytes - 1):
+        with files_no_longer_than(room), pytest.raises(OSError, match="File too large"):
+            writer.write(1, 0.1, picture(3))
+    with files_no_longer_than(num_bytes):
+        writer.write(1, 0.1, picture(3))
 
 
 @pytest.mark.parametrize("files", ImageFiles)

@@ -20,6 +20,7 @@ from longtake.takes.frames import FrameRecord, TakeFrame, Visible
 from longtake.takes.header import TakeHeader
 from longtake.takes.images import ImageFiles
 from longtake.takes.take import Take, read_take
+from longtake.takes.tum import as_written
 from longtake.takes.writer import TakeWriter
 
 MakeFrame = Callable[..., TakeFrame]
@@ -61,7 +62,8 @@ def test_every_field_comes_back(tmp_path: Path, make_frame: MakeFrame, make_head
     take = read_take(tmp_path)
     assert (len(take), take.header, take.folder) == (1, header, tmp_path)
     assert take.records == (FrameRecord.of(frame),)
-    torch.testing.assert_close(take.trajectory.world_from_camera[0], frame.world_from_camera, rtol=0, atol=1e-15)
+    assert torch.equal(take.trajectory.world_from_camera[0], as_written(frame.world_from_camera))
+    torch.testing.assert_close(take.trajectory.world_from_camera[0], frame.world_from_camera, rtol=0, atol=1e-14)
     torch.testing.assert_close(take.intrinsics[0], frame.intrinsics, rtol=0, atol=0)
     assert frame.depth is not None
     np.testing.assert_allclose(take.depth(0), frame.depth, atol=0.0005 / 2 + 1e-6)

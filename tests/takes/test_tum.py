@@ -12,7 +12,7 @@ from longtake.errors import InputError
 from longtake.spatial.pose import rigid_pose
 from longtake.spatial.rotation import matrix_from_quaternion
 from longtake.takes.trajectory import Trajectory
-from longtake.takes.tum import read_tum, tum_line, write_tum
+from longtake.takes.tum import as_written, read_tum, tum_line, write_tum
 
 
 def random_trajectory(seed: int, num_poses: int, *, start_s: float = 0.0, size: float = 1.0) -> Trajectory:
@@ -38,6 +38,39 @@ def test_what_is_written_comes_back(
     assert torch.equal(back.world_from_camera[:, :3, 3], written.world_from_camera[:, :3, 3])
     torch.testing.assert_close(back.world_from_camera, written.world_from_camera, rtol=0, atol=1e-14)
     assert back.is_timed
+
+
+def turns(seed: int) -> torch.Tensor:
+    """Rotations in float32: any, small ones, about an axis, and by quarters and thirds of a turn."""
+    generator = torch.Generator().manual_seed(seed)
+    anyhow = torch.randn(400, 4, generator=generator)
+    upright = torch.tensor([0.0, 1.0, 0.0, 1.0])
+    by_parts = torch.cartesian_prod(*[torch.tensor([-1.0, 0.0, 1.0])] * 4)
+    small = torch.cat([anyhow[:, :3] * 1e-3, torch.ones(400, 1)], dim=1)
+    return matrix_from_quaternion(torch.cat([anyhow, small, anyhow * upright, by_parts]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pose_as_written_is_written_and_read_to_the_last_bit_again_and_again(tmp_path: Path, seed: int) -> None:
+    rotation = turns(seed).double()
+    network = rigid_pose(rotation, torch.randn(len(rotation), 3, dtype=torch.float64))
+    poses, timestamp_s = as_written(network), torch.arange(len(rotation), dtype=torch.float64)
+    torch.testing.assert_close(poses, network, rtol=0, atol=1e-6)
+    assert torch.equal(poses[:, :, 3], network[:, :, 3])
+    exact = poses[:, :3, :3] @ poses[:, :3, :3].mT - torch.eye(3, dtype=torch.float64)
+    assert exact.abs().max() < 1e-14
+    assert torch.equal(as_written(poses), poses)
+    assert torch.equal(torch.stack([as_written(pose) for pose in poses[::10]]), poses[::10])
+    write_tum(tmp_path / "poses.txt", Trajectory(timestamp_s=timestamp_s, world_from_camera=poses))
+    assert torch.equal(read_tum(tmp_path / "poses.txt").world_from_camera, poses)
+
+
+def test_written_quaternions_are_those_of_the_rotation_and_of_unit_length() -> None:
+    rotation = turns(9).double()
+    lines = [tum_line(0.0, pose) for pose in rigid_pose(rotation, torch.zeros(len(rotation), 3, dtype=torch.float64))]
+    written = torch.tensor([[float(number) for number in line.split()[4:]] for line in lines], dtype=torch.float64)
+    assert (written.norm(dim=1) - 1).abs().max() < 4e-16
+    torch.testing.assert_close(matrix_from_quaternion(written), rotation, rtol=0, atol=1e-6)
 
 
 def test_line_is_time_centre_and_quaternion() -> None:

@@ -1,9 +1,8 @@
 """Takes are written frame by frame, refuse what does not fit, and end whole or in a sentence."""
 
 import json
-import resource
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -291,21 +290,15 @@ def test_exception_in_the_block_leaves_a_whole_take(
         assert len(list(take.images())) == 3
 
 
-@contextmanager
-def files_no_longer_than(num_bytes: int) -> Iterator[None]:
-    """As on a full disk, writes beyond fail; a write may succeed in part."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 @pytest.mark.parametrize("images", [*ImageFiles, None])
 @pytest.mark.parametrize("room", [0, 10, 100, 200, 300, 1000, 3000])
 def test_full_disk_is_one_sentence_and_leaves_a_readable_take(
-    tmp_path: Path, make_frame: MakeFrame, make_header: MakeHeader, images: ImageFiles | None, room: int
+    tmp_path: Path,
+    make_frame: MakeFrame,
+    make_header: MakeHeader,
+    images: ImageFiles | None,
+    room: int,
+    files_no_longer_than: Callable[[int], AbstractContextManager[None]],
 ) -> None:
     frames = [make_frame(step, with_image=images is not None, with_depth=False) for step in range(40)]
     writer = TakeWriter(tmp_path / "walk", make_header(images=images, depth=None))

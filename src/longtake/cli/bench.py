@@ -15,15 +15,17 @@ from longtake.bench.memory import POLICIES, MemoryFigures, measure, trunk_formul
 from longtake.bench.pipeline import PipelineFigures, measure_pipeline
 from longtake.bench.soak import SoakFigures, soak
 from longtake.bench.world import WorldFigures, measure_world
-from longtake.cli.map import tiny_model
-from longtake.cli.options import choose_device, parse_size
+from longtake.cli.map import random_model
+from longtake.cli.options import choose_device, one_of, parse_size
 from longtake.cli.world import WorldSettings, film
 from longtake.errors import SettingError
 from longtake.extras import import_from_extra
 from longtake.pipeline.video_map import MapSettings
 from longtake.runtime.build import SMALL
 from longtake.video.source import SourceOptions, open_source
-from longtake.weights.presets import LINGBOT_MAP
+from longtake.weights.presets import LINGBOT_MAP, MICRO, TINY
+
+_NETWORKS = {"micro": MICRO, "tiny": TINY}
 
 
 def run_memory(frames: int, size: str, *, as_json: bool, plot: Path | None) -> None:
@@ -142,10 +144,11 @@ def _print_world(figures: Sequence[WorldFigures]) -> None:
     console.print(f"\n{first.houses_per_s:.0f} houses/s built, {first.steps_per_s:.0f} steps/s walked", highlight=False)
 
 
-def run_pipeline(frames: int, size: str, *, as_json: bool) -> None:
+def run_pipeline(frames: int, size: str, network: str, *, as_json: bool) -> None:
     height, width = parse_size(size)
+    config = _NETWORKS[one_of("--network", network, list(_NETWORKS))]
     torch.set_num_threads(1)
-    model = tiny_model(torch.device("cpu"))
+    model = random_model(config, torch.device("cpu"))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         walk = WorldSettings(
@@ -170,11 +173,11 @@ def run_pipeline(frames: int, size: str, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(asdict(figures) | {"share_of_slowest": figures.share_of_slowest}, indent=1))
     else:
-        _print_pipeline(figures, size)
+        _print_pipeline(figures, f"{size}, {network} network")
 
 
-def _print_pipeline(figures: PipelineFigures, size: str) -> None:
-    title = f"{figures.num_frames} frames of {size}, tiny network, {figures.torch_threads} torch threads"
+def _print_pipeline(figures: PipelineFigures, what: str) -> None:
+    title = f"{figures.num_frames} frames of {what}, {figures.torch_threads} torch thread"
     table = Table(title=title, box=None, title_justify="left")
     table.add_column("stage")
     table.add_column("frames/s alone", justify="right")

@@ -24,6 +24,19 @@ models = typer.Typer(invoke_without_command=True)
 app.add_typer(models, name="models")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+DropPercent = Annotated[float, typer.Option(help="Least confident pixels that give no points.")]
+Mask = Annotated[Path | None, typer.Option(help="Folder of masks: white gives points, black does not.")]
+Sky = Annotated[Path | None, typer.Option(help="ONNX model that finds sky, which gives no points.")]
+MaxPoints = Annotated[int, typer.Option(min=1, help="Voxels widen until no more points are left.")]
+Intrinsics = Annotated[
+    str | None,
+    typer.Option(help="The camera: fx,fy,cx,cy in the video's pixels, cameras.txt, cameras.bin, transforms.json."),
+]
+FixedCamera = Annotated[bool, typer.Option("--fixed-camera", help="One camera, the median of all frames'.")]
+ScaleFrom = Annotated[
+    str | None, typer.Option(help="distance:0,57=2.4m, height:1.5m or depth:12=depth.png@0.001 makes it metric.")
+]
+Up = Annotated[str, typer.Option(help="auto turns the floor level and to y = 0; none leaves the world.")]
 
 
 def _version(wanted: bool) -> bool:
@@ -76,7 +89,12 @@ def map_(
     size: Annotated[int | None, typer.Option(help="Longer side of what the network sees, in pixels.")] = None,
     fit: Annotated[str, typer.Option(help="crop, pad or square.")] = "crop",
     formats: Annotated[
-        str, typer.Option("--format", help="Of tum, ply, kitti, depth, depth-npz, confidence, images; TUM always.")
+        str,
+        typer.Option(
+            "--format",
+            help="Of tum (always), ply, kitti, depth, depth-npz, confidence, images; when the video has ended: colmap, "
+            "nerfstudio, glb, rrd, session.",
+        ),
     ] = "tum,ply,depth,confidence",
     pixels: Annotated[str, typer.Option(help="Depth and intrinsics in the model's or the source's pixels.")] = "model",
     start: Annotated[str | None, typer.Option(help="Where to begin, such as 00:42.")] = None,
@@ -88,11 +106,15 @@ def map_(
     ] = 30.0,
     follow: Annotated[bool, typer.Option(help="The folder is still being written; wait for more.")] = False,
     when_full: Annotated[str, typer.Option(help="For live sources: newest-wins or block.")] = "newest-wins",
-    drop_percent: Annotated[float, typer.Option(help="Least confident pixels that give no points.")] = 25.0,
-    mask: Annotated[Path | None, typer.Option(help="Folder of masks: white gives points, black does not.")] = None,
-    sky: Annotated[Path | None, typer.Option(help="ONNX model that finds sky, which gives no points.")] = None,
+    drop_percent: DropPercent = 25.0,
+    mask: Mask = None,
+    sky: Sky = None,
     voxel: Annotated[float | None, typer.Option(help="One point a voxel of this edge.")] = None,
-    max_points: Annotated[int, typer.Option(min=1, help="Voxels widen until no more points are left.")] = 2_000_000,
+    max_points: MaxPoints = 2_000_000,
+    intrinsics: Intrinsics = None,
+    fixed_camera: FixedCamera = False,
+    scale_from: ScaleFrom = None,
+    up: Up = "none",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
     backend: Annotated[str, typer.Option(help="Attention backend.")] = "sdpa",
     resume: Annotated[bool, typer.Option(help="Go on with a run that was interrupted or killed.")] = False,
@@ -102,6 +124,7 @@ def map_(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each event.")] = False,
 ) -> None:
     """Map a video: poses, depth and points, written while it runs; Ctrl-C ends it so that it can be resumed."""
+    from longtake.cli.export import PointOptions, WishOptions
     from longtake.cli.map import MapOptions, run_map
 
     run_map(
@@ -123,11 +146,8 @@ def map_(
             picture_fps=picture_fps,
             follow=follow,
             when_full=when_full,
-            drop_percent=drop_percent,
-            mask=mask,
-            sky=sky,
-            voxel=voxel,
-            max_points=max_points,
+            points=PointOptions(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points),
+            wishes=WishOptions(intrinsics=intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up),
             device=device,
             backend=backend,
             resume=resume,
@@ -146,42 +166,28 @@ def export(
     formats: Annotated[
         str, typer.Option("--format", help="Of tum, kitti, ply, take, colmap, nerfstudio, glb, rrd.")
     ] = "tum,ply",
-    drop_percent: Annotated[float, typer.Option(help="Least confident pixels that give no points.")] = 25.0,
-    mask: Annotated[Path | None, typer.Option(help="Folder of masks: white gives points, black does not.")] = None,
-    sky: Annotated[Path | None, typer.Option(help="ONNX model that finds sky, which gives no points.")] = None,
+    drop_percent: DropPercent = 25.0,
+    mask: Mask = None,
+    sky: Sky = None,
     voxel: Annotated[float | None, typer.Option(help="One point a voxel of this edge, in the exported unit.")] = None,
-    max_points: Annotated[int, typer.Option(min=1, help="Voxels widen until no more points are left.")] = 2_000_000,
-    intrinsics: Annotated[
-        str | None,
-        typer.Option(help="The camera: fx,fy,cx,cy in the video's pixels, cameras.txt, cameras.bin, transforms.json."),
-    ] = None,
-    fixed_camera: Annotated[
-        bool, typer.Option("--fixed-camera", help="One camera, the median of all frames'.")
-    ] = False,
-    scale_from: Annotated[
-        str | None, typer.Option(help="distance:0,57=2.4m, height:1.5m or depth:12=depth.png@0.001 makes it metric.")
-    ] = None,
-    up: Annotated[str, typer.Option(help="auto turns the floor level and to y = 0; none leaves the world.")] = "none",
+    max_points: MaxPoints = 2_000_000,
+    intrinsics: Intrinsics = None,
+    fixed_camera: FixedCamera = False,
+    scale_from: ScaleFrom = None,
+    up: Up = "none",
     overwrite: Annotated[bool, typer.Option(help="Replace what is in the folder.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write other files from a saved result, with other filters, a known camera or scale, upright; no model runs."""
-    from longtake.cli.export import ExportOptions, run_export
+    from longtake.cli.export import ExportOptions, PointOptions, WishOptions, run_export
 
     run_export(
         ExportOptions(
             result=result,
             out=out,
             formats=formats,
-            drop_percent=drop_percent,
-            mask=mask,
-            sky=sky,
-            voxel=voxel,
-            max_points=max_points,
-            intrinsics=intrinsics,
-            fixed_camera=fixed_camera,
-            scale_from=scale_from,
-            up=up,
+            points=PointOptions(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points),
+            wishes=WishOptions(intrinsics=intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up),
             overwrite=overwrite,
         ),
         as_json=as_json,
@@ -356,12 +362,13 @@ def bench_world(
 def bench_pipeline(
     frames: Annotated[int, typer.Option(min=2, help="Length of the video.")] = 200,
     size: Annotated[str, typer.Option(help="Width x height of the video, in pixels.")] = "448x336",
+    network: Annotated[str, typer.Option(help="micro (5.5 million parameters) or tiny; random weights.")] = "micro",
     as_json: AsJson = False,
 ) -> None:
     """Time the stages of `longtake map` alone and side by side."""
     from longtake.cli.bench import run_pipeline
 
-    run_pipeline(frames, size, as_json=as_json)
+    run_pipeline(frames, size, network, as_json=as_json)
 
 
 @models.callback()

@@ -12,14 +12,15 @@ from types import FrameType
 import torch
 
 from longtake.attention.choose import backend_named
+from longtake.cli.export import PointOptions, WishOptions
 from longtake.cli.options import choose_device, one_of
 from longtake.cli.telling import BarTeller, JsonTeller, Teller
 from longtake.errors import InputError, LongtakeError, SettingError
+from longtake.export.adjust import Wishes
+from longtake.export.again import OF_IMAGES, ExportSettings
 from longtake.export.cloud import CloudSettings
-from longtake.export.masks import MaskFolder
-from longtake.export.point_filter import PointFilter
-from longtake.export.sky import OnnxSky
 from longtake.export.take import DepthKind, PixelGrid, TakeSettings
+from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import load_model
 from longtake.memory.budget import parse_bytes
@@ -35,7 +36,10 @@ from longtake.weights.presets import TINY
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 TINY_NAME = "tiny"
-_FORMATS = ("tum", "ply", "kitti", "depth", "depth-npz", "confidence", "images")
+_WHILE_IT_RUNS = ("tum", "ply", "kitti", "depth", "depth-npz", "confidence", "images")
+_AFTERWARDS = ("colmap", "nerfstudio", "glb", "rrd")
+_WITH_WISHES = ("tum", "kitti", "ply", *_AFTERWARDS)
+_FORMATS = (*_WHILE_IT_RUNS, *_AFTERWARDS, "session")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +63,8 @@ class MapOptions:
     picture_fps: float
     follow: bool
     when_full: str
-    drop_percent: float
-    mask: Path | None
-    sky: Path | None
-    voxel: float | None
-    max_points: int
+    points: PointOptions
+    wishes: WishOptions
     device: str
     backend: str
     resume: bool
@@ -80,10 +81,12 @@ def run_map(options: MapOptions, *, as_json: bool) -> None:
     teller: Teller = JsonTeller() if as_json else BarTeller()
     if options.model == TINY_NAME:
         teller.note("The weights are random: the files show how longtake works, and no geometry.")
+    if _has_small_images(settings.outputs):
+        teller.note("Images of colmap and nerfstudio are made of the network's; --pixels source keeps the video's.")
     model: GeometryModel | None = None
     num_failed = 0
     for text, out in _folders(options):
-        if options.skip_done and is_done(out):
+        if options.skip_done and is_done(out, settings.outputs):
             teller.skipped(text, out)
             continue
         try:
@@ -110,22 +113,30 @@ def _map_one(
         backend=backend_named(options.backend),
         overwrite=options.overwrite,
         resume=options.resume,
+        told_of_export=teller.exporting,
     )
-    with teller.telling(source, out), _stopped_by_interrupt(video):
-        for item in video:
-            teller.frame(item, video)
+    try:
+        with teller.telling(source, out), _stopped_by_interrupt(video):
+            for item in video:
+                teller.frame(item, video)
+    finally:  # an export that fails leaves a video that is mapped
+        if video.summary is not None:
+            teller.done(video.summary, out)
     assert video.summary is not None
-    teller.done(video.summary, out)
+    if video.exported is not None:
+        teller.exported(video.exported)
     if not video.summary.is_complete:
         sys.exit(INTERRUPTED)
 
 
 @contextmanager
 def _stopped_by_interrupt(video: VideoMap) -> Iterator[None]:
-    """Ctrl-C ends the run after the frames begun; a second one ends it at once."""
+    """Ctrl-C ends the run after the frames begun; a second one, or one during the export, ends it at once."""
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         signal.signal(signal.SIGINT, usual)
+        if video.summary is not None:
+            raise KeyboardInterrupt
         video.stop()
 
     usual = signal.signal(signal.SIGINT, stop)
@@ -154,14 +165,14 @@ def _stem(text: str) -> str:
 
 
 def _model(name: str, device: torch.device) -> GeometryModel:
-    return tiny_model(device) if name == TINY_NAME else load_model(name, device=device)
+    return random_model(TINY, device) if name == TINY_NAME else load_model(name, device=device)
 
 
-def tiny_model(device: torch.device) -> GeometryModel:
+def random_model(config: GeometryConfig, device: torch.device) -> GeometryModel:
     """Random weights, the same each time."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return GeometryModel(TINY).eval().requires_grad_(requires_grad=False).to(device)
+        return GeometryModel(config).eval().requires_grad_(requires_grad=False).to(device)
 
 
 def _settings(options: MapOptions) -> MapSettings:
@@ -187,24 +198,37 @@ def _session_settings(options: MapOptions) -> SessionSettings:
 
 def _outputs(options: MapOptions) -> Outputs:
     formats = {one_of("--format", name, _FORMATS) for name in options.formats.split(",")}
-    depth = DepthKind.NPZ if "depth-npz" in formats else DepthKind.PNG if "depth" in formats else None
+    cloud = options.points.parsed()
+    export = _export(formats, options.wishes.parsed(), cloud)
+    has_points = export is not None and export.has_points
+    needs_depth = export is not None and export.needs_depth
+    depth = DepthKind.NPZ if "depth-npz" in formats else DepthKind.PNG if needs_depth or "depth" in formats else None
     take = TakeSettings(
         pixels=PixelGrid(one_of("--pixels", options.pixels, [grid.value for grid in PixelGrid])),
-        images=ImageFiles.JPEG if "images" in formats else None,
+        images=ImageFiles.JPEG if has_points or "images" in formats else None,
         depth=depth,
-        confidence="confidence" in formats,
+        confidence=has_points or "confidence" in formats,
         fps=options.fps,
     )
-    return Outputs(take=take, cloud=_cloud(options) if "ply" in formats else None, kitti="kitti" in formats)
-
-
-def _cloud(options: MapOptions) -> CloudSettings:
-    points = PointFilter(
-        drop_percent=options.drop_percent,
-        masks=None if options.mask is None else MaskFolder(options.mask),
-        sky=None if options.sky is None else OnnxSky(options.sky),
+    return Outputs(
+        take=take,
+        cloud=cloud if "ply" in formats else None,
+        kitti="kitti" in formats,
+        session="session" in formats,
+        export=export,
     )
-    return CloudSettings(points=points, voxel=options.voxel, max_points=options.max_points)
+
+
+def _export(formats: set[str], wishes: Wishes, cloud: CloudSettings) -> ExportSettings | None:
+    """What is known only when the video has ended: some formats, and with a wish all files of poses and points."""
+    asked = {"tum", *formats}
+    names = [name for name in (_AFTERWARDS if wishes == Wishes() else _WITH_WISHES) if name in asked]
+    return ExportSettings(formats=tuple(names), cloud=cloud, wishes=wishes) if names else None
+
+
+def _has_small_images(outputs: Outputs) -> bool:
+    is_scene = outputs.export is not None and any(name in OF_IMAGES for name in outputs.export.formats)
+    return is_scene and outputs.take.pixels is PixelGrid.MODEL
 
 
 def _source_options(options: MapOptions, device: torch.device) -> SourceOptions:

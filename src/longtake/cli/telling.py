@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from longtake.cli.export import tell_record
 from longtake.export.frame import FrameStatus, MappedFrame
+from longtake.export.record import ExportRecord
 from longtake.memory.budget import format_bytes
 from longtake.pipeline.run import KEPT, Unreadable
 from longtake.pipeline.video_map import MapSummary, VideoMap
@@ -38,7 +40,14 @@ class Teller(ABC):
         """Something to know beforehand."""
 
     @abstractmethod
+    def exporting(self, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:
+        """Hands on the frames of an export while the source is still told of."""
+
+    @abstractmethod
     def done(self, summary: MapSummary, out: Path) -> None: ...
+
+    @abstractmethod
+    def exported(self, record: ExportRecord) -> None: ...
 
     @abstractmethod
     def skipped(self, source: str, out: Path) -> None: ...
@@ -48,7 +57,7 @@ class Teller(ABC):
 
 
 class JsonTeller(Teller):
-    """A JSON object a line on stdout: `event` is note, start, frame, unreadable, done, skipped or failed."""
+    """A JSON object a line on stdout: `event` is note, start, frame, unreadable, done, export, skipped or failed."""
 
     @contextmanager
     def telling(self, source: Source, out: Path) -> Iterator[None]:
@@ -71,8 +80,14 @@ class JsonTeller(Teller):
     def note(self, text: str) -> None:
         self._say("note", text=text)
 
+    def exporting(self, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:  # noqa: ARG002
+        return frames
+
     def done(self, summary: MapSummary, out: Path) -> None:
         self._say("done", out=str(out), **asdict(summary))
+
+    def exported(self, record: ExportRecord) -> None:
+        self._say("export", **asdict(record))
 
     def skipped(self, source: str, out: Path) -> None:
         self._say("skipped", source=source, out=str(out))
@@ -109,6 +124,15 @@ class BarTeller(Teller):
             rate=f"{task.speed or 0:.1f} frames/s",
             state=f"{resident}, {video.counts[KEPT]} kept{_troubles(video.counts)}",
         )
+
+    def exporting(self, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:
+        task = self._progress.add_task("Exporting", total=num_frames, rate="", state="")
+        for frame in frames:
+            yield frame
+            self._progress.advance(task)
+
+    def exported(self, record: ExportRecord) -> None:
+        tell_record(record, self._console)
 
     def note(self, text: str) -> None:
         self._console.print(text, style="yellow", soft_wrap=True)

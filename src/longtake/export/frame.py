@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -49,3 +50,5 @@ class MappedFrame:
     placement: Placement
     source_name: str | None = None
     """Of the picture's file without its ending, where the source is a folder of pictures."""
+    image_file: Path | None = None
+    """A JPEG or PNG of just the source image, where there is one that may be linked or copied."""

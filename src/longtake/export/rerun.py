@@ -43,7 +43,7 @@ class RerunSink(Sink):
         self, folder: Path, settings: CloudSettings, *, overwrite: bool = False, state: SinkState | None = None
     ) -> None:
         """The folder must be new or empty, or such an export that may be overwritten."""
-        self._rerun = import_from_extra("rerun", "rerun", "Writing Rerun files")
+        self._rerun = require_rerun()
         if state is None:
             make_room(folder, [POINTS_NAME], overwrite=overwrite)
         self._folder = folder
@@ -86,6 +86,11 @@ class RerunSink(Sink):
         path = self._folder / name
         with writing(str(path)), replacing(path) as file:
             file.write(content)
+
+
+def require_rerun() -> ModuleType:
+    """The package, or the sentence on how to install it."""
+    return import_from_extra("rerun", "rerun", "Writing Rerun files")
 
 
 class _Recording:

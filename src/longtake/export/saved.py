@@ -12,6 +12,7 @@ from longtake.errors import InputError
 from longtake.export.frame import FrameStatus, MappedFrame
 from longtake.spatial.placement import Placement
 from longtake.takes.header import Content
+from longtake.takes.images import ImageFiles
 from longtake.takes.take import Take, read_take
 from longtake.types import FrameKind
 
@@ -54,13 +55,14 @@ def saved_frame(take: Take, position: int, image: UInt8[np.ndarray, "height widt
         image=_grey(take.header.size) if image is None else image,
         source_image=_grey(source_size) if image is None else _as_source(image, placement),
         placement=placement,
+        source_name=record.source_name,
+        image_file=None if image is None else _image_file(take, position, placement),
     )
 
 
 def source_placement(take: Take, position: int) -> Placement:
     """Where the video's pixels lie in a frame's; they are the same where the take does not say."""
-    same = Placement(take.header.width, take.header.height, 1.0, 1.0)
-    return take.records[position].source or take.header.source or same
+    return take.records[position].source or take.header.source or _same_pixels(take.header.size)
 
 
 def position_of(take: Take, index: int) -> int:
@@ -84,6 +86,20 @@ def _status(take: Take, position: int) -> FrameStatus:
     return FrameStatus(status or FrameStatus.OK)
 
 
+def _same_pixels(size: tuple[int, int]) -> Placement:
+    """Of a source of this (height, width) that was not resized."""
+    height, width = size
+    return Placement(width, height, 1.0, 1.0)
+
+
+def _image_file(take: Take, position: int, placement: Placement) -> Path | None:
+    """The take's own file of a frame, if the source's pixels are those of the take."""
+    files = take.header.images
+    if files is None or files is ImageFiles.VIDEO or placement != _same_pixels(take.header.size):
+        return None
+    return take.folder / files.format(index=take.records[position].index)
+
+
 def _grey(size: tuple[int, int]) -> UInt8[np.ndarray, "height width 3"]:
     """Takes no memory."""
     return np.broadcast_to(np.uint8(_GREY), (*size, 3))
@@ -93,7 +109,7 @@ def _as_source(
     image: UInt8[np.ndarray, "height width 3"], placement: Placement
 ) -> UInt8[np.ndarray, "source_height source_width 3"]:
     """An image at the source's size, black where the source was cut off."""
-    if placement == Placement(image.shape[1], image.shape[0], 1.0, 1.0):
+    if placement == _same_pixels(image.shape[:2]):
         return image
     model_from_source = (placement.scale_x, 0.0, placement.offset_x, 0.0, placement.scale_y, placement.offset_y)
     resized = Image.fromarray(image).transform(

@@ -29,12 +29,18 @@ class KnownDistance:
     second: int
     metres: float
 
+    def __str__(self) -> str:
+        return f"distance:{self.first},{self.second}={_number(self.metres)}m"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownHeight:
     """Of the camera above the floor, as it is most of the time."""
 
     metres: float
+
+    def __str__(self) -> str:
+        return f"height:{_number(self.metres)}m"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +52,12 @@ class KnownDepth:
     step: float
     """Metres of one step of the 16-bit value."""
 
+    def __str__(self) -> str:
+        return f"depth:{self.index}={self.path}@{_number(self.step)}"
+
 
 KnownLength = KnownDistance | KnownHeight | KnownDepth
+"""As text, each is what `parse_scale` takes."""
 
 
 def parse_scale(text: str) -> KnownLength:
@@ -128,6 +138,11 @@ def _read_16_bit(path: Path) -> Float[np.ndarray, "rows columns"]:
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise InputError(f"Expected depth as a 16-bit PNG in {path}, but it cannot be read ({error}).") from error
     raise InputError(f"Expected depth as a 16-bit grey PNG in {path}, but got mode {mode}.")
+
+
+def _number(metres: float) -> str:
+    """Without the rounding of centimetres to metres."""
+    return f"{metres:.12g}"
 
 
 def _metres(text: str, number: str, unit: str) -> float:

@@ -36,7 +36,7 @@ class SceneFolder:
     def add(self, frame: MappedFrame) -> None:
         """A frame that gives no points by the cloud's settings is left out altogether."""
         if self._points.takes(frame):
-            self.images.write(frame.index, frame.source_image)
+            self.images.write(frame.index, frame.source_image, frame.image_file)
             self.cameras.add(frame)
             self.cloud.add(frame)
 

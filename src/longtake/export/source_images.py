@@ -1,8 +1,9 @@
 """The source's pictures in a folder of numbered files, and the folder that an export has to itself."""
 
+import os
 import re
+import shutil
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,10 @@ from PIL import Image
 
 from longtake.errors import InputError, SettingError
 from longtake.takes.durable import sync_path, writing
-from longtake.takes.images import ImageFiles
+from longtake.takes.images import ImageFiles, encode_image
 
 _FOLDER_NAME = "images"
 _NUMBERED = re.compile(r"\d{6,}\.(jpg|png)")
-_JPEG_QUALITY = 95
 
 
 class SourceImages:
@@ -39,11 +39,15 @@ class SourceImages:
         """Of a frame's file inside the export's folder."""
         return f"{_FOLDER_NAME}/{self.name(index)}"
 
-    def write(self, index: int, image: UInt8[np.ndarray, "height width 3"]) -> None:
+    def write(self, index: int, image: UInt8[np.ndarray, "height width 3"], image_file: Path | None = None) -> None:
+        """Encode an image; or link the file it came from, of the same kind, so that it keeps every byte."""
         path = self._folder / self.path(index)
         with writing(str(path)):
             try:
-                path.write_bytes(_encoded(image, path.suffix))
+                if image_file is not None and image_file.suffix == path.suffix:
+                    _link_or_copy(image_file, path)
+                else:
+                    path.write_bytes(encode_image(Image.fromarray(image), path.suffix))
             except OSError:
                 path.unlink(missing_ok=True)
                 raise
@@ -64,14 +68,12 @@ def require_pictures(files: ImageFiles) -> None:
         raise SettingError("Expected the images of an export as PNG or JPEG, for trainers read no video.")
 
 
-def _encoded(image: UInt8[np.ndarray, "height width 3"], suffix: str) -> bytes:
-    """In memory, for Pillow takes a file of which the disk took just a part for a whole one."""
-    content = BytesIO()
-    if suffix == ".png":
-        Image.fromarray(image).save(content, "PNG")
-    else:
-        Image.fromarray(image).save(content, "JPEG", quality=_JPEG_QUALITY, subsampling=0)
-    return content.getvalue()
+def _link_or_copy(file: Path, path: Path) -> None:
+    """A second name for a file; a copy where the file system has no such thing, or is another one."""
+    try:
+        os.link(file.resolve(), path)
+    except OSError:
+        shutil.copyfile(file, path)
 
 
 def delete_images(folder: Path, *, after: int) -> None:

@@ -137,6 +137,7 @@ class TakeSink(Sink):
             keyframe=frame.kind is not FrameKind.PASSING,
             window=frame.window,
             source=frame.placement if is_model and frame.placement != header.source else None,
+            source_name=frame.source_name,
         )
 
 

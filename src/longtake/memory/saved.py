@@ -16,7 +16,7 @@ from jaxtyping import Shaped
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from longtake.errors import SavedSessionError
+from longtake.errors import InputError, SavedSessionError
 
 _DTYPE_NAMES = {
     torch.float64: "F64",
@@ -48,6 +48,15 @@ class Pieces:
 
 def write_tensors(path: Path, tensors: Mapping[str, Pieces], record: Mapping[str, Any]) -> None:
     """Write the file; host memory grows by one piece at a time."""
+    try:
+        _replace(path, tensors, record)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror or error}); make room there or name another folder."
+        ) from error
+
+
+def _replace(path: Path, tensors: Mapping[str, Pieces], record: Mapping[str, Any]) -> None:
     unfinished = path.with_name(path.name + ".unfinished")
     try:
         with unfinished.open("wb") as file:

@@ -9,6 +9,7 @@ import numpy as np
 from longtake.export.frame import MappedFrame
 from longtake.pipeline.status import StatusJudge
 from longtake.runtime.steps import VideoSession
+from longtake.takes.tum import as_written
 from longtake.types import Geometry
 from longtake.video.frame import VideoFrame
 from longtake.video.resize import Resized
@@ -48,7 +49,8 @@ class Mapper:
         return self._mapped(self.session.finish())
 
     def _mapped(self, geometry: Geometry) -> Iterator[MappedFrame]:
-        poses, intrinsics = geometry.world_from_camera.cpu().double(), geometry.intrinsics.cpu().double()
+        # They are rigid to float32 only. As a take keeps them, what sinks write now is what an export of it writes.
+        poses, intrinsics = as_written(geometry.world_from_camera.cpu().double()), geometry.intrinsics.cpu().double()
         depth, confidence = geometry.depth.cpu().numpy(), geometry.depth_confidence.cpu().numpy()
         for place in range(len(geometry)):
             prepared = self._owed.popleft()

@@ -1,36 +1,37 @@
-"""A whole video mapped into a folder: begun, gone on with after a break, summed up at the end."""
+"""A whole video mapped into a folder: begun, gone on with after a break, summed up and exported at the end."""
 
 import json
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-
-import psutil
 
 from longtake import __version__
 from longtake.attention.backend import Backend
 from longtake.errors import SettingError
+from longtake.export.again import ExportSettings, Told, clear_export, quietly
 from longtake.export.cloud import CloudSettings
 from longtake.export.frame import FrameStatus, MappedFrame
 from longtake.export.kitti import KittiSink
 from longtake.export.lines import LineFile
+from longtake.export.names import CLOUD_NAME, EXPORT_FOLDER, KITTI_NAME, SESSION_NAME
 from longtake.export.ply import PlySink
+from longtake.export.record import ExportRecord
 from longtake.export.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
-from longtake.export.report.page import CLOUD_NAME, REPORT_NAME, write_report
+from longtake.export.report.page import REPORT_NAME, write_report
 from longtake.export.sink import OpenSink, SinkState
 from longtake.export.take import TakeSettings, TakeSink
 from longtake.export.tee import Tee
 from longtake.geometry.model import GeometryModel
+from longtake.pipeline.afterwards import SavingMapper, export_mapped, is_exported
 from longtake.pipeline.ahead import WhenFull
 from longtake.pipeline.checkpoint import Checkpoint, Checkpoints
 from longtake.pipeline.mapper import Mapper
+from longtake.pipeline.measures import memory_bytes, peak_resident_bytes, progress_line
 from longtake.pipeline.run import KEPT, Job, Run, Unreadable
 from longtake.pipeline.status import StatusJudge
 from longtake.runtime.build import SessionSettings, open_session
-from longtake.runtime.session import GeometrySession
 from longtake.runtime.steps import VideoSession
 from longtake.runtime.windowed import WindowedSession, resume_session
 from longtake.takes.durable import replacing, writing
@@ -39,7 +40,6 @@ from longtake.video.preprocess import Preprocessor
 from longtake.video.reading import Source
 from longtake.video.resize import Fit
 
-KITTI_NAME = "poses.kitti"
 PROGRESS_EVERY = 50
 """Frames between two lines on time and memory."""
 
@@ -51,6 +51,18 @@ class Outputs:
     take: TakeSettings = field(default_factory=TakeSettings)
     cloud: CloudSettings | None = field(default_factory=CloudSettings)
     kitti: bool = False
+    session: bool = False
+    """The session as it was after the last frame, for `resume_session` to go on with more."""
+    export: ExportSettings | None = None
+    """What is made of the take in a folder below it when the video was mapped to its end."""
+
+    def __post_init__(self) -> None:
+        if self.export is None:
+            return
+        if self.export.needs_images and self.take.images is None:
+            raise SettingError("The export is made of images, but the take has none; let the take have images.")
+        if self.export.needs_depth and self.take.depth is None:
+            raise SettingError("The export is made of depth, but the take has none; let the take have depth.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +104,7 @@ class MapSummary:
 
 
 class VideoMap:
-    """Iterate to map: frames come after they were written. Afterwards `summary` says what came of it."""
+    """Iterate to map: frames come after they were written. Afterwards `summary` and `exported` say what came of it."""
 
     def __init__(
         self,
@@ -104,50 +116,59 @@ class VideoMap:
         backend: Backend | None = None,
         overwrite: bool = False,
         resume: bool = False,
+        told_of_export: Told = quietly,
     ) -> None:
-        """Opens everything but the session, which waits for the first frame unless it is resumed."""
+        """Opens everything but the session, which waits for the first frame unless it is resumed.
+
+        Of a video that was mapped to its end, what is resumed is the export, if there is none.
+        """
         self._source, self._model, self._out, self._settings, self._backend = source, model, out, settings, backend
+        self._told_of_export = told_of_export
         self._asked = _asked(source, settings)
         self._checkpoints = None if source.is_live else Checkpoints(out)
-        self.summary: MapSummary | None = None
-        checkpoint = self._checkpoint_to_resume() if resume else None
-        if checkpoint is None and (overwrite or resume):
-            _clear(out)
-        job = self._job(checkpoint, overwrite=overwrite or resume)
-        if checkpoint is None:
-            self._run = Run(job)
-        else:
-            mapper = Mapper(resume_session(checkpoint.session, model, backend), StatusJudge())
-            mapper.judge.restore(checkpoint.judge)
-            self._run = Run(job, (checkpoint, mapper))
+        if settings.outputs.export is not None:
+            settings.outputs.export.require_packages()
+        self.exported: ExportRecord | None = None
+        self.summary = self._summary_to_export() if resume else None
+        self._run = None if self.summary is not None else self._open_run(overwrite=overwrite, resume=resume)
 
     @property
     def counts(self) -> Mapping[str, int]:
         """Frames so far by status, and `kept` ones."""
-        return self._run.counts
+        return {} if self._run is None else self._run.counts
 
     @property
     def session(self) -> VideoSession | None:
         """Once there was a frame."""
-        return None if self._run.mapper is None else self._run.mapper.session
+        return None if self._run is None or self._run.mapper is None else self._run.mapper.session
 
     def stop(self) -> None:
         """Take no more frames; what was begun is finished and written, and can be resumed."""
-        self._run.stop()
+        if self._run is not None:
+            self._run.stop()
 
     def __iter__(self) -> Iterator[MappedFrame | Unreadable]:
+        if self._run is not None:
+            yield from self._map(self._run)
+        assert self.summary is not None
+        export = self._settings.outputs.export
+        if export is not None and self.summary.is_complete:
+            self.exported = export_mapped(self._out, export, self._told_of_export)
+            write_report(self._out)
+
+    def _map(self, run: Run) -> Iterator[MappedFrame | Unreadable]:
         started_s = time.monotonic()
-        before = self._num_frames
+        before = _num_frames(run)
         with ExitStack() as opened:
-            items = opened.enter_context(closing(iter(self._run)))
+            items = opened.enter_context(closing(iter(run)))
             for count, item in enumerate(items):
                 if count == 0:
                     progress = opened.enter_context(closing(self._progress_file()))
                 if count % PROGRESS_EVERY == 0:
-                    progress.append(_progress_line(item.index, time.monotonic() - started_s))
+                    progress.append(progress_line(item.index, time.monotonic() - started_s))
                 yield item
         seconds = time.monotonic() - started_s
-        self.summary = self._summarise(seconds, (self._num_frames - before) / seconds)
+        self.summary = self._summarise(run, seconds, (_num_frames(run) - before) / seconds)
         with writing(str(self._out / SUMMARY_NAME)), replacing(self._out / SUMMARY_NAME) as file:
             file.write(json.dumps(asdict(self.summary), indent=1).encode())
         if self.summary.is_complete:
@@ -159,30 +180,54 @@ class VideoMap:
         path = self._out / PROGRESS_NAME
         return LineFile(path, num_bytes=path.stat().st_size if path.exists() else None)
 
-    @property
-    def _num_frames(self) -> int:
-        return sum(self.counts[status] for status in FrameStatus)
+    def _summary_to_export(self) -> MapSummary | None:
+        """Of a run that came to its end, of which nothing but the export is missing; None while it has not."""
+        if not is_done(self._out):
+            return None
+        summary = _read_summary(self._out)
+        if summary is None or is_done(self._out, self._settings.outputs):
+            raise SettingError(f"{self._out} is complete; there is nothing to resume. Use --overwrite to map it again.")
+        self._require_same(summary.settings)
+        return summary
 
     def _checkpoint_to_resume(self) -> Checkpoint | None:
         """None for a run that ended before its first checkpoint."""
         if self._checkpoints is None:
             raise SettingError(f"{self._source.name} is live and cannot be read again, so nothing can be resumed.")
-        if is_done(self._out):
-            raise SettingError(f"{self._out} is complete; there is nothing to resume. Use --overwrite to map it again.")
         checkpoint = self._checkpoints.newest()
-        if checkpoint is not None and checkpoint.settings != self._asked:
-            changed = [name for name in self._asked if checkpoint.settings.get(name) != self._asked[name]]
+        if checkpoint is not None:
+            self._require_same(checkpoint.settings)
+        return checkpoint
+
+    def _require_same(self, settings: Mapping[str, str]) -> None:
+        changed = [name for name in self._asked if settings.get(name) != self._asked[name]]
+        if changed:
             raise SettingError(
                 f"The run in {self._out} was begun with other settings ({', '.join(changed)}); resume it with the "
                 "same, or start again with --overwrite."
             )
-        return checkpoint
+
+    def _open_run(self, *, overwrite: bool, resume: bool) -> Run:
+        checkpoint = self._checkpoint_to_resume() if resume else None
+        if checkpoint is None and (overwrite or resume):
+            _clear(self._out)
+        job = self._job(checkpoint, overwrite=overwrite or resume)
+        if checkpoint is None:
+            return Run(job)
+        mapper = self._mapper(resume_session(checkpoint.session, self._model, self._backend))
+        mapper.judge.restore(checkpoint.judge)
+        return Run(job, (checkpoint, mapper))
+
+    def _mapper(self, session: VideoSession) -> Mapper:
+        if self._settings.outputs.session:
+            return SavingMapper(session, StatusJudge(), self._out / SESSION_NAME)
+        return Mapper(session, StatusJudge())
 
     def _job(self, checkpoint: Checkpoint | None, *, overwrite: bool) -> Job:
         model, settings = self._model, self._settings
 
         def open_mapper(size: tuple[int, int]) -> Mapper:
-            return Mapper(open_session(model, settings.session, size, self._backend), StatusJudge())
+            return self._mapper(open_session(model, settings.session, size, self._backend))
 
         state = None if checkpoint is None else SinkState(values=checkpoint.sinks, arrays=checkpoint.arrays)
         return Job(
@@ -201,21 +246,21 @@ class VideoMap:
             settings=self._asked,
         )
 
-    def _summarise(self, seconds: float, frames_per_s: float) -> MapSummary:
+    def _summarise(self, run: Run, seconds: float, frames_per_s: float) -> MapSummary:
         session = self.session
         return MapSummary(
             source=self._source.name,
-            is_complete=self._run.is_complete,
-            num_frames=self._num_frames,
-            statuses={status.value: self.counts[status] for status in FrameStatus if self.counts[status]},
-            num_keyframes=self.counts[KEPT],
-            num_dropped=self._run.num_dropped,
+            is_complete=run.is_complete,
+            num_frames=_num_frames(run),
+            statuses={status.value: run.counts[status] for status in FrameStatus if run.counts[status]},
+            num_keyframes=run.counts[KEPT],
+            num_dropped=run.num_dropped,
             num_windows=len(session.windows) if isinstance(session, WindowedSession) else 1,
             seconds=seconds,
             frames_per_s=frames_per_s,
             settings=self._asked,
-            memory_bytes=_memory_bytes(session),
-            peak_resident_bytes=_peak_resident_bytes(),
+            memory_bytes=memory_bytes(session),
+            peak_resident_bytes=peak_resident_bytes(),
         )
 
 
@@ -230,48 +275,43 @@ def open_sinks(out: Path, outputs: Outputs, state: SinkState | None = None, *, o
     return Tee(sinks, state=state)
 
 
-def is_done(out: Path) -> bool:
-    """Whether a video was mapped into this folder, to its end."""
+def is_done(out: Path, outputs: Outputs | None = None) -> bool:
+    """Whether a video was mapped into this folder, to its end, and exported where that was asked for."""
     try:
-        return bool(json.loads((out / SUMMARY_NAME).read_text(encoding="utf-8"))["is_complete"])
+        is_mapped = bool(json.loads((out / SUMMARY_NAME).read_text(encoding="utf-8"))["is_complete"])
     except (OSError, ValueError, KeyError, TypeError):
         return False
+    has_export = outputs is not None and outputs.export is not None
+    return is_mapped and (is_exported(out) or not has_export)
+
+
+def _read_summary(out: Path) -> MapSummary | None:
+    """None for one of another version."""
+    try:
+        return MapSummary(**json.loads((out / SUMMARY_NAME).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def _clear(out: Path) -> None:
     """Delete what an earlier run left beside its take; other files stay."""
     if is_take(out) or (out / EVENTS_NAME).exists():
         Checkpoints(out).clear()
-        for name in (EVENTS_NAME, CLOUD_NAME, KITTI_NAME, SUMMARY_NAME, PROGRESS_NAME, REPORT_NAME):
+        clear_export(out / EXPORT_FOLDER)
+        for name in (EVENTS_NAME, CLOUD_NAME, KITTI_NAME, SESSION_NAME, SUMMARY_NAME, PROGRESS_NAME, REPORT_NAME):
             (out / name).unlink(missing_ok=True)
 
 
+def _num_frames(run: Run) -> int:
+    return sum(run.counts[status] for status in FrameStatus)
+
+
 def _asked(source: Source, settings: MapSettings) -> dict[str, str]:
-    """What must be the same when a run goes on."""
+    """What must be the same when a run goes on; an export is made afterwards, and may be another."""
     return {
         "source": source.name,
         "sampling": repr(source.sampling),
         "session": repr(settings.session),
         "fit": settings.fit.value,
-        "outputs": repr(settings.outputs),
+        "outputs": repr(replace(settings.outputs, export=None)),
     }
-
-
-def _memory_bytes(session: VideoSession | None) -> int:
-    inner = session.session if isinstance(session, WindowedSession) else session
-    return inner.num_bytes if isinstance(inner, GeometrySession) else 0
-
-
-def _progress_line(index: int, seconds: float) -> str:
-    resident = psutil.Process().memory_info().rss
-    return json.dumps({"index": index, "seconds": round(seconds, 3), "resident_bytes": resident})
-
-
-def _peak_resident_bytes() -> int:
-    """Of this process since it began; 0 where the system does not tell."""
-    if sys.platform == "win32":
-        return 0
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

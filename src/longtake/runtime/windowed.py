@@ -30,8 +30,14 @@ class WindowSpan:
     """Frames looked at, those shared with the window before included."""
     num_shared: int
     """Frames shared with the window before."""
-    world_from_window: Similarity
-    """From this window's own frame into the world, which is the first window's frame."""
+    numbers: tuple[float, ...]
+    """Of `world_from_window`. Windows come for as long as the video runs, and a small tensor that stays keeps the block
+    of memory behind which it was made from being used again."""
+
+    @property
+    def world_from_window(self) -> Similarity:
+        """From this window's own frame into the world, which is the first window's frame; on the host."""
+        return Similarity.of_numbers(self.numbers)
 
 
 class WindowedSession(VideoSession):
@@ -120,8 +126,8 @@ class WindowedSession(VideoSession):
         session = cls(inner, said.windows, said.alignment)
         for index, timestamp_s in enumerate(said.recent_timestamps_s):
             session._recent.append((saved[f"windowed.recent.{index}"].clone(), timestamp_s))
-        *session._ended, current = _read_spans(saved, inner.device)
-        session._current = _Window.restored(current, said, saved)
+        *session._ended, current = _read_spans(saved)
+        session._current = _Window.restored(current, said, saved, inner.device)
         return session
 
     def _next_window(self) -> "_Window":
@@ -184,9 +190,8 @@ class _Window:
         return self.num_emitted + len(self.held)
 
     @classmethod
-    def restored(cls, span: WindowSpan, said: WindowedRecord, saved: SavedTensors) -> "_Window":
+    def restored(cls, span: WindowSpan, said: WindowedRecord, saved: SavedTensors, device: torch.device) -> "_Window":
         """The window of this span, with the frames that `parts` gave."""
-        device = span.world_from_window.scale.device
         shared, unplaced, held = (
             frames.parts(saved, f"windowed.{name}", device)
             for name, frames in (("shared", said.shared), ("unplaced", said.unplaced), ("held", said.held))
@@ -194,7 +199,7 @@ class _Window:
         return cls(
             first_frame=span.first_frame,
             shared=shared[0] if shared else None,
-            world_from_window=span.world_from_window,
+            world_from_window=span.world_from_window.to(device),
             num_frames=span.num_frames,
             num_kept=said.num_kept,
             num_emitted=said.num_emitted,
@@ -236,7 +241,7 @@ class _Window:
             first_frame=self.first_frame,
             num_frames=self.num_frames,
             num_shared=0 if self.shared is None else len(self.shared),
-            world_from_window=self.world_from_window,
+            numbers=self.world_from_window.numbers(),
         )
 
 
@@ -255,17 +260,15 @@ def _span_pieces(spans: Sequence[WindowSpan]) -> dict[str, Pieces]:
     }
 
 
-def _read_spans(saved: SavedTensors, device: torch.device) -> list[WindowSpan]:
-    scale, rotation, translation = (
-        saved[f"windowed.{name}"].to(device, copy=True) for name in ("scale", "rotation", "translation")
-    )
+def _read_spans(saved: SavedTensors) -> list[WindowSpan]:
+    scale, rotation, translation = (saved[f"windowed.{name}"] for name in ("scale", "rotation", "translation"))
     return [
         WindowSpan(
             index=index,
             first_frame=first_frame,
             num_frames=num_frames,
             num_shared=num_shared,
-            world_from_window=Similarity(scale[index], rotation[index], translation[index]),
+            numbers=Similarity(scale[index], rotation[index], translation[index]).numbers(),
         )
         for index, (first_frame, num_frames, num_shared) in enumerate(saved["windowed.spans"].tolist())
     ]

@@ -1,5 +1,6 @@
 """Similarities of space: scale, rotate, translate. They form a group, Sim(3)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +21,20 @@ class Similarity:
     @classmethod
     def identity(cls, device: torch.device) -> "Similarity":
         return cls(torch.ones((), device=device), torch.eye(3, device=device), torch.zeros(3, device=device))
+
+    @classmethod
+    def of_numbers(cls, numbers: Sequence[float]) -> "Similarity":
+        """In float32, on the host: scale, rotation row by row, translation."""
+        values = torch.tensor(numbers, dtype=torch.float32)
+        return cls(values[0], values[1:10].reshape(3, 3), values[10:])
+
+    def numbers(self) -> tuple[float, ...]:
+        """From which `of_numbers` makes it again, if it is in float32."""
+        parts = (self.scale, self.rotation, self.translation)
+        return tuple(torch.cat([part.reshape(-1) for part in parts]).tolist())
+
+    def to(self, device: torch.device) -> "Similarity":
+        return Similarity(self.scale.to(device), self.rotation.to(device), self.translation.to(device))
 
     @property
     def matrix(self) -> Float[Tensor, "4 4"]:

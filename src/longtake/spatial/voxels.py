@@ -56,7 +56,9 @@ class VoxelGrid:
         self._doublings = 0
         self._keys = np.empty(0, dtype=np.int64)
         self._sums = np.empty((0, 3 + num_attributes + 1), dtype=np.int64)
-        self._waiting: list[tuple[Int[np.ndarray, " voxels"], Int[np.ndarray, "voxels columns"]]] = []
+        # One block for all that waits: arrays of single frames, alive for a while each, would leave the heap in holes.
+        self._num_waiting = 0
+        self._waiting_keys, self._waiting_sums = self._keys, self._sums
         if content is not None:
             self._keys, self._sums, self._doublings = content.keys.copy(), content.sums.copy(), content.doublings
 
@@ -92,9 +94,7 @@ class VoxelGrid:
             )
         if not (np.abs(columns) <= LARGEST_ATTRIBUTE).all():
             raise InputError(f"Attributes of points must be finite and within ±{LARGEST_ATTRIBUTE}; scale them down.")
-        self._waiting.append(self._summed(_as_numpy(points) / self._finest, columns))
-        if self._num_waiting > max(_FEWEST_MERGED, len(self._keys) // 2):
-            self._merge_waiting()
+        self._let_wait(*self._summed(_as_numpy(points) / self._finest, columns))
 
     def coarsen(self) -> None:
         """Make voxels twice as wide; the means of what fell in stay exact."""
@@ -128,10 +128,6 @@ class VoxelGrid:
         means: Float[np.ndarray, "voxels columns"] = self._sums[:, :-1] * 2.0**-self._fraction_bits / self._sums[:, -1:]
         return means
 
-    @property
-    def _num_waiting(self) -> int:
-        return sum(len(keys) for keys, _ in self._waiting)
-
     def _summed(
         self, place: Float[np.ndarray, "points 3"], columns: Float[np.ndarray, "points attributes"]
     ) -> tuple[Int[np.ndarray, " voxels"], Int[np.ndarray, "voxels columns"]]:
@@ -146,13 +142,25 @@ class VoxelGrid:
         rows[:, :3] += within << self._fraction_bits
         return _gathered(_keys_of(index), rows)
 
+    def _let_wait(self, keys: Int[np.ndarray, " voxels"], sums: Int[np.ndarray, "voxels columns"]) -> None:
+        """Until many voxels can be merged at once."""
+        if self._num_waiting + len(keys) > len(self._waiting_keys):
+            self._merge_waiting()
+            room = max(_FEWEST_MERGED, len(self._keys) // 2, len(keys))
+            if room > len(self._waiting_keys):
+                self._waiting_keys = np.empty(room, dtype=np.int64)
+                self._waiting_sums = np.empty((room, self._sums.shape[1]), dtype=np.int64)
+        taken = slice(self._num_waiting, self._num_waiting + len(keys))
+        self._waiting_keys[taken], self._waiting_sums[taken] = keys, sums
+        self._num_waiting = taken.stop
+
     def _merge_waiting(self) -> None:
         """Add to the voxels known, then put the others in their places."""
-        if not self._waiting:
+        if not self._num_waiting:
             return
-        all_keys, all_sums = zip(*self._waiting, strict=True)
-        self._waiting = []
-        keys, sums = _gathered(np.concatenate(all_keys), np.concatenate(all_sums))
+        waiting = slice(self._num_waiting)
+        keys, sums = _gathered(self._waiting_keys[waiting], self._waiting_sums[waiting])
+        self._num_waiting = 0
         place = np.searchsorted(self._keys, keys)
         known = np.append(self._keys, -1)[place] == keys
         self._sums[place[known]] += sums[known]

@@ -53,6 +53,8 @@ class TakeFrame:
     window: int | None = None
     source: Placement | None = None
     """Where the video's own pixels lie in this frame's, where the take's header does not say it."""
+    source_name: str | None = None
+    """Of the picture's file without its ending, where the video is a folder of pictures."""
 
     def require_camera(self) -> None:
         """Refuse a time that is no number, a pose that is not rigid, intrinsics that are not of a pinhole camera."""
@@ -89,6 +91,7 @@ class FrameRecord:
     keyframe: bool | None = None
     window: int | None = None
     source: Placement | None = None
+    source_name: str | None = None
 
     @classmethod
     def of(cls, frame: TakeFrame) -> "FrameRecord":
@@ -102,6 +105,7 @@ class FrameRecord:
             keyframe=frame.keyframe,
             window=frame.window,
             source=frame.source,
+            source_name=frame.source_name,
         )
 
     @classmethod
@@ -117,6 +121,7 @@ class FrameRecord:
             keyframe=record.optional("keyframe", record.boolean),
             window=record.optional("window", record.integer),
             source=record.optional("source", lambda name: placement_from_json(record.object(name))),
+            source_name=record.optional("source_name", record.text),
         )
 
     def line(self) -> str:
@@ -131,6 +136,7 @@ class FrameRecord:
             "keyframe": self.keyframe,
             "window": self.window,
             "source": None if self.source is None else placement_to_json(self.source),
+            "source_name": self.source_name,
         }
         return json.dumps({name: value for name, value in known.items() if value is not None}, allow_nan=False)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from enum import StrEnum
 from fractions import Fraction
+from io import BytesIO
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -17,6 +18,9 @@ from longtake.errors import InputError, SettingError
 WRITE_ERRORS = (OSError, av.FFmpegError)
 """What writing can raise when the disk does not take it."""
 
+_JPEG_QUALITY = 95
+_PNG_EFFORT = 6
+"""Of 9, as is usual."""
 _TICKS_PER_S = 90_000
 _LARGEST_GAP_TICKS = 6 * 3600 * _TICKS_PER_S
 """An MP4 has 31 bits for the time between two frames."""
@@ -79,8 +83,7 @@ class ImageFolderWriter:
 
     def write(self, index: int, timestamp_s: float, image: UInt8[np.ndarray, "height width 3"]) -> None:  # noqa: ARG002
         path = self._folder / self._files.format(index=index)
-        # A PNG ignores what only a JPEG understands.
-        Image.fromarray(image).save(path, quality=95, subsampling=0)
+        path.write_bytes(encode_image(Image.fromarray(image), path.suffix))
 
     def close(self) -> None:
         """Every file is complete already."""
@@ -127,6 +130,16 @@ class VideoWriter:
             self._container.mux(self._stream.encode(None))
         finally:
             self._container.close()
+
+
+def encode_image(image: Image.Image, suffix: str, *, png_effort: int = _PNG_EFFORT) -> bytes:
+    """The content of a `.png` or `.jpg`, in memory: Pillow takes a file that the disk took just a part of for whole."""
+    content = BytesIO()
+    if suffix == ".png":
+        image.save(content, "PNG", compress_level=png_effort)
+    else:
+        image.save(content, "JPEG", quality=_JPEG_QUALITY, subsampling=0)
+    return content.getvalue()
 
 
 def load_image(path: Path, size: tuple[int, int]) -> Image.Image:

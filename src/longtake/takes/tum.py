@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from longtake.errors import InputError
@@ -22,6 +22,10 @@ _MEANING = "timestamp x y z qx qy qz qw"
 HEADING = f"# {_MEANING}"
 """The comment that opens a file."""
 _SMALLEST_QUATERNION = 1e-9
+# Many roundings of float64 wide, so that a quaternion comes back from its matrix to the same steps.
+_QUATERNION_STEP = 2.0**-48
+# Some component of a unit quaternion is as large as 0.5; a little less, for quarter turns have several of just that.
+_SMALLEST_LEADER = 0.4
 # Published files repeat a timestamp now and then (TUM's own truth of fr2/desk does, once in 20,957 lines); a file that
 # does so often has lost digits.
 _LARGEST_SHARE_OF_REPEATS = 0.01
@@ -54,8 +58,26 @@ def write_tum(path: Path, trajectory: Trajectory) -> None:
 def tum_line(timestamp_s: float, world_from_camera: Float[Tensor, "4 4"]) -> str:
     """One pose as a line without its end; each number has the digits that bring it back exactly."""
     pose = world_from_camera.double()
-    numbers = [timestamp_s, *pose[:3, 3].tolist(), *quaternion_from_matrix(pose[:3, :3]).tolist()]
+    numbers = [timestamp_s, *pose[:3, 3].tolist(), *_written_quaternion(pose[:3, :3]).tolist()]
     return " ".join(map(repr, numbers))
+
+
+def as_written(world_from_camera: Float64[Tensor, "*batch 4 4"]) -> Float64[Tensor, "*batch 4 4"]:
+    """Poses as they are read back from their lines; those that come from here stay as they are, to the last bit."""
+    rotation = matrix_from_quaternion(_written_quaternion(world_from_camera[..., :3, :3]))
+    return rigid_pose(rotation, world_from_camera[..., :3, 3])
+
+
+def _written_quaternion(rotation: Float64[Tensor, "*batch 3 3"]) -> Float64[Tensor, "*batch 4"]:
+    """A unit quaternion of which three components are whole steps; the leading one follows from the length.
+
+    Quaternion and matrix, each rounded, would change each other again and again. The steps absorb that.
+    """
+    quaternion = quaternion_from_matrix(rotation)
+    leader = (quaternion.abs() >= _SMALLEST_LEADER).int().argmax(dim=-1, keepdim=True)
+    others = ((quaternion / _QUATERNION_STEP).round() * _QUATERNION_STEP).scatter(-1, leader, 0)
+    length = (1 - others.square().sum(dim=-1, keepdim=True)).sqrt()
+    return others.scatter(-1, leader, length.copysign(quaternion.gather(-1, leader)))
 
 
 def _check_rotations(path: Path, rows: Sequence[Row]) -> None:

@@ -24,3 +24,13 @@ TINY = GeometryConfig(
     dense=DenseConfig(features=16, channels=(8, 16, 24, 24)),
 )
 """A network of the same make that runs in milliseconds on a laptop; it has no trained weights."""
+
+MICRO = GeometryConfig(
+    width=160,
+    patch=14,
+    encoder=EncoderConfig(depth=3, heads=4, registers=1, side=9),
+    trunk=TrunkConfig(depth=4, heads=4, registers=1, selected=(0, 1, 2, 3)),
+    camera=CameraConfig(depth=1, heads=4, iterations=4),
+    dense=DenseConfig(features=32, channels=(32, 64, 96, 96)),
+)
+"""5.5 million parameters: as much as a laptop runs in real time."""

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from longtake.errors import InputError
+from longtake.export.names import EXPORT_FOLDER, RECORD_NAME
+from longtake.export.record import ExportRecord
 from longtake.takes.fields import JsonObject
 from longtake.takes.take import Take, read_take
 
@@ -46,6 +48,8 @@ class MappedFolder:
     summary: Mapping[str, Any] | None
     events: tuple[Event, ...]
     progress: tuple[Progress, ...]
+    export: ExportRecord | None
+    """What was exported from it when the video had ended."""
     problems: tuple[str, ...]
 
     def number(self, name: str) -> float | None:
@@ -73,6 +77,7 @@ def read_folder(path: Path) -> MappedFolder:
         summary=summary,
         events=_read_or_note(lambda: _events(path / EVENTS_NAME), problems) or (),
         progress=_read_or_note(lambda: _progress(path / PROGRESS_NAME), problems) or (),
+        export=_read_or_note(lambda: _export(path / EXPORT_FOLDER / RECORD_NAME), problems),
         problems=tuple(problems),
     )
 
@@ -88,6 +93,11 @@ def _read_or_note(read: Callable[[], _Part], problems: list[str]) -> _Part | Non
 def _summary(path: Path) -> Mapping[str, Any] | None:
     text = _bytes_of(path)
     return None if text is None else JsonObject.parse(text, str(path)).fields
+
+
+def _export(path: Path) -> ExportRecord | None:
+    text = _bytes_of(path)
+    return None if text is None else ExportRecord.parse(text, str(path))
 
 
 def _events(path: Path) -> tuple[Event, ...]:

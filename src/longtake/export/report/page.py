@@ -8,12 +8,14 @@ from string import Template
 
 from longtake import __version__
 from longtake.errors import InputError
+from longtake.export.names import CLOUD_NAME
 from longtake.export.report.folder import MappedFolder, read_folder
 from longtake.export.report.payload import MOST_CLOUD_POINTS, as_script, payload
 from longtake.export.report.plan import Axes, axes_of, draw_plan, length_of
 from longtake.export.report.ply_points import PointSample, read_some_points
 from longtake.export.report.sections import (
     bytes_in_words,
+    export_section,
     figures_section,
     problems_section,
     seconds_in_words,
@@ -28,7 +30,6 @@ from longtake.takes.header import Content, Unit
 from longtake.takes.take import Take
 
 REPORT_NAME = "report.html"
-CLOUD_NAME = "cloud.ply"
 
 _NO_TAKE = "<p>No frame has a result.</p>"
 
@@ -61,6 +62,7 @@ def make_page(folder: MappedFolder) -> str:
         subtitle=escape(_subtitle(take)),
         figures=figures_section(figures),
         timeline=timeline_section(folder),
+        export=export_section(folder.export),
         problems=problems_section(folder, problems),
         tables=_tables(folder),
         footer=f"Made by longtake {escape(__version__)}. This page needs no network and nothing beside it.",

@@ -14,7 +14,7 @@ MOST_POINTS = 2000
 START_COLOUR, END_COLOUR = (18, 150, 170), (242, 112, 28)
 
 _NUM_SHADES = 32
-_LONGER_EDGE, _MARGIN = 640, 36
+_LONGER_EDGE, _MARGIN, _NAME_WIDTH = 640, 36, 70
 _SMALLEST_AXIS = 1e-6
 _SMALLEST_EXTENT, _FARTHEST = 1e-9, 1e30
 
@@ -65,7 +65,7 @@ def draw_plan(trajectory: Trajectory, axes: Axes, unit: str) -> str:
     return (
         f'<svg class="plan" viewBox="0 0 {width:.0f} {height + _MARGIN:.0f}" role="img" '
         f'aria-label="Way of the camera from above, {length_of(trajectory):.3g} {unit} long">'
-        f"{_way(places)}{_mark(places[0], START_COLOUR, 'start')}{_mark(places[-1], END_COLOUR, 'end')}"
+        f"{_way(places)}{_mark(places[0], START_COLOUR, 'start', width)}{_mark(places[-1], END_COLOUR, 'end', width)}"
         f"{_bar(scale, height, unit)}</svg>"
     )
 
@@ -91,11 +91,13 @@ def _points(places: Float[np.ndarray, "points 2"]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in places.tolist())
 
 
-def _mark(place: Float[np.ndarray, "2"], colour: tuple[int, int, int], name: str) -> str:
+def _mark(place: Float[np.ndarray, "2"], colour: tuple[int, int, int], name: str, width: float) -> str:
+    """The name stands right of its place, or left of it where the drawing ends."""
     x, y = place.tolist()
+    beside = f'x="{x + 11:.1f}"' if x + _NAME_WIDTH < width else f'x="{x - 11:.1f}" text-anchor="end"'
     return (
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="7" fill="rgb{colour}" class="mark"/>'
-        f'<text x="{x + 11:.1f}" y="{y - 9:.1f}">{name}</text>'
+        f'<text {beside} y="{y - 9:.1f}">{name}</text>'
     )
 
 

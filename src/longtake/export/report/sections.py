@@ -3,8 +3,11 @@
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
+from longtake.export.names import EXPORT_FOLDER
+from longtake.export.record import ExportRecord
 from longtake.export.report.folder import PROGRESS_NAME, MappedFolder
 from longtake.export.report.ply_points import PointSample
 from longtake.export.report.strips import Strips, colours_near_to_far
@@ -17,6 +20,7 @@ from longtake.export.report.timeline import (
     speed_of,
     statuses_by_index,
 )
+from longtake.takes.header import Unit
 from longtake.takes.take import Take
 
 MOST_PROBLEMS = 20
@@ -104,6 +108,18 @@ def strips_section(take: Take, strips: Strips, unit: str) -> str:
     return f'<div class="strips">{figures}</div>{ramp}'
 
 
+def export_section(export: ExportRecord | None) -> str:
+    """What lengths, cameras and up are in the files exported beside this page; nothing where there are none."""
+    if export is None:
+        return ""
+    files = ", ".join(Path(path).name for path in export.files.values())
+    said = [f"In the folder {EXPORT_FOLDER}: {files}.", _word_on_scale(export), _word_on_camera(export)]
+    return (
+        '<section aria-labelledby="export-heading"><h2 id="export-heading">Export</h2>'
+        f"{_paragraphs([*said, _word_on_up(export)])}</section>"
+    )
+
+
 def problems_section(folder: MappedFolder, more: Sequence[str]) -> str:
     events = [f"Frame {event.index} ({event.timestamp_s:.2f} s): {event.problem}" for event in folder.events]
     everything = [*folder.problems, *more, *events]
@@ -169,6 +185,27 @@ def _curve_rows(folder: MappedFolder, num_indices: int) -> str:
         words = f"Memory of the process over time, {most} at most"
         rows += _row(f"Memory <small>to {most}</small>", draw_curve(memory, memory.top, num_indices, words))
     return rows
+
+
+def _word_on_scale(export: ExportRecord) -> str:
+    if export.metres_per_unit is not None:
+        return f"Lengths are in metres, {export.metres_per_unit:.6g} m for each unit here, from {export.scale_from}."
+    return "Lengths are in metres." if export.unit == Unit.METRE else "Lengths are in the model's own unit."
+
+
+def _word_on_camera(export: ExportRecord) -> str:
+    if export.intrinsics is None:
+        return "Each frame has the camera that the network found for it."
+    numbers = ", ".join(f"{number:.6g}" for number in export.intrinsics)
+    whose = "the median of what the network found" if export.fixed_camera else "as it was given"
+    return f"All frames have one camera, {whose}: fx, fy, cx, cy of {numbers} in the video's pixels."
+
+
+def _word_on_up(export: ExportRecord) -> str:
+    if export.floor_share is not None:
+        return f"The floor, {export.floor_share:.0%} of all surfaces, is level and at y = 0."
+    found = "no floor was found convincingly, so that " if export.up == "auto" else ""
+    return f"{found}the world is as it was mapped.".capitalize()
 
 
 def _word_on_curves(folder: MappedFolder) -> str:

@@ -223,7 +223,7 @@
   }
 
   function look(yaw, pitch) {
-    Object.assign(state, { yaw, pitch, distance: data.radius * 1.95, target: [...data.centre] });
+    Object.assign(state, { yaw, pitch, distance: data.radius * 2.15, target: [...data.centre] });
     redraw();
   }
 

@@ -1,7 +1,8 @@
 """The page in a real browser: it draws, turns, and says so where it cannot."""
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,12 @@ from longtake.export.take import TakeSettings, TakeSink
 
 pytestmark = pytest.mark.extra
 
-CHROMIUM = Path("/usr/bin/chromium")
-QUIET = [
-    "--no-sandbox",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-SOFTWARE_WEBGL = ["--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
-NO_WEBGL = ["--disable-3d-apis"]
+SIDES = """
+[...document.querySelectorAll("svg.plan, svg.plan text")].map((drawn) => {
+  const box = drawn.getBoundingClientRect();
+  return [box.left, box.right];
+})
+"""
 
 
 @pytest.fixture(scope="module")
@@ -42,18 +38,8 @@ def report(tmp_path_factory: pytest.TempPathFactory, frames: list[MappedFrame]) 
     return write_report(folder)
 
 
-@pytest.fixture(scope="module")
-def playwright() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"there is no {CHROMIUM}")
-    with api.sync_playwright() as started:
-        yield started
-
-
-def open_page(playwright: Any, report: Path, flags: Sequence[str], heard: list[str]) -> Any:
+def open_page(browser: Any, report: Path, heard: list[str]) -> Any:
     """Whatever the page complains of or asks the network for is heard."""
-    browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=[*QUIET, *flags])
     page = browser.new_page(viewport={"width": 900, "height": 800}, color_scheme="light")
     page.on("pageerror", lambda error: heard.append(str(error)))
     page.on("console", lambda message: heard.append(message.text) if message.type == "error" else None)
@@ -73,9 +59,9 @@ def share_changed(before: np.ndarray, after: np.ndarray) -> float:
     return float((np.abs(before - after).max(axis=-1) > 16).mean())
 
 
-def test_view_shows_the_cloud_and_can_be_turned(playwright: Any, report: Path) -> None:
+def test_view_shows_the_cloud_and_can_be_turned(browser: Any, report: Path) -> None:
     heard: list[str] = []
-    page = open_page(playwright, report, SOFTWARE_WEBGL, heard)
+    page = open_page(browser, report, heard)
     first = pixels_of(page)
     is_coloured = np.ptp(first, axis=-1) > 24  # as the background is not
     assert is_coloured.mean() > 0.05
@@ -97,36 +83,54 @@ def test_view_shows_the_cloud_and_can_be_turned(playwright: Any, report: Path) -
     shots = [first, turned, farther, by_key, above, again]
     assert all(share_changed(before, after) > 0.02 for before, after in pairwise(shots))
     assert share_changed(first, again) < 0.001
-    page.context.browser.close()
+    page.close()
     assert heard == []
 
 
-def test_controls_change_what_is_drawn(playwright: Any, report: Path) -> None:
+def test_controls_change_what_is_drawn(browser: Any, report: Path) -> None:
     heard: list[str] = []
-    page = open_page(playwright, report, SOFTWARE_WEBGL, heard)
+    page = open_page(browser, report, heard)
     first = pixels_of(page)
     page.fill("#point-size", "4")
     large = pixels_of(page)
     page.check("#backs")
     with_backs = pixels_of(page)
-    page.context.browser.close()
+    page.close()
     assert share_changed(first, large) > 0.02
     assert share_changed(large, with_backs) > 0.02
     assert heard == []
 
 
-def test_browser_without_webgl_gets_a_sentence(playwright: Any, report: Path) -> None:
+def test_browser_without_webgl_gets_a_sentence(launch: Callable[[list[str]], Any], report: Path) -> None:
     heard: list[str] = []
-    page = open_page(playwright, report, NO_WEBGL, heard)
-    assert page.locator("#no-webgl").is_visible()
-    assert not page.locator("#view").is_visible()
-    assert page.locator("svg.plan").is_visible()
-    page.context.browser.close()
+    with launch(["--disable-3d-apis"]) as browser:
+        page = open_page(browser, report, heard)
+        assert page.locator("#no-webgl").is_visible()
+        assert not page.locator("#view").is_visible()
+        assert page.locator("svg.plan").is_visible()
     assert heard == []
 
 
-def test_narrow_screen_has_nothing_to_scroll_sideways(playwright: Any, report: Path) -> None:
-    page = open_page(playwright, report, SOFTWARE_WEBGL, [])
+def test_narrow_screen_has_nothing_to_scroll_sideways(browser: Any, report: Path) -> None:
+    page = open_page(browser, report, [])
     page.set_viewport_size({"width": 360, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    page.context.browser.close()
+    page.close()
+
+
+@pytest.mark.parametrize("angle", [0, 90, 180, 270])
+def test_names_in_the_plan_are_whole(tmp_path: Path, browser: Any, frames: list[MappedFrame], angle: int) -> None:
+    """Wherever on the drawing's edge the way begins or ends."""
+    turn = np.radians(angle)
+    sink = TakeSink(tmp_path / "map", TakeSettings())
+    with sink:
+        for number, frame in enumerate(frames):
+            pose = frames[0].world_from_camera.clone()
+            pose[:3, 3] = pose[:3, :3] @ pose.new_tensor([np.cos(turn) * number, 0, np.sin(turn) * number])
+            sink.write(replace(frame, world_from_camera=pose))
+    page = open_page(browser, write_report(tmp_path / "map"), [])
+    edge, *names = page.evaluate(SIDES)
+    page.close()
+    assert len(names) == 3
+    for left, right in names:
+        assert edge[0] <= left < right <= edge[1]
