@@ -16,8 +16,9 @@ from longtake.export.masks import MaskFolder
 from longtake.export.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.pipeline.mapper import Mapper, Prepared
+from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.status import StatusJudge
-from longtake.pipeline.video_map import MapSettings, Outputs, VideoMap
+from longtake.pipeline.video_map import MapSettings, VideoMap
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.runtime.retention import ContextRetention
 from longtake.runtime.windows import Windows

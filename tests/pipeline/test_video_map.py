@@ -25,8 +25,9 @@ from longtake.export.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.pipeline.ahead import WhenFull
 from longtake.pipeline.checkpoint import FOLDER
+from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.run import Unreadable
-from longtake.pipeline.video_map import MapSettings, Outputs, VideoMap, is_done
+from longtake.pipeline.video_map import MapSettings, VideoMap, is_done
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.runtime.keyframes import ByFlow, EveryNth
 from longtake.runtime.retention import ContextRetention

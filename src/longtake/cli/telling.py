@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import psutil
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
@@ -104,7 +103,6 @@ class BarTeller(Teller):
 
     def __init__(self) -> None:
         self._console = Console(highlight=False)
-        self._process = psutil.Process()
         self._progress = self._new_progress()
 
     @contextmanager
@@ -117,7 +115,7 @@ class BarTeller(Teller):
         task = self._progress.tasks[0]
         if isinstance(item, Unreadable):
             self._console.print(Text(f"frame {item.index} at {item.timestamp_s:.3f} s: {item.problem}"), soft_wrap=True)
-        resident = format_bytes(self._process.memory_info().rss).partition(" (")[0]
+        resident = format_bytes(video.resident_bytes).partition(" (")[0]
         self._progress.update(
             task.id,
             advance=1,

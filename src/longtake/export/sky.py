@@ -46,6 +46,10 @@ class OnnxSky:
             ) from error
         self._input = self._session.get_inputs()[0].name
 
+    def __reduce__(self) -> tuple[type["OnnxSky"], tuple[Path]]:
+        """Another process opens the file anew."""
+        return OnnxSky, (self._path,)
+
     def score(self, image: UInt8[np.ndarray, "height width 3"]) -> Float[np.ndarray, "rows columns"]:
         try:
             score = np.asarray(self._session.run(None, {self._input: _as_input(image)})[0])

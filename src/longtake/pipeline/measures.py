@@ -1,9 +1,6 @@
 """Time and memory of a run, as its files tell them."""
 
 import json
-import sys
-
-import psutil
 
 from longtake.runtime.session import GeometrySession
 from longtake.runtime.steps import VideoSession
@@ -16,17 +13,6 @@ def memory_bytes(session: VideoSession | None) -> int:
     return inner.num_bytes if isinstance(inner, GeometrySession) else 0
 
 
-def progress_line(index: int, seconds: float) -> str:
-    """A line on how far a run is, how long it took and what the process holds."""
-    resident = psutil.Process().memory_info().rss
-    return json.dumps({"index": index, "seconds": round(seconds, 3), "resident_bytes": resident})
-
-
-def peak_resident_bytes() -> int:
-    """Of this process since it began; 0 where the system does not tell."""
-    if sys.platform == "win32":
-        return 0
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+def progress_line(index: int, seconds: float, resident_bytes: int) -> str:
+    """A line on how far a run is, how long it took and what it holds."""
+    return json.dumps({"index": index, "seconds": round(seconds, 3), "resident_bytes": resident_bytes})

@@ -5,30 +5,29 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from longtake import __version__
 from longtake.attention.backend import Backend
 from longtake.errors import SettingError
-from longtake.export.again import ExportSettings, Told, clear_export, quietly
-from longtake.export.cloud import CloudSettings
+from longtake.export.again import Told, clear_export, quietly
 from longtake.export.frame import FrameStatus, MappedFrame
-from longtake.export.kitti import KittiSink
 from longtake.export.lines import LineFile
 from longtake.export.names import CLOUD_NAME, EXPORT_FOLDER, KITTI_NAME, SESSION_NAME
-from longtake.export.ply import PlySink
 from longtake.export.record import ExportRecord
 from longtake.export.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
 from longtake.export.report.page import REPORT_NAME, write_report
-from longtake.export.sink import OpenSink, SinkState
-from longtake.export.take import TakeSettings, TakeSink
-from longtake.export.tee import Tee
+from longtake.export.sink import Sink, SinkState
 from longtake.geometry.model import GeometryModel
 from longtake.pipeline.afterwards import SavingMapper, export_mapped, is_exported
 from longtake.pipeline.ahead import WhenFull
+from longtake.pipeline.aside import Aside, AsideSink
 from longtake.pipeline.checkpoint import Checkpoint, Checkpoints
 from longtake.pipeline.mapper import Mapper
-from longtake.pipeline.measures import memory_bytes, peak_resident_bytes, progress_line
+from longtake.pipeline.measures import memory_bytes, progress_line
+from longtake.pipeline.outputs import Outputs, open_sinks
+from longtake.pipeline.resident import peak_bytes, resident_bytes
 from longtake.pipeline.run import KEPT, Job, Run, Unreadable
 from longtake.pipeline.status import StatusJudge
 from longtake.runtime.build import SessionSettings, open_session
@@ -42,27 +41,6 @@ from longtake.video.resize import Fit
 
 PROGRESS_EVERY = 50
 """Frames between two lines on time and memory."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outputs:
-    """Which files are written beside the take."""
-
-    take: TakeSettings = field(default_factory=TakeSettings)
-    cloud: CloudSettings | None = field(default_factory=CloudSettings)
-    kitti: bool = False
-    session: bool = False
-    """The session as it was after the last frame, for `resume_session` to go on with more."""
-    export: ExportSettings | None = None
-    """What is made of the take in a folder below it when the video was mapped to its end."""
-
-    def __post_init__(self) -> None:
-        if self.export is None:
-            return
-        if self.export.needs_images and self.take.images is None:
-            raise SettingError("The export is made of images, but the take has none; let the take have images.")
-        if self.export.needs_depth and self.take.depth is None:
-            raise SettingError("The export is made of depth, but the take has none; let the take have depth.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +78,7 @@ class MapSummary:
     memory_bytes: int
     """Of keys and values."""
     peak_resident_bytes: int
+    """Of this process, and of the one that writes where there is one."""
     longtake: str = __version__
 
 
@@ -117,13 +96,15 @@ class VideoMap:
         overwrite: bool = False,
         resume: bool = False,
         told_of_export: Told = quietly,
+        aside: Aside | None = None,
     ) -> None:
         """Opens everything but the session, which waits for the first frame unless it is resumed.
 
-        Of a video that was mapped to its end, what is resumed is the export, if there is none.
+        A process `aside` writes the files as soon as it is ready. Of a video that was mapped to its end, what is
+        resumed is the export, if there is none.
         """
         self._source, self._model, self._out, self._settings, self._backend = source, model, out, settings, backend
-        self._told_of_export = told_of_export
+        self._told_of_export, self._aside = told_of_export, aside
         self._asked = _asked(source, settings)
         self._checkpoints = None if source.is_live else Checkpoints(out)
         if settings.outputs.export is not None:
@@ -141,6 +122,11 @@ class VideoMap:
     def session(self) -> VideoSession | None:
         """Once there was a frame."""
         return None if self._run is None or self._run.mapper is None else self._run.mapper.session
+
+    @property
+    def resident_bytes(self) -> int:
+        """That this process holds now, and the one that writes where there is one."""
+        return resident_bytes() + (0 if self._aside is None else self._aside.resident_bytes)
 
     def stop(self) -> None:
         """Take no more frames; what was begun is finished and written, and can be resumed."""
@@ -165,7 +151,7 @@ class VideoMap:
                 if count == 0:
                     progress = opened.enter_context(closing(self._progress_file()))
                 if count % PROGRESS_EVERY == 0:
-                    progress.append(progress_line(item.index, time.monotonic() - started_s))
+                    progress.append(progress_line(item.index, time.monotonic() - started_s, self.resident_bytes))
                 yield item
         seconds = time.monotonic() - started_s
         self.summary = self._summarise(run, seconds, (_num_frames(run) - before) / seconds)
@@ -234,7 +220,7 @@ class VideoMap:
             source=self._source,
             prepare=Preprocessor(fit=settings.fit, size=settings.session.image_size, patch=model.config.patch),
             open_mapper=open_mapper,
-            sinks=open_sinks(self._out, settings.outputs, state, overwrite=overwrite),
+            sinks=self._sinks(state, overwrite=overwrite),
             events=LineFile(
                 self._out / EVENTS_NAME,
                 overwrite=overwrite,
@@ -245,6 +231,10 @@ class VideoMap:
             checkpoint_every=settings.checkpoint_every,
             settings=self._asked,
         )
+
+    def _sinks(self, state: SinkState | None, *, overwrite: bool) -> Sink:
+        opening = partial(open_sinks, self._out, self._settings.outputs, overwrite=overwrite)
+        return opening(state) if self._aside is None else AsideSink(self._aside, opening, state)
 
     def _summarise(self, run: Run, seconds: float, frames_per_s: float) -> MapSummary:
         session = self.session
@@ -260,19 +250,8 @@ class VideoMap:
             frames_per_s=frames_per_s,
             settings=self._asked,
             memory_bytes=memory_bytes(session),
-            peak_resident_bytes=peak_resident_bytes(),
+            peak_resident_bytes=peak_bytes() + (0 if self._aside is None else self._aside.peak_bytes),
         )
-
-
-def open_sinks(out: Path, outputs: Outputs, state: SinkState | None = None, *, overwrite: bool = False) -> Tee:
-    """All files of a result, new or gone on with; the take first, for it sees to the folder."""
-    sinks: dict[str, OpenSink] = {"take": lambda part: TakeSink(out, outputs.take, overwrite=overwrite, state=part)}
-    if outputs.cloud is not None:
-        cloud, unit = outputs.cloud, outputs.take.unit
-        sinks["cloud"] = lambda part: PlySink(out / CLOUD_NAME, cloud, unit=unit, overwrite=overwrite, state=part)
-    if outputs.kitti:
-        sinks["kitti"] = lambda part: KittiSink(out / KITTI_NAME, overwrite=overwrite, state=part)
-    return Tee(sinks, state=state)
 
 
 def is_done(out: Path, outputs: Outputs | None = None) -> bool:
