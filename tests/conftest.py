@@ -7,9 +7,11 @@ from jaxtyping import install_import_hook
 install_import_hook("longtake", "beartype.beartype").__enter__()
 
 import json  # noqa: E402
+import math  # noqa: E402
 import re  # noqa: E402
 from collections.abc import Callable, Mapping, Sequence  # noqa: E402
-from dataclasses import dataclass  # noqa: E402
+from dataclasses import dataclass, replace  # noqa: E402
+from functools import cache  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -19,6 +21,7 @@ from safetensors import safe_open  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 from longtake.geometry.config import (  # noqa: E402
+    Attention,
     CameraConfig,
     DenseConfig,
     EncoderConfig,
@@ -26,7 +29,7 @@ from longtake.geometry.config import (  # noqa: E402
     TrunkConfig,
 )
 from longtake.geometry.model import GeometryModel  # noqa: E402
-from longtake.weights.published import rename_published  # noqa: E402
+from longtake.weights.published import UNUSED, published_name, rename_published  # noqa: E402
 
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"  # for the processes that tests start: two of them share two cores
@@ -41,6 +44,21 @@ TINY = GeometryConfig(
     camera=CameraConfig(depth=2, heads=2, iterations=4),
     dense=DenseConfig(features=32, channels=(16, 32, 48, 48), points=True),
 )
+
+TINY_VGGT = GeometryConfig(
+    width=32,
+    patch=14,
+    encoder=EncoderConfig(depth=2, heads=2, registers=4, side=4),
+    trunk=TrunkConfig(depth=4, heads=2, registers=4, selected=(0, 1, 2, 3), scale_token=False, temporal_rotary=False),
+    camera=CameraConfig(depth=2, heads=2, iterations=4, camera_from_world=True),
+    dense=DenseConfig(features=16, channels=(8, 12, 16, 16), points=True),
+    attention=Attention.FULL,
+)
+TINY_FAMILY = {
+    "vggt": TINY_VGGT,
+    "stream3r": replace(TINY_VGGT, attention=Attention.CAUSAL),
+    "streamvggt": replace(TINY_VGGT, attention=Attention.CAUSAL, camera=replace(TINY_VGGT.camera, shared_memory=True)),
+}
 
 
 @dataclass(frozen=True)
@@ -126,3 +144,75 @@ def load_tiny(golden: Callable[[str], Golden]) -> Callable[..., GeometryModel]:
 def tiny_model(load_tiny: Callable[..., GeometryModel]) -> GeometryModel:
     """The golden network; tests share it and must leave it as it is."""
     return load_tiny().requires_grad_(False)
+
+
+@pytest.fixture(scope="session")
+def vggt_golden() -> Callable[[str], Golden]:
+    """Reads one file of tests/golden/stream3r by name."""
+    return lambda name: read_golden("stream3r", name)
+
+
+@pytest.fixture(scope="session")
+def vggt_frames(vggt_golden: Callable[[str], Golden]) -> Tensor:
+    """The 8 golden frames of that folder as model input, [1, 8, 3, 56, 70] in 0..1."""
+    return vggt_golden("frames")["frames_u8"][None].float() / 255
+
+
+@pytest.fixture(scope="session")
+def vggt_config() -> Mapping[str, GeometryConfig]:
+    """The sizes of that folder's three networks: stream3r, streamvggt, vggt."""
+    return TINY_FAMILY
+
+
+@pytest.fixture(scope="session")
+def vggt_weights(vggt_golden: Callable[[str], Golden]) -> Callable[[str], dict[str, Tensor]]:
+    """Weights of those networks under published names, drawn as they were for the golden runs."""
+    with torch.device("meta"):
+        shapes = {name: value.shape for name, value in GeometryModel(TINY_VGGT).state_dict().items()}
+    published = {str(published_name(name)): shape for name, shape in shapes.items()}
+    published |= dict.fromkeys(UNUSED, torch.Size((1, TINY_VGGT.width)))
+    want = vggt_golden("weight_sums")
+
+    @cache
+    def draw(model: str) -> dict[str, Tensor]:
+        generator = torch.Generator().manual_seed(want.settings["seeds"][model])
+        state = {key: _draw(key, published[key], generator) for key in sorted(published)}
+        sums = torch.stack([value.double().sum() for value in state.values()])
+        assert torch.allclose(sums, want[model], atol=1e-4), "this torch draws other numbers from the same seed"
+        return state
+
+    return draw
+
+
+def _draw(key: str, shape: torch.Size, generator: torch.Generator) -> Tensor:
+    """One tensor of a tiny network of tests/golden/stream3r; its README says the rules in words."""
+    if key.endswith(".gamma"):
+        return 0.25 + 0.5 * torch.rand(shape, generator=generator)
+    normal = torch.randn(shape, generator=generator)
+    last = 0.5 if ".output_conv2.2." in key else 1.0
+    if key.endswith(("q_norm.weight", "k_norm.weight")):
+        return 1.4 + 0.25 * normal
+    if key == "camera_head.pose_branch.fc2.bias":
+        return torch.cat([0.1 * normal[:6], torch.tensor([1.0, 0.8, 0.8])])
+    if key.endswith(".bias"):
+        return last * 0.1 * normal
+    if len(shape) == 1:
+        return 1 + 0.15 * normal
+    if not key.endswith(".weight"):
+        return 0.5 * normal
+    upsampling = ".resize_layers.0." in key or ".resize_layers.1." in key
+    spread = normal / math.sqrt(shape[1] if upsampling else math.prod(shape[1:]))
+    return spread * (0.2 if ".pose_branch.fc2." in key else last)
+
+
+@pytest.fixture(scope="session")
+def load_vggt(vggt_weights: Callable[[str], dict[str, Tensor]]) -> Callable[[str], GeometryModel]:
+    """The golden network of this name; tests share it and must leave it as it is."""
+
+    @cache
+    def load(name: str) -> GeometryModel:
+        model = GeometryModel(TINY_FAMILY[name])
+        model.load_state_dict(rename_published(vggt_weights(name)))
+        return model.eval().requires_grad_(False)
+
+    return load

@@ -35,7 +35,7 @@ class Geometry:
     window: tuple[int, ...]
     """Which window each frame was answered in, from 0."""
     pose_encoding: Float[Tensor, "frames 9"]
-    """As the network says it: centre, quaternion x y z w, vertical and horizontal field of view."""
+    """Of `world_from_camera`: centre, quaternion x y z w, vertical and horizontal field of view."""
     world_from_camera: Float[Tensor, "frames 4 4"]
     intrinsics: Float[Tensor, "frames 3 3"]
     depth: Float[Tensor, "frames height width"]

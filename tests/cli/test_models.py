@@ -35,6 +35,14 @@ def test_list_names_sizes_sources_licences_and_what_is_here(tmp_path: Path) -> N
         assert text in done.stdout
 
 
+def test_list_says_the_terms_of_the_vggt_family(tmp_path: Path) -> None:
+    rows = {row["name"]: row for row in json.loads(longtake("models", "--json", home=tmp_path).stdout)}
+    assert rows["stream3r"]["licence"].startswith("S-Lab License 1.0")
+    assert rows["streamvggt"]["licence"].startswith("CC BY-NC-SA 4.0")
+    assert rows["vggt"]["licence"].startswith("research only")
+    assert (rows["streamvggt"]["repo"], rows["streamvggt"]["file"]) == ("lch01/StreamVGGT", "checkpoints.pth")
+
+
 def test_list_as_json_says_where_a_preset_was_found(tmp_path: Path) -> None:
     folder = tmp_path / "hub" / "models--robbyant--lingbot-map"
     (folder / "refs").mkdir(parents=True)
@@ -79,8 +87,17 @@ def test_check_says_what_a_file_is(tmp_path: Path) -> None:
 def test_check_refuses_in_one_sentence_and_no_traceback(tmp_path: Path) -> None:
     save_file({"model.layers.0.mlp.up_proj.weight": torch.zeros(1)}, tmp_path / "qwen.safetensors")
     (tmp_path / "cut.pt").write_bytes(b"PK\x03\x04")
-    for name, sentence in (("qwen.safetensors", "looks like a Qwen model"), ("cut.pt", "damaged, cut short")):
-        done = longtake("models", "check", str(tmp_path / name), home=tmp_path)
+    save_file({"aggregator.x": torch.zeros(1), "track_head.x": torch.zeros(1)}, tmp_path / "v.safetensors")
+    for name, sentence in (
+        ("qwen.safetensors", "looks like a Qwen model"),
+        ("cut.pt", "damaged, cut short"),
+        ("v.safetensors", "say which it is, as vggt:"),
+        ("streamvggt:v.safetensors", "looks like StreamVGGT, but 1402 tensors are missing"),
+    ):
+        model, _, file = name.rpartition(":")
+        done = longtake(
+            "models", "check", f"{model}:{tmp_path / file}" if model else str(tmp_path / file), home=tmp_path
+        )
         assert done.returncode == 1
         assert sentence in " ".join(done.stderr.split())
         assert "Traceback" not in done.stderr

@@ -4,12 +4,12 @@ from dataclasses import replace
 import pytest
 
 from longtake.errors import InputError, SettingError
-from longtake.geometry.config import GeometryConfig
-from longtake.weights.presets import LINGBOT_MAP
+from longtake.geometry.config import Attention, GeometryConfig
+from longtake.weights.presets import LINGBOT_MAP, STREAM3R, STREAMVGGT, VGGT
 
 
 def test_json_round_trip_keeps_every_field(tiny_config):
-    for config in (tiny_config, LINGBOT_MAP):
+    for config in (tiny_config, LINGBOT_MAP, STREAM3R, STREAMVGGT, VGGT):
         assert GeometryConfig.from_json(config.to_json()) == config
         assert hash(GeometryConfig.from_json(config.to_json())) == hash(config)
 
@@ -24,6 +24,28 @@ def test_json_with_unknown_fields_is_refused(tiny_config):
     data = json.loads(tiny_config.to_json()) | {"depth_of_field": 3}
     with pytest.raises(InputError, match="depth_of_field"):
         GeometryConfig.from_json(json.dumps(data))
+
+
+def test_json_of_older_versions_is_read(tiny_config):
+    data = json.loads(tiny_config.to_json())
+    del data["attention"], data["camera"]["camera_from_world"], data["camera"]["shared_memory"]
+    config = GeometryConfig.from_json(json.dumps(data))
+    assert config == tiny_config
+    assert config.attention is Attention.CONTEXT
+
+
+def test_json_with_attention_of_no_meaning_is_refused(tiny_config):
+    data = json.loads(tiny_config.to_json()) | {"attention": "sideways"}
+    with pytest.raises(InputError, match="sideways"):
+        GeometryConfig.from_json(json.dumps(data))
+
+
+def test_vggt_family_has_one_network():
+    assert {config.special_tokens for config in (VGGT, STREAM3R, STREAMVGGT)} == {5}
+    assert VGGT.tokens_per_frame(392, 518) == 1041
+    assert [config.camera_layers for config in (VGGT, STREAM3R, STREAMVGGT)] == [16, 16, 4]
+    assert [config.attention for config in (VGGT, STREAM3R, STREAMVGGT)] == ["full", "causal", "causal"]
+    assert all(config.camera.camera_from_world for config in (VGGT, STREAM3R, STREAMVGGT))
 
 
 def test_tokens_per_frame_counts_special_tokens_and_patches(tiny_config):

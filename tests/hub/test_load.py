@@ -1,11 +1,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 
+from longtake.errors import CheckpointError
 from longtake.geometry.model import GeometryModel
-from longtake.hub.load import load_model
+from longtake.hub.load import load_model, told_config
 from longtake.weights.load import save_geometry
+from longtake.weights.presets import STREAM3R, STREAMVGGT, VGGT
 
 
 def test_model_is_loaded_by_name_from_the_cache(
@@ -21,3 +24,23 @@ def test_model_is_loaded_by_name_from_the_cache(
         assert model.config == tiny_model.config
         assert model.trunk.frame_blocks[0].mlp.fc1.weight.dtype == torch.bfloat16
     assert no_network == []
+
+
+def test_name_in_front_of_a_path_tells_which_network_it_is(
+    vggt_weights: Callable[[str], dict[str, torch.Tensor]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, vggt_config
+) -> None:
+    """With tiny networks in place of the published ones, whose files would not fit into a test."""
+    monkeypatch.setattr("longtake.hub.load.BY_NAME", vggt_config)
+    path = tmp_path / "checkpoints.pth"
+    torch.save(vggt_weights("vggt") | {"track_head.norm.bias": torch.zeros(1)}, path)
+    for name in ("vggt", "streamvggt"):
+        assert load_model(f"{name}:{path}").config == vggt_config[name]
+    with pytest.raises(CheckpointError, match="say which it is"):
+        load_model(path)
+
+
+def test_names_of_the_vggt_family_tell_their_configuration() -> None:
+    assert told_config("facebook/VGGT-1B") == VGGT
+    assert told_config("streamvggt") == told_config("streamvggt:x.pt") == STREAMVGGT
+    assert told_config("yslan/STream3R/model.safetensors") == STREAM3R
+    assert told_config("lingbot-map") is None

@@ -27,6 +27,7 @@ def test_existing_path_wins_over_a_preset_of_the_same_name(
     Path("lingbot-map").mkdir()
     assert resolve("lingbot-map") == Path("lingbot-map")
     assert resolve(tmp_path) == tmp_path
+    assert resolve(f"streamvggt:{tmp_path}") == tmp_path
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,10 @@ def test_existing_path_wins_over_a_preset_of_the_same_name(
         ("robbyant/lingbot-map/lingbot-map.pt", "robbyant/lingbot-map", "lingbot-map.pt"),
         ("org/repo_2.1/folder/x.safetensors", "org/repo_2.1", "folder/x.safetensors"),
         ("org/repo", "org/repo", "model.safetensors"),
+        ("stream3r", "yslan/STream3R", "model.safetensors"),
+        ("lch01/StreamVGGT", "lch01/StreamVGGT", "checkpoints.pth"),
+        ("facebook/VGGT-1B", "facebook/VGGT-1B", "model.safetensors"),
+        ("vggt:org/repo/x.pt", "org/repo", "x.pt"),
     ],
 )
 def test_cached_file_is_found_without_a_network(
@@ -76,7 +81,7 @@ def test_without_a_network_one_sentence_says_what_was_wanted_where_and_what_to_d
 
 @pytest.mark.parametrize("name", ["lingbot", "gone/x.pt", "./org/repo", "/org/repo", "a--b/c", "org/../x", "org/.x"])
 def test_what_can_be_neither_path_nor_name_is_refused_with_the_known_names(name: str, no_network: Attempts) -> None:
-    with pytest.raises(CheckpointError, match="give a path, one of the names lingbot-map-long, lingbot-map, or"):
+    with pytest.raises(CheckpointError, match=r"give a path, one of the names lingbot-map-long, .*, vggt, or"):
         resolve(name)
     assert no_network == []
 

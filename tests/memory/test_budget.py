@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtake.errors import BudgetError, MemoryFullError, SettingError
-from longtake.memory.budget import Needs, format_bytes, parse_bytes
+from longtake.memory.budget import Budget, Needs, format_bytes
 from longtake.memory.ground import StreamPlan
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
@@ -73,7 +73,7 @@ def test_slots_of_a_growing_memory_are_its_fullest_moment_to_the_slot(
     num_kept = first_clip + more
     slots = {name: wanted.num_slots(name, num_kept) for name in wanted.streams}
     plans = {
-        name: StreamPlan(layout=layout, retention=retention, num_slots=slots[name])
+        name: StreamPlan(layout=layout, policy=retention, num_slots=slots[name])
         for name, (layout, retention) in wanted.streams.items()
     }
     assert fullest_moment(Memory(plans, "meta"), first_clip, num_kept) == slots
@@ -82,7 +82,7 @@ def test_slots_of_a_growing_memory_are_its_fullest_moment_to_the_slot(
 def test_one_slot_fewer_is_one_too_few() -> None:
     plans = needs(BOUNDED, BOUNDED).plan()
     tight = {
-        name: StreamPlan(layout=plan.layout, retention=plan.retention, num_slots=plan.num_slots - (name == "narrow"))
+        name: StreamPlan(layout=plan.layout, policy=plan.policy, num_slots=plan.num_slots - (name == "narrow"))
         for name, plan in plans.items()
     }
     with pytest.raises(MemoryFullError, match="narrow"):
@@ -164,13 +164,37 @@ def test_budget_too_small_names_the_smallest_that_works(narrow: Retention) -> No
     ],
 )
 def test_sizes_are_read_with_any_unit(text: str, count: int) -> None:
-    assert parse_bytes(text) == count
+    assert Budget.parse(text) == Budget(num_bytes=count)
 
 
-@pytest.mark.parametrize("text", ["lots", "-1", "", "GB", "4 parsecs", "1e9", "4GB8", "1.GB", "0x10", "9" * 400])
+@pytest.mark.parametrize(("text", "count"), [("8 frames", 8), ("1 frame", 1), ("12FRAMES", 12)])
+def test_memory_can_be_counted_in_frames(text: str, count: int) -> None:
+    assert Budget.parse(text) == Budget(num_frames=count)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 frames",
+        "1.5 frames",
+        "-8 frames",
+        "lots",
+        "-1",
+        "",
+        "GB",
+        "4 parsecs",
+        "1e9",
+        "4GB8",
+        "1.GB",
+        "0x10",
+        "9" * 400,
+    ],
+)
 def test_size_without_a_meaning_is_refused(text: str) -> None:
-    with pytest.raises(SettingError, match=f"Expected a size such as 4GB, 512MiB or 1000000, but got '{text}'"):
-        parse_bytes(text)
+    with pytest.raises(
+        SettingError, match=f"Expected a memory such as 4GB, 512MiB, 1000000 or 8 frames, but got '{text}'"
+    ):
+        Budget.parse(text)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ NARROW = StreamLayout(num_layers=1, num_heads=1, head_dim=4, tokens_per_frame=1)
 def new_ground(wide: int = 9, narrow: int = 3) -> Ground:
     return Ground(
         {
-            "wide": StreamPlan(layout=WIDE, retention=KeepAll(), num_slots=wide),
-            "narrow": StreamPlan(layout=NARROW, retention=KeepAll(), num_slots=narrow),
+            "wide": StreamPlan(layout=WIDE, policy=KeepAll(), num_slots=wide),
+            "narrow": StreamPlan(layout=NARROW, policy=KeepAll(), num_slots=narrow),
         },
         torch.device("cpu"),
     )
@@ -26,7 +26,7 @@ def new_ground(wide: int = 9, narrow: int = 3) -> Ground:
 @pytest.mark.parametrize(("wide", "narrow", "short"), [(9, 1, "narrow"), (5, 3, "wide")])
 def test_stream_that_is_full_leaves_the_slots_of_the_others_free(wide: int, narrow: int, short: str) -> None:
     ground = new_ground(wide, narrow)
-    assert ground.take_all({"wide": 6, "narrow": 2}, from_top=False) == short
+    assert ground.take_all(2, from_top=False) == short
     assert {name: slab.count(SlotState.FREE) for name, slab in ground.slabs.items()} == {"wide": wide, "narrow": narrow}
 
 
@@ -35,7 +35,7 @@ def test_stream_that_is_full_leaves_the_slots_of_the_others_free(wide: int, narr
 )
 def test_slots_are_taken_from_the_same_end_of_every_stream(from_top: bool, wide: list[int], narrow: list[int]) -> None:
     ground = new_ground()
-    taken = ground.take_all({"wide": 3, "narrow": 1}, from_top=from_top)
+    taken = ground.take_all(1, from_top=from_top)
     assert not isinstance(taken, str)
     assert {name: slot.tolist() for name, slot in taken.items()} == {"wide": wide, "narrow": narrow}
     ground.give_back(taken)

@@ -108,7 +108,7 @@ class AnyOrder(RuleBasedStateMachine):
         return Expected(tokens, num_kept)
 
     def stays(self, name: str, frame: int, index: int, num_kept: int) -> bool:
-        one = Tokens(np.array([frame]), np.array([index]), np.array([0]))
+        one = Tokens(np.array([frame]), np.array([index]), np.array([0]), np.zeros((1, 0), dtype=np.float32))
         return bool(self.retentions[name].stays(one, num_kept=num_kept)[0])
 
     @precondition(lambda self: len(self.living) < 5)

@@ -30,7 +30,9 @@ def test_published_rule_is_the_default() -> None:
 @pytest.mark.parametrize(("trail", "tokens"), [(Trail.SPECIAL, 6), (Trail.CAMERA, 1), (Trail.NONE, 0)])
 def test_trail_is_the_special_tokens_or_the_camera_token_or_nothing(trail: Trail, tokens: int) -> None:
     retention = ContextRetention(anchors=2, window=3, trail=trail, history=9)
-    assert retention.trunk(LINGBOT_MAP) == AnchorsWindowTrail(anchors=2, window=3, trail_tokens=tokens, history=9)
+    assert retention.trunk(LINGBOT_MAP, (378, 518)) == AnchorsWindowTrail(
+        anchors=2, window=3, trail_tokens=tokens, history=9
+    )
 
 
 def test_camera_stream_keeps_every_frame_of_the_history() -> None:
@@ -38,7 +40,7 @@ def test_camera_stream_keeps_every_frame_of_the_history() -> None:
     assert bounded.camera() == AnchorsWindowTrail(anchors=2, window=7)
     assert bounded.camera().most_tokens(1, num_kept=100) == 9
     assert replace(bounded, history=None).camera() == KeepAll()
-    assert replace(bounded, history=None).trunk(LINGBOT_MAP).full_after is None
+    assert replace(bounded, history=None).trunk(LINGBOT_MAP, (378, 518)).full_after is None
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_fit_is_the_longest_history_then_the_widest_window_that_fits(
     budget = int(share * full_bytes(plan))
     best = best_by_trying(plan, budget)
     if best is None:
-        with pytest.raises(BudgetError, match=f"{anchors} anchors, {scale} scale frames and a window of one"):
+        with pytest.raises(BudgetError, match=f"{anchors} anchors, the first clip and a window of one"):
             plan.fit(budget)
     else:
         assert plan.fit(budget) == replace(plan, retention=best)
@@ -174,6 +176,6 @@ def test_fit_to_the_byte(tiny_config: GeometryConfig) -> None:
 
 def test_unbounded_history_is_left_to_the_budget(tiny_config: GeometryConfig) -> None:
     plan = small_plan(tiny_config, ContextRetention(anchors=1, window=2, history=None))
-    assert plan.fit(1) is plan
+    assert plan.fit(1) == plan
     assert isinstance(plan.needs, Needs)
     assert plan.needs.full_after is None

@@ -166,7 +166,7 @@ def test_streaming_equals_the_masked_whole_clip(
     )
     sequence = arrivals(scale, [EveryNth(interval).before(step) is Keep.YES for step in range(len(frames) - scale)])
     masks = {
-        TRUNK: clip_mask(retention.trunk(tiny_model.config), sequence, tiny_model.config.tokens_per_frame(*SIZE)),
+        TRUNK: clip_mask(retention.trunk(tiny_model.config, SIZE), sequence, tiny_model.config.tokens_per_frame(*SIZE)),
         CAMERA: clip_mask(retention.camera(), sequence, 1),
     }
     recall = ClipRecall(masks, clip_ordinals(sequence), scale)

@@ -1,6 +1,7 @@
 import torch
 
-from longtake.spatial.pose import decode_pose, encode_pose, invert_rigid, rigid_pose
+from longtake.spatial.pinhole import unproject
+from longtake.spatial.pose import decode_pose, encode_pose, invert_encoding, invert_rigid, rigid_pose
 from longtake.spatial.rotation import matrix_from_quaternion
 
 
@@ -44,3 +45,23 @@ def test_zero_encoding_is_a_usable_camera():
     assert torch.equal(world_from_camera, torch.eye(4))
     assert intrinsics.isfinite().all()
     assert torch.linalg.inv(intrinsics).isfinite().all()
+
+
+def test_inverse_encoding_is_of_the_inverse_pose():
+    encoding = torch.randn(16, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    pose, intrinsics = decode_pose(encoding, 42, 70)
+    inverse, intrinsics_of_inverse = decode_pose(invert_encoding(encoding), 42, 70)
+    torch.testing.assert_close(inverse, invert_rigid(pose))
+    assert torch.equal(intrinsics_of_inverse, intrinsics)
+    torch.testing.assert_close(invert_encoding(invert_encoding(encoding)), encoding)
+    assert torch.equal(decode_pose(invert_encoding(torch.zeros(9)), 42, 70)[0], torch.eye(4))
+
+
+def test_golden_cameras_that_see_the_world_stand_in_it(vggt_golden):
+    want = vggt_golden("geometry")
+    size = tuple(want.settings["size"])
+    world_from_camera, intrinsics = decode_pose(invert_encoding(want["pose_enc"]), *size)
+    want.check("extrinsics_w2c", invert_rigid(world_from_camera)[:, :3])
+    want.check("intrinsics", intrinsics)
+    want.check("pose_enc_roundtrip", invert_encoding(encode_pose(world_from_camera, intrinsics, *size)))
+    want.check("world_points", unproject(want["depth"], intrinsics, world_from_camera))

@@ -10,7 +10,7 @@ from PIL import Image
 
 from longtake.errors import InputError
 from longtake.video.preprocess import Preprocessor
-from longtake.video.resize import Fit, resize_image, upright_rgb
+from longtake.video.resize import Fit, match_sizes, resize_image, upright_rgb
 
 
 @pytest.mark.skipif(not PIL.__version__.startswith("13."), reason="golden pixels were made with Pillow 13")
@@ -22,6 +22,21 @@ def test_frames_equal_golden(golden, fit, name):
     Image.fromarray(want[f"src_{name}"].numpy()).save(buffer, "png")
     frame = np.asarray(upright_rgb(Image.open(buffer)))
     assert torch.equal(Preprocessor(fit=fit, size=56)(frame).pixels, want[f"{fit}_{name}"])
+
+
+@pytest.mark.skipif(not PIL.__version__.startswith("13."), reason="golden pixels were made with Pillow 13")
+@pytest.mark.parametrize("fit", [Fit.CROP, Fit.PAD])
+def test_frames_for_the_vggt_family_equal_golden(vggt_golden, fit):
+    want = vggt_golden("preprocess")
+    prepared = {}
+    for name in ("landscape", "portrait", "rgba"):
+        frame = upright_rgb(Image.fromarray(want[f"src/{name}"].numpy()))
+        prepared[name] = resize_image(frame, fit, size=70)
+        assert torch.equal(prepared[name].pixels, want[f"{fit}_70/{name}"])
+    together = match_sizes([prepared["landscape"], prepared["portrait"]])
+    assert torch.equal(torch.stack([one.pixels for one in together]), want[f"{fit}_70/mixed_batch"])
+    published = resize_image(Image.fromarray(want["src/landscape"].numpy()), Fit.CROP, size=518).pixels
+    assert torch.equal(want.thin("crop_518/landscape", published), want["crop_518/landscape"])
 
 
 @pytest.mark.parametrize("fit", Fit)

@@ -10,7 +10,7 @@ import torch
 
 from longtake.weights.checkpoint import Checkpoint, Stored
 
-KEYS = Path(__file__).parent.parent / "golden" / "gct" / "published_keys.json.gz"
+GOLDEN = Path(__file__).parent.parent / "golden"
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -22,8 +22,15 @@ def no_values() -> torch.Tensor:
 @pytest.fixture(scope="session")
 def published_shapes() -> dict[str, Shapes]:
     """Shapes by published name, of the checkpoint and of its optional point head."""
-    parts = json.loads(gzip.decompress(KEYS.read_bytes()))
+    parts = json.loads(gzip.decompress((GOLDEN / "gct" / "published_keys.json.gz").read_bytes()))
     return {part: {key: tuple(shape) for key, shape in shapes.items()} for part, shapes in parts.items()}
+
+
+@pytest.fixture(scope="session")
+def vggt_shapes() -> Shapes:
+    """Shapes by published name of VGGT-1B, and thereby of StreamVGGT."""
+    shapes = json.loads(gzip.decompress((GOLDEN / "stream3r" / "vggt_keys.json.gz").read_bytes()))
+    return {key: tuple(shape) for key, shape in shapes.items()}
 
 
 @pytest.fixture(scope="session")

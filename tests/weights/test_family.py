@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from longtake.weights.family import LINGBOT_MAP, LONGTAKE, UNKNOWN, recognise
+from longtake.weights.family import LINGBOT_MAP, LONGTAKE, STREAM3R, UNKNOWN, VGGT_OR_STREAMVGGT, recognise
 
 VGGT = ("aggregator.camera_token", "camera_head.norm.bias", "depth_head.norm.bias", "point_head.norm.bias")
 
@@ -34,6 +34,14 @@ def test_our_own_files_are_known_by_our_names(tiny_model, tmp_path: Path) -> Non
 )
 def test_other_families_are_told_apart(names: tuple[str, ...], file: str, title: str) -> None:
     assert title in recognise(names, file).title
+
+
+def test_only_the_track_head_by_its_name_is_skipped() -> None:
+    assert VGGT_OR_STREAMVGGT.skips("track_head.norm.bias")
+    for name in ("track_headx.norm.bias", "track_head", "x.track_head.norm.bias", "point_head.norm.bias"):
+        assert not VGGT_OR_STREAMVGGT.skips(name)
+    for family in (LINGBOT_MAP, LONGTAKE, STREAM3R, UNKNOWN):
+        assert not family.skips("track_head.norm.bias")
 
 
 def test_what_fits_nothing_is_unknown() -> None:

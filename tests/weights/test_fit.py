@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from longtake.errors import CheckpointError
+from longtake.geometry.config import GeometryConfig
+from longtake.weights import presets
 from longtake.weights.checkpoint import Checkpoint, open_checkpoint
-from longtake.weights.family import LINGBOT_MAP
+from longtake.weights.family import LINGBOT_MAP, STREAM3R, STREAMVGGT, VGGT, Family
 from longtake.weights.fit import fit_geometry
 from longtake.weights.presets import TINY
 
@@ -84,8 +86,15 @@ def track(shapes: Shapes) -> Shapes:
         (lambda shapes: shapes | {"point_head.norm.bias": (2048,)}, "61 tensors are missing (point_head.norm.weight, "),
         (widen, "aggregator.global_blocks.7.attn.qkv.bias has the wrong shape: expected 3072, came 3073;"),
         (halve, "has the wrong shape, as have 13"),
-        (track, "Expected the weights of LingBot-Map, but weights.pt looks like VGGT or StreamVGGT;"),
-        (lambda _: {"fc.bias": (3,)}, "looks like no model known to longtake (fc.bias);"),
+        (
+            track,
+            "weights.pt is of VGGT or of StreamVGGT, whose names and shapes are the same; say which it is, as vggt:",
+        ),
+        (
+            lambda _: {"fc.bias": (3,)},
+            "Expected the weights of LingBot-Map, STream3R, StreamVGGT, VGGT or of a model that longtake saved, but "
+            "weights.pt looks like no model known to longtake (fc.bias); give another file.",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(
@@ -96,6 +105,92 @@ def test_what_does_not_fit_is_refused_in_one_sentence(
 ) -> None:
     with pytest.raises(CheckpointError, match=re.escape(sentence)) as caught:
         fit_geometry(without_values(change(published_shapes["checkpoint"])))
+    assert ". " not in str(caught.value)
+
+
+def test_every_name_that_does_not_fit_is_noted(
+    published_shapes: dict[str, Shapes], without_values: Callable[..., Checkpoint]
+) -> None:
+    with pytest.raises(CheckpointError) as caught:
+        fit_geometry(without_values(drop_a_block(published_shapes["checkpoint"]) | {"extra.bias": (1,)}))
+    missing, surplus = caught.value.__notes__
+    assert missing.startswith("missing: aggregator.global_blocks.23.attn.k_norm.bias, ")
+    assert missing.count("aggregator.global_blocks.23.") == 18
+    assert surplus == "without a place: extra.bias"
+
+
+def without_tracks(shapes: Shapes) -> Shapes:
+    return {key: shape for key, shape in shapes.items() if not key.startswith("track_head.")}
+
+
+@pytest.mark.parametrize(
+    ("config", "family", "change", "tensors", "parameters"),
+    [
+        (presets.VGGT, VGGT, dict, 1797, 1_256_537_516),
+        (presets.STREAMVGGT, STREAMVGGT, dict, 1797, 1_256_537_516),
+        (None, STREAM3R, without_tracks, 1403, 1_190_596_120),
+        (presets.STREAM3R, STREAM3R, without_tracks, 1403, 1_190_596_120),
+        (presets.VGGT, STREAM3R, without_tracks, 1403, 1_190_596_120),
+    ],
+)
+def test_checkpoints_of_the_vggt_family_fit_and_tracks_are_skipped(
+    config: GeometryConfig | None,
+    family: Family,
+    change: Callable[[Shapes], Shapes],
+    tensors: int,
+    parameters: int,
+    vggt_shapes: Shapes,
+    without_values: Callable[..., Checkpoint],
+) -> None:
+    checkpoint = without_values(change(vggt_shapes), file="checkpoints.pth")
+    assert len(checkpoint.tensors) == tensors
+    assert sum(stored.num_parameters for stored in checkpoint.tensors.values()) == parameters
+    fitted = fit_geometry(checkpoint, config)
+    assert fitted.family == family
+    assert fitted.skeleton.config == (config or presets.STREAM3R)
+    assert fitted.tensors.keys() == fitted.skeleton.state_dict().keys()
+    assert len(fitted.tensors) == 1402
+    assert sum(stored.num_parameters for stored in fitted.tensors.values()) == 1_190_596_120 - MASK_TOKEN
+
+
+@pytest.mark.parametrize(
+    ("key", "other"),
+    [
+        ("aggregator.camera_token", "aggregator.camera_tokens"),
+        ("camera_head.pose_branch.fc2.bias", "camera_head.pose_branch.fc3.bias"),
+        ("point_head.norm.weight", "points_head.norm.weight"),
+        ("track_head.feature_extractor.norm.weight", "track_headx.feature_extractor.norm.weight"),
+        ("track_head.feature_extractor.norm.weight", "module.track_head.feature_extractor.norm.weight"),
+    ],
+)
+def test_renamed_tensor_of_the_vggt_family_is_refused(
+    key: str, other: str, vggt_shapes: Shapes, without_values: Callable[..., Checkpoint]
+) -> None:
+    renamed = {other if name == key else name: shape for name, shape in vggt_shapes.items()}
+    assert renamed.keys() - vggt_shapes.keys() == {other}
+    with pytest.raises(CheckpointError, match=re.escape(f"1 have no place in the model ({other})")) as caught:
+        fit_geometry(without_values(renamed), presets.VGGT)
+    assert (f"1 tensors are missing ({key})" in str(caught.value)) == (not key.startswith("track_head."))
+
+
+def test_tracks_are_skipped_in_no_other_family(
+    published_shapes: dict[str, Shapes], vggt_shapes: Shapes, without_values: Callable[..., Checkpoint]
+) -> None:
+    tracks = {key: shape for key, shape in vggt_shapes.items() if key.startswith("track_head.")}
+    with pytest.raises(CheckpointError, match="looks like LingBot-Map, but 394 have no place in the model"):
+        fit_geometry(without_values(published_shapes["checkpoint"] | tracks))
+
+
+def test_shapes_of_the_vggt_family_are_checked(vggt_shapes: Shapes, without_values: Callable[..., Checkpoint]) -> None:
+    with pytest.raises(CheckpointError, match=r"looks like STream3R, but aggregator.camera_token has the wrong shape"):
+        fit_geometry(without_values(without_tracks(vggt_shapes) | {"aggregator.camera_token": (1, 2, 1, 1025)}))
+
+
+def test_vggt_and_streamvggt_are_asked_to_be_told_apart(
+    vggt_shapes: Shapes, without_values: Callable[..., Checkpoint]
+) -> None:
+    with pytest.raises(CheckpointError, match=r"say which it is, as vggt:x.pth or streamvggt:x.pth, or pass") as caught:
+        fit_geometry(without_values(vggt_shapes, file="x.pth"))
     assert ". " not in str(caught.value)
 
 

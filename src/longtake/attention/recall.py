@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from longtake.attention.backend import Backend, Keys, Queries, merge
 from longtake.attention.masks import Mask
+from longtake.attention.received import received
 from longtake.errors import InputError
 from longtake.memory.transaction import Transaction
 
@@ -48,11 +50,13 @@ class StreamRecall:
         if len(q) != 1:
             raise InputError(f"A stream is one video, but a batch of {len(q)} came; open a session for each.")
         self.transaction.write(stream, layer, k.squeeze(0), v.squeeze(0))
-        parts = [
-            self.backend.attend(q.to(keys.dtype), keys.unsqueeze(0), values.unsqueeze(0))
-            for keys, values in self.transaction.read(stream, layer)
-        ]
-        return merge(parts).values.to(q.dtype)
+        seen = [(k.unsqueeze(0), v.unsqueeze(0)) for k, v in self.transaction.read(stream, layer)]
+        asked = q.to(seen[0][0].dtype)
+        attended = merge([self.backend.attend(asked, keys, values) for keys, values in seen])
+        if self.transaction.wants_received(stream, layer):
+            parts = [received(asked, keys, attended.log_sum_exp) for keys, _ in seen]
+            self.transaction.receive(stream, layer, torch.cat(parts))
+        return attended.values.to(q.dtype)
 
 
 @dataclass(frozen=True, slots=True)

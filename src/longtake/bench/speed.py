@@ -10,6 +10,7 @@ import torch
 
 from longtake import __version__
 from longtake.geometry.config import GeometryConfig
+from longtake.runtime.retention import ContextRetention
 from longtake.runtime.session import GeometrySession
 
 _PALETTE = 8
@@ -57,7 +58,9 @@ def measure_speed(
     device, plan = session.device, session.plan
     frames = torch.rand(_PALETTE, 3, *plan.size, generator=torch.Generator().manual_seed(0))
     per_keyframe = session.keyframes.interval or 1
-    warm_up = plan.num_scale_frames + (plan.retention.anchors + plan.retention.window) * per_keyframe
+    rule = plan.retention
+    assert isinstance(rule, ContextRetention)
+    warm_up = plan.num_scale_frames + (rule.anchors + rule.window) * per_keyframe
     for index in range(warm_up):
         session.step(frames[index % _PALETTE])
         progress(1)
@@ -90,13 +93,13 @@ def measure_speed(
         backend=labels["backend"],
         captured=labels["captured"] == "yes",
         scale_frames=plan.num_scale_frames,
-        anchors=plan.retention.anchors,
-        window=plan.retention.window,
+        anchors=rule.anchors,
+        window=rule.window,
         keyframes=session.keyframes.to_record(),
         heads=_heads(plan.config),
         warm_up_frames=warm_up,
         timed_frames=num_frames,
-        resident_frames=min(session.num_kept, plan.retention.anchors + plan.retention.window),
+        resident_frames=min(session.num_kept, rule.anchors + rule.window),
         p50_ms=quantiles[49],
         p90_ms=quantiles[89],
         p99_ms=quantiles[98],

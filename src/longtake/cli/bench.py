@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from rich.table import Table
 
 from longtake.bench.memory import POLICIES, MemoryFigures, measure, trunk_formula
 from longtake.bench.pipeline import PipelineFigures, measure_pipeline
-from longtake.bench.soak import SoakFigures, soak
+from longtake.bench.soak import SoakFigures, small, soak
 from longtake.bench.world import WorldFigures, measure_world
 from longtake.cli.map import random_model
 from longtake.cli.options import choose_device, one_of, parse_size
@@ -22,10 +22,19 @@ from longtake.errors import SettingError
 from longtake.extras import import_from_extra
 from longtake.pipeline.video_map import MapSettings
 from longtake.runtime.build import SMALL
+from longtake.runtime.rules import rule_named
 from longtake.video.source import SourceOptions, open_source
 from longtake.weights.presets import LINGBOT_MAP, MICRO, TINY
 
 _NETWORKS = {"micro": MICRO, "tiny": TINY}
+_SOAK_VERDICTS = {
+    "is_flat": ("memory is flat", "memory grew"),
+    "is_bounded": ("the memory never took more than declared", "the memory took more than declared"),
+    "is_steady": (
+        "steps are as fast as a new session's, within 10 %",
+        "steps are more than 10 % slower than a new one's",
+    ),
+}
 
 
 def run_memory(frames: int, size: str, *, as_json: bool, plot: Path | None) -> None:
@@ -86,29 +95,37 @@ def draw_memory(path: Path, size: tuple[int, int], frames: int) -> None:
     pyplot.close(figure)
 
 
-def run_soak(frames: int, stretch: int, *, as_json: bool) -> None:
+def run_soak(frames: int, stretch: int, policy: str | None, *, as_json: bool) -> None:
+    """With a policy by name, its bytes and its step time must hold too; without one only memory must be flat."""
     if frames < 2 * stretch:
         raise SettingError(f"Expected at least two stretches of {stretch} frames, but got {frames} frames in all.")
+    rule = None if policy is None else small(rule_named(policy))
     torch.set_num_threads(1)  # the network is too small to share
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("streaming", total=frames)
-        figures = soak(frames, stretch, lambda count: progress.advance(task, count))
+        figures = soak(frames, stretch, lambda count: progress.advance(task, count), rule)
+    judged = {name: value for name, value in _judged(figures).items() if policy is not None or name == "is_flat"}
     if as_json:
-        print(json.dumps(asdict(figures) | {"is_flat": figures.is_flat, "step_ratio": figures.step_ratio}, indent=1))
+        print(json.dumps(asdict(figures) | {"policy": policy, "step_ratio": figures.step_ratio} | judged, indent=1))
     else:
-        _print_soak(figures)
-    if not figures.is_flat:
+        _print_soak(figures, judged)
+    if not all(judged.values()):
         raise SystemExit(1)
 
 
-def _print_soak(figures: SoakFigures) -> None:
-    title = f"{figures.num_frames} frames, memory of {figures.memory_bytes / 1e6:.2f} MB"
+def _judged(figures: SoakFigures) -> dict[str, bool]:
+    return {"is_flat": figures.is_flat, "is_bounded": figures.is_bounded, "is_steady": figures.is_steady}
+
+
+def _print_soak(figures: SoakFigures, judged: Mapping[str, bool]) -> None:
+    title = f"{figures.num_frames} frames, memory of {figures.memory_bytes / 1e6:.3f} MB"
     table = Table(title=title, box=None, title_justify="left")
     for heading in ("", f"first {figures.stretch_frames}", f"last {figures.stretch_frames}", "last / first"):
         table.add_column(heading, justify="right" if heading else "left")
     first, last = figures.first, figures.last
     for name, a, b, unit in (
         ("resident memory", first.resident_bytes / 1e6, last.resident_bytes / 1e6, " MB"),
+        ("memory taken", first.taken_bytes / 1e6, last.taken_bytes / 1e6, " MB"),
         ("median step", first.step_ms, last.step_ms, " ms"),
         ("live tensors", first.num_tensors, last.num_tensors, ""),
         ("live objects", first.num_objects, last.num_objects, ""),
@@ -116,7 +133,13 @@ def _print_soak(figures: SoakFigures) -> None:
         table.add_row(name, f"{a:.6g}{unit}", f"{b:.6g}{unit}", f"{b / a:.4f}")
     console = Console()
     console.print(table)
-    console.print("\nmemory is flat" if figures.is_flat else "\n[red]memory grew[/]")
+    console.print()
+    if (ages := figures.ages) is not None:
+        medians = f"{ages.old_step_ms:.2f} ms, of a new session beside it {ages.young_step_ms:.2f} ms"
+        console.print(f"{ages.num_frames} more frames: median step {medians}, ratio {ages.ratio:.3f}", highlight=False)
+    for name, holds in judged.items():
+        said, otherwise = _SOAK_VERDICTS[name]
+        console.print(said if holds else f"[red]{otherwise}[/]")
 
 
 def run_world(sizes: str, device: str, *, houses: int, frames: int, fuse: bool, as_json: bool) -> None:

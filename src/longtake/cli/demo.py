@@ -104,7 +104,7 @@ def error_to_whole_clip(model: GeometryModel, clip: Tensor, streamed: list[Geome
     sequence = arrivals(scale, [KEYFRAMES.before(step) is Keep.YES for step in range(len(clip) - scale)])
     tokens_per_frame = model.config.tokens_per_frame(*SIZE)
     masks = {
-        TRUNK: clip_mask(RETENTION.trunk(model.config), sequence, tokens_per_frame),
+        TRUNK: clip_mask(RETENTION.trunk(model.config, SIZE), sequence, tokens_per_frame),
         CAMERA: clip_mask(RETENTION.camera(), sequence, 1),
     }
     recall = ClipRecall(masks, clip_ordinals(sequence), scale)

@@ -81,7 +81,10 @@ def map_(
         "out/map"
     ),
     model: Annotated[str, typer.Option(help="A checkpoint, a preset's name, or tiny (random weights).")] = "tiny",
-    memory: Annotated[str | None, typer.Option(help="Room for keys and values, such as 4GB.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Room for keys and values, such as 4GB or 8 frames.")] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="What to forget: managed, window, context, keep-all, ... By default as trained.")
+    ] = None,
     keyframes: Annotated[str | None, typer.Option(help="every:6 or flow:12px; every frame by default.")] = None,
     windows: Annotated[
         str | None, typer.Option(help="128/16: kept frames by shared frames; none for one. By default 320.")
@@ -133,6 +136,7 @@ def map_(
             out=out,
             model=model,
             memory=memory,
+            policy=policy,
             keyframes=keyframes,
             windows=windows,
             size=size,
@@ -329,16 +333,56 @@ def bench_precision(
     run_precision(model, size, at, device=device, backends=backends, as_json=as_json)
 
 
+@bench.command("eviction")
+def bench_eviction(
+    model: Annotated[
+        str | None, typer.Option(help="A checkpoint or a published name; without one tiny, with random weights.")
+    ] = None,
+    frames: Annotated[int, typer.Option(min=3, help="Frames of each world.")] = 40,
+    size: Annotated[str | None, typer.Option(help="Width x height; without it as the model likes it.")] = None,
+    budgets: Annotated[str, typer.Option(help="Budgets in frames a layer, separated by commas.")] = "4,8,16",
+    worlds: Annotated[int, typer.Option(min=1, help="Houses to walk through.")] = 1,
+    policies: Annotated[
+        str,
+        typer.Option(
+            help="Of none, ratio, layerwise-R, strict-R, managed, key-diversity, farthest-frames, window, separated by "
+            "commas; by default all, with ratios R of 0.5 and 0.7."
+        ),
+    ] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="Only 5 frames.")] = False,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    as_json: AsJson = False,
+    plot: Annotated[Path | None, typer.Option(help="Also draw what policies change into this PNG file.")] = None,
+) -> None:
+    """Compare memory policies on the same frames: bytes, time, agreement with the full cache, and with the truth."""
+    from longtake.cli.eviction import DEFAULT_POLICIES, EvictionOptions, run_eviction
+
+    options = EvictionOptions(
+        model=model,
+        frames=frames,
+        size=size,
+        budgets=budgets,
+        worlds=worlds,
+        policies=policies or DEFAULT_POLICIES,
+        quick=quick,
+        device=device,
+    )
+    run_eviction(options, as_json=as_json, plot=plot)
+
+
 @bench.command("soak")
 def bench_soak(
     frames: Annotated[int, typer.Option(min=3, help="Frames to stream.")] = 20_000,
     stretch: Annotated[int, typer.Option(min=1, help="Frames in the first and last stretch compared.")] = 1000,
+    policy: Annotated[
+        str | None, typer.Option(help="managed, or another memory policy with a bound; by default a window.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Stream for a long time and compare the first and the last stretch: memory, step time, live tensors."""
     from longtake.cli.bench import run_soak
 
-    run_soak(frames, stretch, as_json=as_json)
+    run_soak(frames, stretch, policy, as_json=as_json)
 
 
 @bench.command("world")

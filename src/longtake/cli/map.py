@@ -23,10 +23,13 @@ from longtake.export.take import DepthKind, PixelGrid, TakeSettings
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import load_model
-from longtake.memory.budget import parse_bytes
+from longtake.memory.budget import Budget
 from longtake.pipeline.ahead import WhenFull
-from longtake.pipeline.video_map import MapSettings, Outputs, VideoMap, is_done
-from longtake.runtime.build import PUBLISHED, SMALL, SessionSettings, parse_keyframes, parse_windows
+from longtake.pipeline.aside import Aside
+from longtake.pipeline.outputs import Outputs
+from longtake.pipeline.video_map import MapSettings, VideoMap, is_done
+from longtake.runtime.build import SMALL, SessionSettings, parse_keyframes, parse_windows, usual_settings
+from longtake.runtime.rules import rule_named
 from longtake.takes.images import ImageFiles
 from longtake.video.resize import Fit
 from longtake.video.sampling import Sampling, parse_time
@@ -50,6 +53,7 @@ class MapOptions:
     out: Path
     model: str
     memory: str | None
+    policy: str | None
     keyframes: str | None
     windows: str | None
     size: int | None
@@ -77,12 +81,20 @@ def run_map(options: MapOptions, *, as_json: bool) -> None:
     """Each source in turn; of several, one that fails does not keep the others from being mapped."""
     torch.set_num_threads(max(1, torch.get_num_threads() - 1))  # one is left to decode, prepare and write
     settings = _settings(options)
-    sampling, device = _sampling(options), choose_device(options.device)
     teller: Teller = JsonTeller() if as_json else BarTeller()
     if options.model == TINY_NAME:
         teller.note("The weights are random: the files show how longtake works, and no geometry.")
     if _has_small_images(settings.outputs):
         teller.note("Images of colmap and nerfstudio are made of the network's; --pixels source keeps the video's.")
+    with Aside() as aside:
+        num_failed = _map_each(options, settings, teller, aside)
+    if num_failed:
+        raise InputError(f"{num_failed} of {len(options.sources)} sources could not be mapped; the others are done.")
+
+
+def _map_each(options: MapOptions, settings: MapSettings, teller: Teller, aside: Aside) -> int:
+    """How many of several failed."""
+    sampling, device = _sampling(options), choose_device(options.device)
     model: GeometryModel | None = None
     num_failed = 0
     for text, out in _folders(options):
@@ -91,19 +103,26 @@ def run_map(options: MapOptions, *, as_json: bool) -> None:
             continue
         try:
             source = open_source(text, sampling, _source_options(options, device))
-            model = model or _model(options.model, device)
-            _map_one(source, model, out, settings, options, teller)
+            if model is None:
+                model = _model(options.model, device)
+                settings = replace(settings, session=_session_settings(options, usual_settings(model.config)))
+            _map_one(source, model, out, settings, options, teller, aside)
         except LongtakeError as error:
             if len(options.sources) == 1:
                 raise
             num_failed += 1
             teller.failed(text, str(error))
-    if num_failed:
-        raise InputError(f"{num_failed} of {len(options.sources)} sources could not be mapped; the others are done.")
+    return num_failed
 
 
 def _map_one(
-    source: Source, model: GeometryModel, out: Path, settings: MapSettings, options: MapOptions, teller: Teller
+    source: Source,
+    model: GeometryModel,
+    out: Path,
+    settings: MapSettings,
+    options: MapOptions,
+    teller: Teller,
+    aside: Aside,
 ) -> None:
     video = VideoMap(
         source,
@@ -114,6 +133,7 @@ def _map_one(
         overwrite=options.overwrite,
         resume=options.resume,
         told_of_export=teller.exporting,
+        aside=aside,
     )
     try:
         with teller.telling(source, out), _stopped_by_interrupt(video):
@@ -177,7 +197,7 @@ def random_model(config: GeometryConfig, device: torch.device) -> GeometryModel:
 
 def _settings(options: MapOptions) -> MapSettings:
     return MapSettings(
-        session=_session_settings(options),
+        session=_session_settings(options, SMALL),  # until the network is known; what was asked for is checked now
         fit=Fit(one_of("fit", options.fit, [fit.value for fit in Fit])),
         outputs=_outputs(options),
         when_full=WhenFull(one_of("--when-full", options.when_full, [policy.value for policy in WhenFull])),
@@ -185,14 +205,14 @@ def _settings(options: MapOptions) -> MapSettings:
     )
 
 
-def _session_settings(options: MapOptions) -> SessionSettings:
-    usual = SMALL if options.model == TINY_NAME else PUBLISHED
+def _session_settings(options: MapOptions, usual: SessionSettings) -> SessionSettings:
     return replace(
         usual,
         image_size=options.size or usual.image_size,
+        retention=usual.retention if options.policy is None else rule_named(options.policy),
         keyframes=usual.keyframes if options.keyframes is None else parse_keyframes(options.keyframes),
         windows=usual.windows if options.windows is None else parse_windows(options.windows),
-        budget_bytes=None if options.memory is None else parse_bytes(options.memory),
+        budget=None if options.memory is None else Budget.parse(options.memory),
     )
 
 

@@ -56,7 +56,7 @@ def _found(preset: Preset) -> tuple[str | None, str]:
 
 
 def run_check(name_or_path: str, *, as_json: bool) -> None:
-    holdings = _holdings(_local(name_or_path))
+    holdings = _holdings(name_or_path)
     if as_json:
         print(json.dumps(asdict(holdings), indent=1))
         return
@@ -84,12 +84,13 @@ def _local(name_or_path: str) -> Path:
     return path
 
 
-def _holdings(path: Path) -> Holdings:
+def _holdings(name_or_path: str) -> Holdings:
+    from longtake.hub.load import told_config
     from longtake.weights.checkpoint import open_checkpoint
     from longtake.weights.fit import fit_geometry
 
-    checkpoint = open_checkpoint(path)
-    fitted = fit_geometry(checkpoint)
+    checkpoint = open_checkpoint(_local(name_or_path))
+    fitted = fit_geometry(checkpoint, told_config(name_or_path))
     dense = fitted.skeleton.config.dense
     heads = {"camera": True, "depth": True, "points": dense.points, "camera points": dense.camera_points}
     return Holdings(

@@ -123,7 +123,7 @@ def _refuse_misfits(report: IncompatibleKeys, fitting: State, places: State, *, 
     missing, unexpected = report
     if not fitting:
         raise CheckpointError(
-            f"None of the {len(unexpected)} names ({some(unexpected)}) is of LingBot-Map; give the tensors "
+            f"None of the {len(unexpected)} names ({some(unexpected)}) is of this model; give the tensors "
             "themselves, for instance checkpoint['model']."
         )
     if strict and (missing or unexpected):

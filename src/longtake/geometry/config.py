@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 
 from longtake.errors import InputError, SettingError
 from longtake.geometry.heads.activations import CONFIDENCE_ACTIVATIONS, VALUE_ACTIVATIONS
@@ -11,6 +12,19 @@ TRUNK = "trunk"
 """Stream of the trunk's global blocks; its layer is the pair of blocks."""
 CAMERA = "camera"
 """Stream of the camera head; its layer is `iteration · depth + block`."""
+
+
+class Attention(StrEnum):
+    """Which frames a frame sees in the global blocks and in the camera head, as the network was trained."""
+
+    CONTEXT = "context"
+    """Scale frames, a window, and small tokens of all between: a retention rule for streams decides."""
+    CAUSAL = "causal"
+    """Itself and every frame before it."""
+    WINDOW = "window"
+    """The first frame, and the last few with itself."""
+    FULL = "full"
+    """Every frame of its clip: such a network cannot stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +81,10 @@ class CameraConfig:
     rotary: bool = False
     """Turn by the frame's ordinal."""
     rotary_theta: float = 10000.0
+    camera_from_world: bool = False
+    """The nine numbers say where the world lies before the camera; if false where the camera stands in the world."""
+    shared_memory: bool = False
+    """While streaming, all iterations of a block remember together; if false each for itself."""
 
     def __post_init__(self) -> None:
         sizes = (self.depth, self.heads, self.iterations)
@@ -107,6 +125,7 @@ class GeometryConfig:
     trunk: TrunkConfig
     camera: CameraConfig
     dense: DenseConfig
+    attention: Attention = Attention.CONTEXT
 
     def __post_init__(self) -> None:
         sizes = (self.width, self.patch)
@@ -138,8 +157,8 @@ class GeometryConfig:
 
     @property
     def camera_layers(self) -> int:
-        """Layers of the camera stream: every block of every iteration remembers for itself."""
-        return self.camera.iterations * self.camera.depth
+        """Layers of the camera stream: every block remembers for itself, in every iteration unless they share."""
+        return self.camera.depth if self.camera.shared_memory else self.camera.iterations * self.camera.depth
 
     def patches(self, height: int, width: int) -> tuple[int, int]:
         """Rows and columns of patches of an image, which must divide evenly."""
@@ -160,7 +179,7 @@ class GeometryConfig:
 
     @classmethod
     def from_json(cls, text: str) -> "GeometryConfig":
-        """The configuration that `to_json` wrote."""
+        """The configuration that `to_json` wrote, here or in a version with fewer fields."""
         try:
             data = json.loads(text)
             selected, channels = tuple(data["trunk"]["selected"]), tuple(data["dense"]["channels"])
@@ -169,9 +188,10 @@ class GeometryConfig:
                 "trunk": TrunkConfig(**data["trunk"] | {"selected": selected}),
                 "camera": CameraConfig(**data["camera"]),
                 "dense": DenseConfig(**data["dense"] | {"channels": channels}),
+                "attention": Attention(data.get("attention", Attention.CONTEXT)),
             }
             return cls(**data | parts)
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"Expected a model configuration as JSON, got one that does not fit ({error}); "
                 "it may come from another version of longtake."

@@ -4,13 +4,26 @@ from pathlib import Path
 
 import torch
 
+from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
+from longtake.hub.presets import parse_name
 from longtake.hub.resolve import resolve
 from longtake.weights.load import load_geometry
+from longtake.weights.presets import BY_NAME
 
 
 def load_model(
     name_or_path: Path | str, *, device: torch.device | str = "cpu", trunk_dtype: torch.dtype = torch.float32
 ) -> GeometryModel:
-    """A model ready to answer, from a path, a preset's name or a place on the hub."""
-    return load_geometry(resolve(name_or_path), device=device, trunk_dtype=trunk_dtype)
+    """A model ready to answer, from a path, a preset's name or a place on the hub.
+
+    VGGT and StreamVGGT have the same names and shapes: a file of either is given as `vggt:path` or `streamvggt:path`.
+    """
+    config = told_config(name_or_path)
+    return load_geometry(resolve(name_or_path), config, device=device, trunk_dtype=trunk_dtype)
+
+
+def told_config(name_or_path: Path | str) -> GeometryConfig | None:
+    """The network that a name tells, or none where the file is to tell."""
+    model = parse_name(name_or_path).model
+    return None if model is None else BY_NAME[model]

@@ -1,6 +1,7 @@
 """Published weights by name: where they are and what is known of them."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +16,8 @@ class Preset:
     """Of the tensors; the file is a little larger."""
     licence: str
     about: str
+    model: str | None = None
+    """Which of the networks it is that have the same names, where the file alone may not tell."""
 
 
 PRESETS = (
@@ -36,4 +39,64 @@ PRESETS = (
         licence="no tag seen; check before use",
         about="balanced",
     ),
+    Preset(
+        name="stream3r",
+        repo="yslan/STream3R",
+        file="model.safetensors",
+        num_parameters=1_190_596_120,
+        num_bytes=4_762_384_480,
+        licence="S-Lab License 1.0, non-commercial",
+        about="streams; keeps every frame, or what a memory policy keeps",
+        model="stream3r",
+    ),
+    Preset(
+        name="streamvggt",
+        repo="lch01/StreamVGGT",
+        file="checkpoints.pth",
+        num_parameters=1_256_537_516,
+        num_bytes=5_026_150_064,
+        licence="CC BY-NC-SA 4.0, non-commercial",
+        about="streams; keeps every frame, or what a memory policy keeps; its track head is not loaded",
+        model="streamvggt",
+    ),
+    Preset(
+        name="vggt",
+        repo="facebook/VGGT-1B",
+        file="model.safetensors",
+        num_parameters=1_256_537_516,
+        num_bytes=5_026_150_064,
+        licence="research only, non-commercial; the repository VGGT-1B-Commercial has other terms",
+        about="sees a whole clip at once and cannot stream; its track head is not loaded",
+        model="vggt",
+    ),
 )
+
+_MODELS = frozenset(preset.model for preset in PRESETS if preset.model)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a user calls some weights: a path or name, and the model they say it is of, if they do."""
+
+    weights: Path | str
+    model: str | None = None
+
+
+def parse_name(name_or_path: Path | str) -> Named:
+    """`streamvggt:weights.pth` is a file and its model; a preset's name or repository tells the model by itself."""
+    text = str(name_or_path)
+    if Path(text).expanduser().exists():
+        return Named(name_or_path)
+    model, colon, weights = text.partition(":")
+    if colon and weights and model in _MODELS:
+        return Named(weights, model)
+    for preset in PRESETS:
+        if text in (preset.name, preset.repo) or text.startswith(f"{preset.repo}/"):
+            return Named(name_or_path, preset.model)
+    return Named(name_or_path)
+
+
+def alone_in(repo: str) -> Preset | None:
+    """The one preset of a repository, if it has one only."""
+    found = [preset for preset in PRESETS if preset.repo == repo]
+    return found[0] if len(found) == 1 else None

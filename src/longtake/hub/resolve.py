@@ -1,4 +1,7 @@
-"""From what a user calls the weights to a file: a path, a preset, or a place on the Hugging Face hub."""
+"""From what a user calls the weights to a file: a path, a preset, or a place on the Hugging Face hub.
+
+Each may carry the model's name in front, `streamvggt:weights.pth`, where a file alone cannot tell.
+"""
 
 import logging
 import re
@@ -8,7 +11,7 @@ from types import ModuleType
 
 from longtake.errors import CheckpointError
 from longtake.extras import import_from_extra
-from longtake.hub.presets import PRESETS
+from longtake.hub.presets import PRESETS, alone_in, parse_name
 from longtake.weights.files import INDEX, SUFFIXES, is_index, read_index
 
 _log = logging.getLogger(__name__)
@@ -29,15 +32,17 @@ def resolve(name_or_path: Path | str) -> Path:
     """The weights' file on this machine: a path that exists, else from the hub's cache, else downloaded into it."""
     if (found := find(name_or_path)) is not None:
         return found
-    return _download(_hub(name_or_path), _place_of(str(name_or_path)))
+    weights = parse_name(name_or_path).weights
+    return _download(_hub(weights), _place_of(str(weights)))
 
 
 def find(name_or_path: Path | str) -> Path | None:
     """The same without a download; none if the weights are known but not on this machine."""
-    if (path := Path(name_or_path).expanduser()).exists():
+    weights = parse_name(name_or_path).weights
+    if (path := Path(weights).expanduser()).exists():
         return path
-    place = _place_of(str(name_or_path))
-    hub = _hub(name_or_path)
+    place = _place_of(str(weights))
+    hub = _hub(weights)
     cached = (hub.try_to_load_from_cache(place.repo, file) for file in place.files)
     paths = (Path(path) for path in cached if isinstance(path, str))  # the cache also remembers what does not exist
     return next((path for path in paths if _is_complete(path)), None)
@@ -45,7 +50,7 @@ def find(name_or_path: Path | str) -> Path | None:
 
 def _place_of(name: str) -> Place:
     for preset in PRESETS:
-        if name == preset.name:
+        if name == preset.name or preset == alone_in(name):
             return Place(preset.repo, (preset.file,), preset.licence)
     found = _PLACE.fullmatch(name)
     if found and found["file"]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 
 from longtake.errors import BudgetError, SettingError
-from longtake.memory.ground import StreamPlan
+from longtake.memory.eviction import Eviction
+from longtake.memory.ground import StreamPlan, bytes_per_slot
 from longtake.memory.layout import StreamLayout
 from longtake.memory.retention import Retention
 
@@ -21,33 +22,40 @@ _LONGEST = 2**31
 class Needs:
     """What a memory is asked to hold; clips and the reserve for forks are counted in frames."""
 
-    streams: Mapping[str, tuple[StreamLayout, Retention]]
+    streams: Mapping[str, tuple[StreamLayout, Retention | Eviction]]
     first_clip: int
     reserve: int = 0
 
     def num_slots(self, stream: str, num_kept: int) -> int:
         """Slots for the fullest moment: all that stays and one frame on top, or the first clip if that is larger."""
-        layout, retention = self.streams[stream]
-        frame = layout.tokens_per_frame
-        most = retention.most_tokens(frame, num_kept=num_kept)
+        layout, policy = self.streams[stream]
+        if isinstance(policy, Eviction):
+            frame = layout.num_layers * layout.tokens_per_frame
+            most = policy.most_tokens(layout, clip_frames=self.first_clip)
+        else:
+            frame = layout.tokens_per_frame
+            most = policy.most_tokens(frame, num_kept=num_kept)
         return max(most + frame, self.first_clip * frame) + self.reserve * frame
 
     def num_bytes(self, num_kept: int) -> int:
         """Bytes of all streams for a sequence of at most `num_kept` kept frames."""
-        return sum(self.num_slots(name, num_kept) * layout.bytes_per_slot for name, (layout, _) in self.streams.items())
+        return sum(
+            self.num_slots(name, num_kept) * bytes_per_slot(layout, policy)
+            for name, (layout, policy) in self.streams.items()
+        )
 
     @property
     def full_after(self) -> int | None:
         """Kept frames after which nothing grows any more, or None where a policy never forgets."""
-        counts = [retention.full_after for _, retention in self.streams.values()]
-        return None if None in counts else max(count for count in counts if count is not None)
+        counts = [policy.full_after for _, policy in self.streams.values() if isinstance(policy, Retention)]
+        return None if None in counts else max((count for count in counts if count is not None), default=0)
 
     def plan(self, budget_bytes: int | None = None) -> dict[str, StreamPlan]:
         """Size every stream; a memory that grows for ever gets as many frames as the budget holds."""
         num_kept = self._longest_sequence(budget_bytes)
         return {
-            name: StreamPlan(layout=layout, retention=retention, num_slots=self.num_slots(name, num_kept))
-            for name, (layout, retention) in self.streams.items()
+            name: StreamPlan(layout=layout, policy=policy, num_slots=self.num_slots(name, num_kept))
+            for name, (layout, policy) in self.streams.items()
         }
 
     def _longest_sequence(self, budget_bytes: int | None) -> int:
@@ -86,12 +94,22 @@ def _room(device: torch.device) -> int | None:
     return None
 
 
-def parse_bytes(text: str) -> int:
-    """A size such as `4GB`, `512MiB` or `1000000`."""
-    match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
-    if match is None or match[2].lower() not in _UNITS:
-        raise SettingError(f"Expected a size such as 4GB, 512MiB or 1000000, but got '{text}'.")
-    return int(float(match[1]) * _UNITS[match[2].lower()])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How large a memory may be: in bytes, or in whole frames."""
+
+    num_bytes: int | None = None
+    num_frames: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "Budget":
+        """A size such as `4GB`, `512MiB` or `1000000`, or `8 frames`."""
+        match = re.fullmatch(r"\s*(\d{1,15}(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+        if match is not None and match[1].isdecimal() and int(match[1]) and match[2].lower() in ("frame", "frames"):
+            return cls(num_frames=int(match[1]))
+        if match is None or match[2].lower() not in _UNITS:
+            raise SettingError(f"Expected a memory such as 4GB, 512MiB, 1000000 or 8 frames, but got '{text}'.")
+        return cls(num_bytes=int(float(match[1]) * _UNITS[match[2].lower()]))
 
 
 def format_bytes(count: int) -> str:

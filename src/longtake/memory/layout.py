@@ -11,7 +11,8 @@ from longtake.errors import SettingError
 class StreamLayout:
     """One kind of token: a slot holds its key and its value in every layer of the stream.
 
-    All layers of a stream move in lockstep: they remember the same tokens in the same slots.
+    Under a `Retention` all layers move in lockstep: they remember the same tokens in the same slots. Under an
+    `Eviction` each remembers its own, and a slot holds one token of one layer.
     """
 
     num_layers: int
@@ -19,8 +20,12 @@ class StreamLayout:
     head_dim: int
     tokens_per_frame: int
     dtype: torch.dtype = torch.float32
+    passes: int = 1
+    """How often a layer is written for one clip. Pass p brings token p of every frame, and sees those up to its own."""
 
     def __post_init__(self) -> None:
+        if self.passes not in (1, self.tokens_per_frame):
+            raise SettingError(f"Expected one pass, or one for each token of a frame, but {self} was given.")
         sizes = (self.num_layers, self.num_heads, self.head_dim, self.tokens_per_frame)
         if min(sizes) < 1:
             raise SettingError(f"Every size of a stream layout must be at least 1, but {self} was given.")

@@ -11,10 +11,13 @@ from types import TracebackType
 import numpy as np
 import torch
 
-from longtake.errors import ForkError, MemoryFullError, SavedSessionError, TransactionError
-from longtake.memory.ground import Ground, StreamPlan, StreamUse, use_of
-from longtake.memory.retention import Keep
+from longtake.errors import ForkError, MemoryFullError, TransactionError
+from longtake.memory.commit import live_after
+from longtake.memory.eviction import Eviction
+from longtake.memory.ground import Ground, Shelf, StreamPlan, StreamUse, shelf_of_layer, use_of
+from longtake.memory.retention import Keep, Retention
 from longtake.memory.saved import Pieces, SavedTensors
+from longtake.memory.shelves import restore_shelf, shelf_pieces
 from longtake.memory.stream import LiveSet
 from longtake.memory.tokens import Integers, Tokens
 from longtake.memory.transaction import Staged, Transaction
@@ -25,7 +28,8 @@ class Memory:
     """What one branch remembers of one video, in every stream."""
 
     def __init__(self, plans: Mapping[str, StreamPlan], device: torch.device | str = "cpu") -> None:
-        self._start(Ground(plans, torch.device(device)), {name: LiveSet.empty() for name in plans}, births={})
+        ground = Ground(plans, torch.device(device))
+        self._start(ground, {name: _empty(shelf) for name, shelf in ground.shelves.items()}, births={})
 
     def _start(self, ground: Ground, live: dict[str, LiveSet], births: Mapping[int, int]) -> None:
         self._ground = ground
@@ -50,16 +54,17 @@ class Memory:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all keys and values, used or not: what was declared, allocated once."""
-        return sum(slab.num_bytes for slab in self._ground.slabs.values())
+        """Bytes of all keys and values, used or not, and of what policies note: what was declared, allocated once."""
+        return sum(plan.num_bytes for plan in self._ground.plans.values())
 
     @property
     def is_fork(self) -> bool:
         return self._parent is not None
 
-    def tokens(self, stream: str) -> Tokens:
-        """What this branch remembers of a stream, in attention order."""
-        return Tokens.join(self._live[stream].sections)
+    def tokens(self, stream: str, layer: int = 0) -> Tokens:
+        """What this branch remembers of a stream's layer, in attention order; often the same for all layers."""
+        shelf = stream if stream in self._live else shelf_of_layer(stream, layer)
+        return Tokens.join(self._live[shelf].sections)
 
     def use(self) -> dict[str, StreamUse]:
         """How the slots are used, over all branches."""
@@ -103,14 +108,15 @@ class Memory:
             ground = self._ground
             ground.epoch += 1
             del ground.births[self._branch]
-            for name, live in self._live.items():
-                slab = ground.slabs[name]
-                merged = live.as_merged_into(parent._live[name])
+            for slab in ground.slabs.values():
                 slab.settle(slab.owned_by(self._branch), owner=parent._branch, epoch=ground.epoch)
-                dropped = np.setdiff1d(slab.owned_by(parent._branch), merged.own.slot)
-                retention = ground.plans[name].retention
-                parent._live[name], left = merged.after_commit(Tokens.empty(), retention, num_kept=self._num_kept)
-                parent._release(name, np.concatenate((dropped, left)))
+            for name, live in self._live.items():
+                policy = ground.shelves[name].plan.policy
+                merged, before = live.as_merged_into(parent._live[name]), parent._live[name]
+                parent._live[name], left = merged, np.empty(0, dtype=np.int64)
+                if isinstance(policy, Retention):
+                    parent._live[name], left = merged.after_commit(Tokens.empty(), policy, num_kept=self._num_kept)
+                parent._release(name, np.concatenate((np.setdiff1d(before.own.slot, merged.own.slot), left)))
             parent._num_kept = self._num_kept
             parent._version = ground.epoch
             self._closed = True
@@ -125,7 +131,7 @@ class Memory:
             self._ground.epoch += 1
             for name, live in self._live.items():
                 self._release(name, live.own.slot)
-                self._live[name] = LiveSet.empty()
+                self._live[name] = _empty(self._ground.shelves[name])
             self._num_kept = 0
             self._version = self._ground.epoch
             self._ground.changed.notify_all()
@@ -138,15 +144,7 @@ class Memory:
             raise ForkError("A fork cannot be saved; save the memory it was made from.")
         tensors = {"num_kept": Pieces.of(torch.tensor(self._num_kept))}
         for name, live in self._live.items():
-            slab, own = self._ground.slabs[name], live.own
-            shape = (len(own), slab.layout.num_heads, slab.layout.head_dim)
-            tensors[f"{name}.num_settled"] = Pieces.of(torch.tensor(len(live.settled)))
-            tensors[f"{name}.frame"] = Pieces.of(torch.from_numpy(own.frame))
-            tensors[f"{name}.index"] = Pieces.of(torch.from_numpy(own.index))
-            view = view_of((live.settled.slot, live.doomed.slot), self._ground.device)
-            for layer in range(slab.layout.num_layers):
-                tensors[f"{name}.{layer}.keys"] = Pieces(slab.layout.dtype, shape, view.read(slab.keys[layer]))
-                tensors[f"{name}.{layer}.values"] = Pieces(slab.layout.dtype, shape, view.read(slab.values[layer]))
+            tensors |= shelf_pieces(name, self._ground.shelves[name], live)
         return tensors
 
     def restore(self, saved: SavedTensors) -> None:
@@ -154,24 +152,9 @@ class Memory:
         with self._ground.changed:
             assert self._version == 0, "only a new memory can be restored"
             self._ground.epoch += 1
-            for name, slab in self._ground.slabs.items():
-                frame, index = saved[f"{name}.frame"].numpy(), saved[f"{name}.index"].numpy()
-                num_settled = int(saved[f"{name}.num_settled"])
-                queue = Tokens(frame, index, np.arange(len(frame)))
-                live = LiveSet((), queue.take(np.arange(num_settled)), queue.take(np.arange(num_settled, len(frame))))
-                if len(queue) > slab.num_slots:
-                    raise SavedSessionError(
-                        f"The saved session holds {len(queue)} tokens of stream '{name}', but there are only "
-                        f"{slab.num_slots} slots; resume it with the budget and policy it was saved with."
-                    )
-                slot = live.packed_slots(slab.layout.tokens_per_frame, slab.num_slots)
-                block = torch.from_numpy(slot)
-                for layer in range(slab.layout.num_layers):
-                    slab.write(
-                        layer, block.to(slab.device), saved[f"{name}.{layer}.keys"], saved[f"{name}.{layer}.values"]
-                    )
-                slab.settle(slot, owner=self._branch, epoch=self._ground.epoch)
-                self._live[name] = live.at(slot)
+            for name, shelf in self._ground.shelves.items():
+                self._live[name] = restore_shelf(saved, name, shelf)
+                shelf.slab.settle(self._live[name].own.slot, owner=self._branch, epoch=self._ground.epoch)
             self._num_kept = int(saved["num_kept"])
             self._version = self._ground.epoch
 
@@ -188,7 +171,8 @@ class Memory:
             ground.births.pop(self._branch, None)
             for name, live in self._live.items():
                 self._release(name, live.own.slot)
-                ground.slabs[name].reclaim(ground.births.values())
+            for slab in ground.slabs.values():
+                slab.reclaim(ground.births.values())
             ground.changed.notify_all()
 
     def __enter__(self) -> "Memory":
@@ -201,22 +185,34 @@ class Memory:
 
     def _take(self, num_frames: int, patience_s: float) -> dict[str, Integers]:
         ground = self._ground
-        counts = {name: num_frames * plan.layout.tokens_per_frame for name, plan in ground.plans.items()}
         deadline = time.monotonic() + patience_s
-        while isinstance(taken := ground.take_all(counts, from_top=self.is_fork), str):
+        while isinstance(taken := ground.take_all(num_frames, from_top=self.is_fork), str):
             left_s = deadline - time.monotonic()
             if left_s <= 0 or not ground.births:
-                raise MemoryFullError(self._sentence_on_full(taken, counts[taken]))
+                raise MemoryFullError(self._sentence_on_full(taken, num_frames))
             ground.changed.wait(left_s)
             self._require_usable()
         return taken
 
     def _stage(self, name: str, slot: Integers, num_frames: int, keep: Keep) -> Staged:
-        ground = self._ground
-        seen = self._live[name].seen_slots(
-            ground.plans[name].retention, slot, num_kept=self._num_kept, num_coming=num_frames, keep=keep
-        )
-        return Staged(ground.slabs[name], slot, as_block(slot, ground.device), view_of(seen, ground.device))
+        shelf, device = self._ground.shelves[name], self._ground.device
+        policy, layout, live = shelf.plan.policy, shelf.plan.layout, self._live[name]
+        if isinstance(policy, Eviction):
+            view = view_of(live.all_slots(slot), device)
+            return Staged(shelf.slab, slot, (as_block(slot, device),), (view,), policy.wants_received)
+        by_pass = slot.reshape(-1, layout.passes)
+        seen = [
+            live.seen_slots(
+                policy,
+                by_pass[:, : number + 1].reshape(-1),
+                num_kept=self._num_kept,
+                num_coming=num_frames,
+                keep=keep,
+            )
+            for number in range(layout.passes)
+        ]
+        blocks = tuple(as_block(slots, device) for slots in by_pass.T)
+        return Staged(shelf.slab, slot, blocks, tuple(view_of(slots, device) for slots in seen), wants_received=False)
 
     def _commit(self, transaction: Transaction) -> None:
         ground = self._ground
@@ -224,11 +220,10 @@ class Memory:
             self._require_usable()
             ground.epoch += 1
             self._num_kept += len(transaction.ordinals)
-            for name, staged in transaction.staged.items():
-                plan = ground.plans[name]
-                new = Tokens.of_frames(transaction.ordinals, plan.layout.tokens_per_frame, staged.slot)
+            for staged in transaction.staged.values():
                 staged.slab.settle(staged.slot, owner=self._branch, epoch=ground.epoch)
-                self._live[name], dropped = self._live[name].after_commit(new, plan.retention, num_kept=self._num_kept)
+            for name, (live, dropped) in live_after(transaction, ground, self._live, num_kept=self._num_kept).items():
+                self._live[name] = live
                 self._release(name, dropped)
             self._version = ground.epoch
             self._open = None
@@ -242,14 +237,17 @@ class Memory:
             self._ground.changed.notify_all()
 
     def _release(self, name: str, slot: Integers) -> None:
-        self._ground.slabs[name].release(slot, epoch=self._ground.epoch, forks=self._ground.births.values())
+        slab = self._ground.shelves[name].slab
+        slab.release(slot, epoch=self._ground.epoch, forks=self._ground.births.values())
 
     def _pack(self) -> None:
         """Bring own tokens together so that views are one run of slots; not while a fork may be reading."""
         if self._ground.births:
             return
-        for name, slab in self._ground.slabs.items():
-            live = self._live[name]
+        for name, shelf in self._ground.shelves.items():
+            if isinstance(shelf.plan.policy, Eviction):
+                continue  # layers share a slab, and survivors stay where they are
+            slab, live = shelf.slab, self._live[name]
             target = live.packed_slots(slab.layout.tokens_per_frame, slab.num_slots)
             source = live.own.slot
             moved = source != target
@@ -279,10 +277,18 @@ class Memory:
             )
         return parent
 
-    def _sentence_on_full(self, name: str, needed: int) -> str:
+    def _sentence_on_full(self, name: str, num_frames: int) -> str:
         use = use_of(self._ground.slabs[name])
+        needed = num_frames * self._ground.plans[name].layout.tokens_per_frame
+        if isinstance(self._ground.plans[name].policy, Eviction):
+            needed *= self._ground.plans[name].layout.num_layers
         sentence = f"Stream '{name}' needs {needed} slots for this clip, but {use.free} of {use.num_slots} are free"
         if use.held or self._ground.births:
             forks = len(self._ground.births)
             return f"{sentence} ({use.held} held for {forks} forks); end a fork, wait, or reserve more for forks."
         return f"{sentence}; give the memory a larger budget or choose a policy that forgets."
+
+
+def _empty(shelf: Shelf) -> LiveSet:
+    policy = shelf.plan.policy
+    return LiveSet.empty(policy.num_memo if isinstance(policy, Eviction) else 0)

@@ -22,6 +22,9 @@ from longtake.memory.layout import StreamLayout
 from longtake.memory.tokens import Integers
 from longtake.memory.view import Block
 
+BOOK_BYTES = 1 + 3 * 8 + 3 * 8
+"""Of one slot: its state, owner and two epochs here, and its token's frame, index and slot."""
+
 
 class SlotState(IntEnum):
     """Where a slot is in its life."""

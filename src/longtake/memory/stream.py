@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from longtake.memory.eviction import Verdict
 from longtake.memory.retention import Keep, Retention
 from longtake.memory.tokens import Flags, Integers, Tokens
 
@@ -23,10 +24,12 @@ class LiveSet:
     borrowed: tuple[Tokens, ...]
     settled: Tokens
     doomed: Tokens
+    memo: tuple[float, ...] = ()
+    """What an eviction noted about the layer."""
 
     @classmethod
-    def empty(cls) -> "LiveSet":
-        return cls((), Tokens.empty(), Tokens.empty())
+    def empty(cls, num_memo: int = 0) -> "LiveSet":
+        return cls((), Tokens.empty(), Tokens.empty(), (0.0,) * num_memo)
 
     def __len__(self) -> int:
         return sum(map(len, self.sections))
@@ -42,12 +45,12 @@ class LiveSet:
 
     def as_birth_of_fork(self) -> "LiveSet":
         """The same tokens, all borrowed."""
-        return LiveSet(self.sections, Tokens.empty(), Tokens.empty())
+        return LiveSet(self.sections, Tokens.empty(), Tokens.empty(), self.memo)
 
     def as_merged_into(self, parent: "LiveSet") -> "LiveSet":
         """What this fork remembers, as its parent's own; the parent goes on borrowing what it borrowed itself."""
         still_borrowed, now_own = self.borrowed[: len(parent.borrowed)], self.borrowed[len(parent.borrowed) :]
-        return LiveSet(still_borrowed, Tokens.join((*now_own, self.settled, self.doomed)), Tokens.empty())
+        return LiveSet(still_borrowed, Tokens.join((*now_own, self.settled, self.doomed)), Tokens.empty(), self.memo)
 
     def seen_slots(
         self, retention: Retention, staged: Integers, *, num_kept: int, num_coming: int, keep: Keep
@@ -61,6 +64,26 @@ class LiveSet:
         ]
         return [*borrowed, np.concatenate((settled, staged, doomed))]
 
+    def all_slots(self, staged: Integers) -> list[Integers]:
+        """Slots a clip reads where nothing is hidden from it, a list for each block of attention."""
+        *borrowed, settled, doomed = [part.slot for part in self.sections]
+        return [*borrowed, np.concatenate((settled, staged, doomed))]
+
+    def with_clip(self, staged: Tokens) -> Tokens:
+        """All tokens in the order of `all_slots`; only for layers that forget on their own, where none is doomed."""
+        return Tokens.join((*self.borrowed, self.settled, staged))
+
+    def after_verdict(self, staged: Tokens, verdict: Verdict) -> "tuple[LiveSet, Integers]":
+        """The live set once a clip was judged, survivors in order; and the own slots it gives up."""
+        queue = Tokens.join((self.settled, staged))
+        sections = (*self.borrowed, queue)
+        stays = _cut(verdict.stays, sections)
+        notes = np.split(verdict.notes, np.cumsum([len(part) for part in sections])[:-1])
+        *borrowed, settled = [
+            part.noted(noted).take(flags) for part, noted, flags in zip(sections, notes, stays, strict=True)
+        ]
+        return LiveSet(tuple(borrowed), settled, Tokens.empty(), verdict.memo), queue.slot[~stays[-1]]
+
     def after_commit(self, staged: Tokens, retention: Retention, *, num_kept: int) -> "tuple[LiveSet, Integers]":
         """The live set once `num_kept` frames are kept, the last of them staged; and the own slots it gives up."""
         queue = Tokens.join((self.settled, staged, self.doomed))
@@ -68,7 +91,7 @@ class LiveSet:
         leaves_next = ~retention.sees(queue, num_kept=num_kept, num_coming=1, keep=Keep.YES)
         settled, doomed = _settle(queue, stays=stays, leaves_next=leaves_next)
         borrowed = tuple(part.take(retention.stays(part, num_kept=num_kept)) for part in self.borrowed)
-        return LiveSet(borrowed, settled, doomed), queue.slot[~stays]
+        return LiveSet(borrowed, settled, doomed, self.memo), queue.slot[~stays]
 
     def packed_slots(self, frame: int, num_slots: int) -> Integers:
         """Where own tokens lie when nothing stands in the way: settled from 0, a gap for one frame, then doomed."""
@@ -80,7 +103,8 @@ class LiveSet:
     def at(self, slot: Integers) -> "LiveSet":
         """The same own tokens in other slots."""
         num_settled = len(self.settled)
-        return LiveSet(self.borrowed, self.settled.at(slot[:num_settled]), self.doomed.at(slot[num_settled:]))
+        settled, doomed = self.settled.at(slot[:num_settled]), self.doomed.at(slot[num_settled:])
+        return LiveSet(self.borrowed, settled, doomed, self.memo)
 
 
 def _settle(queue: Tokens, *, stays: Flags, leaves_next: Flags) -> tuple[Tokens, Tokens]:

@@ -1,37 +1,41 @@
-"""The tokens a stream remembers, in the order attention reads them: which frame, which place in it, which slot."""
+"""The tokens a stream remembers, in the order attention reads them: which frame, which place in it, which slot, and
+what a policy noted about each."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float32, Int
 
 Integers = Int[np.ndarray, "_"]
 Flags = Bool[np.ndarray, "_"]
+Notes = Float32[np.ndarray, "_ _"]
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Three columns of equal length. `frame` counts kept frames from 0; `index` 0 is the frame's first token."""
+    """Columns of equal length. `frame` counts kept frames from 0; `index` 0 is the frame's first token; `notes` are a
+    row of numbers for each token, as many as its policy keeps."""
 
     frame: Int[np.ndarray, " tokens"]
     index: Int[np.ndarray, " tokens"]
     slot: Int[np.ndarray, " tokens"]
+    notes: Float32[np.ndarray, "tokens columns"]
 
     def __len__(self) -> int:
         return len(self.frame)
 
     @classmethod
-    def empty(cls) -> "Tokens":
+    def empty(cls, num_notes: int = 0) -> "Tokens":
         none = np.empty(0, dtype=np.int64)
-        return cls(none, none, none)
+        return cls(none, none, none, _blank(0, num_notes))
 
     @classmethod
-    def of_frames(cls, ordinals: Sequence[int], tokens_per_frame: int, slot: Integers) -> "Tokens":
-        """All tokens of whole frames, frame by frame."""
+    def of_frames(cls, ordinals: Sequence[int], tokens_per_frame: int, slot: Integers, num_notes: int = 0) -> "Tokens":
+        """All tokens of whole frames, frame by frame, their notes zero."""
         frame = np.repeat(np.asarray(ordinals, dtype=np.int64), tokens_per_frame)
         index = np.tile(np.arange(tokens_per_frame, dtype=np.int64), len(ordinals))
-        return cls(frame, index, slot)
+        return cls(frame, index, slot, _blank(len(frame), num_notes))
 
     @classmethod
     def join(cls, parts: Iterable["Tokens"]) -> "Tokens":
@@ -42,12 +46,21 @@ class Tokens:
             np.concatenate([part.frame for part in kept]),
             np.concatenate([part.index for part in kept]),
             np.concatenate([part.slot for part in kept]),
+            np.concatenate([part.notes for part in kept]),
         )
 
     def take(self, which: Integers | Flags) -> "Tokens":
         """The tokens at these positions, or where this flag is set."""
-        return Tokens(self.frame[which], self.index[which], self.slot[which])
+        return Tokens(self.frame[which], self.index[which], self.slot[which], self.notes[which])
 
     def at(self, slot: Integers) -> "Tokens":
         """The same tokens in other slots."""
-        return Tokens(self.frame, self.index, slot)
+        return Tokens(self.frame, self.index, slot, self.notes)
+
+    def noted(self, notes: Notes) -> "Tokens":
+        """The same tokens with other notes."""
+        return Tokens(self.frame, self.index, self.slot, notes)
+
+
+def _blank(num_tokens: int, num_notes: int) -> Notes:
+    return np.zeros((num_tokens, num_notes), dtype=np.float32)

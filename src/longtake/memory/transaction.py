@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 
-from jaxtyping import Float
+from jaxtyping import Float, Float32
 from torch import Tensor
 
 from longtake.errors import TransactionError
+from longtake.memory.ground import shelf_of_layer
 from longtake.memory.retention import Keep
 from longtake.memory.slab import Slab
 from longtake.memory.tokens import Integers
@@ -18,12 +19,18 @@ Rows = Float[Tensor, "new heads head_dim"]
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A clip's place in one stream: the slots it writes, and the view it reads, its own slots included."""
+    """A clip's place on one shelf: the slots it writes, and for each pass those of it and the view it reads."""
 
     slab: Slab
     slot: Integers
-    block: Block
-    view: View
+    blocks: tuple[Block, ...]
+    views: tuple[View, ...]
+    wants_received: bool
+
+    @property
+    def view(self) -> View:
+        """What the last pass reads: all, the clip's own slots included."""
+        return self.views[-1]
 
 
 class Transaction:
@@ -41,6 +48,8 @@ class Transaction:
         self.ordinals = ordinals
         self.keep = keep
         self.staged = staged
+        self.received: dict[str, Float32[Tensor, " tokens"]] = {}
+        """By shelf, where a policy wants it: what each key of the view got of the clip's attention."""
         self._commit = commit
         self._abandon = abandon
         self._written: set[tuple[str, int]] = set()
@@ -55,23 +64,37 @@ class Transaction:
         self.abandon()
 
     def write(self, stream: str, layer: int, k: Rows, v: Rows) -> None:
-        """Store the clip's keys and values of one layer in its staged slots."""
+        """Store the clip's keys and values of one layer in its staged slots.
+
+        Where layers are written in several passes, `layer` counts through all layers of the first, then of the next.
+        """
         self._require_open()
-        staged = self.staged[stream]
-        if len(k) != len(staged.slot):
+        shelf, number, layer = self._find(stream, layer)
+        staged = self.staged[shelf]
+        num_expected = len(staged.slot) // len(staged.blocks)
+        if len(k) != num_expected:
             raise TransactionError(
-                f"Stream '{stream}' has {len(staged.slot)} slots staged for this clip, but {len(k)} tokens came; "
+                f"Stream '{stream}' has {num_expected} slots staged for this clip, but {len(k)} tokens came; "
                 "begin the transaction with the number of frames the model is given."
             )
-        staged.slab.write(layer, staged.block, k, v)
-        self._written.add((stream, layer))
+        staged.slab.write(layer, staged.blocks[number], k, v)
+        self._written.add((shelf, number * staged.slab.layout.num_layers + layer))
 
     def read(self, stream: str, layer: int) -> Iterator[tuple[Rows, Rows]]:
         """Keys and values the clip may see in one layer, block by block."""
         self._require_open()
-        staged = self.staged[stream]
-        keys, values = staged.slab.keys[layer], staged.slab.values[layer]
-        return zip(staged.view.read(keys), staged.view.read(values), strict=True)
+        shelf, number, layer = self._find(stream, layer)
+        staged = self.staged[shelf]
+        view, keys, values = staged.views[number], staged.slab.keys[layer], staged.slab.values[layer]
+        return zip(view.read(keys), view.read(values), strict=True)
+
+    def wants_received(self, stream: str, layer: int) -> bool:
+        """Whether the stream's policy must know what each key received, should the clip be kept."""
+        return self.keep is not Keep.NO and self.staged[self._find(stream, layer)[0]].wants_received
+
+    def receive(self, stream: str, layer: int, received: Float32[Tensor, " tokens"]) -> None:
+        """What each key of the view got of the clip's attention in one layer, in the order of the view."""
+        self.received[self._find(stream, layer)[0]] = received
 
     def commit(self) -> None:
         """Keep the clip: its tokens become part of the memory and the policy's evictions happen."""
@@ -81,10 +104,15 @@ class Transaction:
                 "This clip was declared as not kept; begin it as kept or judged afterwards to commit it."
             )
         missing = [
-            f"{stream} layer {layer}"
-            for stream, staged in self.staged.items()
-            for layer in range(staged.slab.layout.num_layers)
-            if (stream, layer) not in self._written
+            f"{shelf} layer {layer}"
+            for shelf, staged in self.staged.items()
+            for layer in range(staged.slab.layout.num_layers * len(staged.blocks))
+            if (shelf, layer) not in self._written
+        ]
+        missing += [
+            f"{shelf} attention"
+            for shelf, staged in self.staged.items()
+            if staged.wants_received and shelf not in self.received
         ]
         if missing:
             raise TransactionError(
@@ -98,6 +126,12 @@ class Transaction:
         if self._open:
             self._open = False
             self._abandon(self)
+
+    def _find(self, stream: str, layer: int) -> tuple[str, int, int]:
+        """The shelf of a stream's layer, the pass, and the layer's number there."""
+        if stream not in self.staged:
+            return shelf_of_layer(stream, layer), 0, 0
+        return stream, *divmod(layer, self.staged[stream].slab.layout.num_layers)
 
     def _require_open(self) -> None:
         if not self._open:

@@ -7,9 +7,12 @@ import torch
 
 from longtake.attention.backend import Backend
 from longtake.errors import SettingError
+from longtake.geometry.config import Attention, GeometryConfig
 from longtake.geometry.model import GeometryModel
+from longtake.memory.budget import Budget
+from longtake.runtime.evicting import BudgetedMemory
 from longtake.runtime.keyframes import TRAINED_FRAMES, ByFlow, EveryNth, KeyframeRule
-from longtake.runtime.retention import ContextRetention, MemoryPlan
+from longtake.runtime.retention import AnchorsWindow, ContextRetention, MemoryPlan, MemoryRule
 from longtake.runtime.session import GeometrySession
 from longtake.runtime.steps import VideoSession
 from longtake.runtime.windowed import WindowedSession
@@ -26,11 +29,12 @@ class SessionSettings:
     image_size: int
     """The longer side of the images, in pixels."""
     num_scale_frames: int
-    retention: ContextRetention
+    retention: MemoryRule
     keyframes: KeyframeRule = _EVERY_FRAME
     windows: Windows | None = _TRAINED_RANGE
     """None for one sequence however long the video is."""
-    budget_bytes: int | None = None
+    budget: Budget | None = None
+    """Of the memory; None for what the rule says."""
     trunk_dtype: torch.dtype = torch.float32
 
 
@@ -38,32 +42,56 @@ PUBLISHED = SessionSettings(
     image_size=518, num_scale_frames=8, retention=ContextRetention(anchors=8, window=64, history=4096)
 )
 """As published checkpoints are run: every frame is kept up to the range they were trained on, then a window begins."""
+CAUSAL = SessionSettings(image_size=518, num_scale_frames=1, retention=BudgetedMemory(), windows=None)
+"""For STream3R and StreamVGGT: no scale block, no windows, and a managed memory of a constant size."""
 SMALL = SessionSettings(
     image_size=126, num_scale_frames=4, retention=ContextRetention(anchors=4, window=12, history=512)
 )
 """For networks of a few million parameters."""
 
 
+_PUBLISHED_WIDTH = 512
+"""Networks of fewer channels are small ones of our own make."""
+
+
+def usual_settings(config: GeometryConfig) -> SessionSettings:
+    """How a network is run if nothing else is said: as it was trained, at the size it was trained for."""
+    is_small = config.width < _PUBLISHED_WIDTH
+    if config.attention is Attention.CONTEXT:
+        return SMALL if is_small else PUBLISHED
+    rule = AnchorsWindow() if config.attention is Attention.WINDOW else CAUSAL.retention
+    return replace(CAUSAL, retention=rule, image_size=SMALL.image_size if is_small else CAUSAL.image_size)
+
+
 def open_session(
     model: GeometryModel, settings: SessionSettings, size: tuple[int, int], backend: Backend | None = None
 ) -> VideoSession:
     """A session for images of this height and width."""
+    retention, budget = _within(settings.windows, settings.retention), settings.budget
+    if budget is not None and budget.num_frames is not None:
+        retention = retention.of_frames(budget.num_frames, model.config, size)
     plan = MemoryPlan(
         config=model.config,
         size=size,
-        retention=_within(settings.windows, settings.retention),
+        retention=retention,
         num_scale_frames=settings.num_scale_frames,
         trunk_dtype=settings.trunk_dtype,
     )
     session = GeometrySession(
-        model, plan, keyframes=settings.keyframes, backend=backend, budget_bytes=settings.budget_bytes
+        model,
+        plan,
+        keyframes=settings.keyframes,
+        backend=backend,
+        budget_bytes=None if budget is None else budget.num_bytes,
     )
     return session if settings.windows is None else WindowedSession(session, settings.windows)
 
 
-def _within(windows: Windows | None, retention: ContextRetention) -> ContextRetention:
+def _within(windows: Windows | None, retention: MemoryRule) -> MemoryRule:
     """The same rule without room for more kept frames than a window has."""
-    if windows is None or (retention.history is not None and retention.history <= windows.size):
+    if windows is None or not isinstance(retention, ContextRetention):
+        return retention
+    if retention.history is not None and retention.history <= windows.size:
         return retention
     return replace(retention, history=max(windows.size, retention.anchors + retention.window))
 

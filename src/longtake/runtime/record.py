@@ -17,7 +17,8 @@ from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.memory.saved import Pieces, SavedTensors
 from longtake.runtime.alignment import Alignment
-from longtake.runtime.retention import STORED_DTYPES, ContextRetention, MemoryPlan, Trail
+from longtake.runtime.retention import STORED_DTYPES, MemoryPlan
+from longtake.runtime.rules import rule_from_record, rule_to_record
 from longtake.runtime.windows import Windows
 from longtake.types import FrameKind, Geometry
 
@@ -113,7 +114,7 @@ class SessionRecord:
     weights: str
     config: str
     size: tuple[int, int]
-    retention: Mapping[str, int | str | None]
+    retention: Mapping[str, Any]
     num_scale_frames: int
     reserve_frames: int
     trunk_dtype: str
@@ -136,7 +137,7 @@ class SessionRecord:
             torch=torch.__version__,
             config=plan.config.to_json(),
             size=plan.size,
-            retention=asdict(plan.retention),
+            retention=rule_to_record(plan.retention),
             num_scale_frames=plan.num_scale_frames,
             reserve_frames=plan.reserve_frames,
             trunk_dtype=str(plan.trunk_dtype),
@@ -170,11 +171,10 @@ class SessionRecord:
         """The memory plan of the saved session, for a model of this configuration."""
         if config != GeometryConfig.from_json(self.config):
             raise SavedSessionError("The saved session belongs to a model of another configuration; load that model.")
-        retention = {**self.retention, "trail": Trail(str(self.retention["trail"]))}
         return MemoryPlan(
             config=config,
             size=self.size,
-            retention=ContextRetention(**retention),  # type: ignore[arg-type]
+            retention=rule_from_record(self.retention),
             num_scale_frames=self.num_scale_frames,
             reserve_frames=self.reserve_frames,
             trunk_dtype=DTYPES[self.trunk_dtype],

@@ -16,18 +16,20 @@ from longtake.attention.backend import Backend
 from longtake.attention.recall import StreamRecall
 from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import SavedSessionError, SettingError
+from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel, Prediction
 from longtake.memory.budget import require_room
 from longtake.memory.ground import StreamUse
 from longtake.memory.memory import Memory
 from longtake.memory.retention import Keep
 from longtake.memory.saved import Pieces, SavedTensors, write_tensors
+from longtake.memory.tokens import Tokens
 from longtake.runtime.capture import captured_twin
+from longtake.runtime.describe import describe
 from longtake.runtime.keyframes import EveryNth, KeptCamera, KeyframeRule, rule_from_record
 from longtake.runtime.record import DTYPES, SessionRecord, fingerprint
 from longtake.runtime.retention import MemoryPlan
 from longtake.runtime.steps import Frame, VideoSession, check_frame, own_pixels
-from longtake.spatial.pose import decode_pose
 from longtake.types import FrameKind, Geometry
 
 
@@ -102,8 +104,12 @@ class GeometrySession(VideoSession):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all keys and values: allocated once, never more."""
+        """Bytes of all keys and values, and of what a policy notes about them: declared once, never more."""
         return self._memory.num_bytes
+
+    def remembered(self, layer: int) -> Tokens:
+        """Which tokens a layer of the trunk remembers now."""
+        return self._memory.tokens(TRUNK, layer)
 
     def use(self) -> Mapping[str, StreamUse]:
         """How the memory's slots are used now."""
@@ -249,22 +255,12 @@ class GeometrySession(VideoSession):
     def _describe(self, prediction: Prediction, timestamps_s: tuple[float, ...]) -> Geometry:
         """The frames of a clip, taken as kept."""
         num_frames = len(timestamps_s)
-        pose_encoding = prediction.pose_encoding.squeeze(0)
-        world_from_camera, intrinsics = decode_pose(pose_encoding, *self._plan.size)
-        return Geometry(
-            frame_index=tuple(range(self._num_answered, self._num_answered + num_frames)),
-            timestamp_s=timestamps_s,
-            kind=(FrameKind.KEYFRAME if self._scale_block else FrameKind.SCALE,) * num_frames,
-            window=(0,) * num_frames,
-            pose_encoding=pose_encoding,
-            world_from_camera=world_from_camera,
-            intrinsics=intrinsics,
-            depth=prediction.depth.squeeze(0),
-            depth_confidence=prediction.depth_confidence.squeeze(0),
-            points=_first(prediction.points),
-            points_confidence=_first(prediction.points_confidence),
-            camera_points=_first(prediction.camera_points),
-            camera_points_confidence=_first(prediction.camera_points_confidence),
+        return describe(
+            prediction,
+            self._model.config.camera,
+            frame_index=range(self._num_answered, self._num_answered + num_frames),
+            timestamps_s=timestamps_s,
+            kinds=(FrameKind.KEYFRAME if self._scale_block else FrameKind.SCALE,) * num_frames,
         )
 
     def nothing(self) -> Geometry:
@@ -289,7 +285,3 @@ class GeometrySession(VideoSession):
     def check(self, frame: Frame) -> None:
         """Refuse a frame this session cannot take, in one sentence."""
         check_frame(frame, self._plan.size)
-
-
-def _first(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.squeeze(0)

@@ -1,5 +1,8 @@
 """Rigid poses as 4×4 matrices, and the nine numbers in which the networks speak of a camera.
 
+Within longtake the nine numbers say `world_from_camera`. Some networks say `camera_from_world` in the same layout;
+`invert_encoding` turns one into the other.
+
 0       3             7        9
 │ centre │ quaternion  │ fov    │     camera centre in the world; rotation of camera axes into the world (x y z w,
 │ x y z  │ x y z w     │ v    h │     any length); vertical and horizontal field of view in radians
@@ -44,3 +47,11 @@ def encode_pose(
     quaternion = quaternion_from_matrix(world_from_camera[..., :3, :3])
     fov_rad = fov_from_intrinsics(intrinsics, height, width)
     return torch.cat([world_from_camera[..., :3, 3], quaternion, fov_rad], dim=-1)
+
+
+def invert_encoding(encoding: Float[Tensor, "*batch 9"]) -> Float[Tensor, "*batch 9"]:
+    """The inverse pose with the same field of view: `camera_from_world` as `world_from_camera`, or back."""
+    translation, imaginary, rest = encoding[..., :3], encoding[..., 3:6], encoding[..., 6:]
+    inverse = torch.cat([-imaginary, encoding[..., 6:7]], dim=-1)
+    turned = matrix_from_quaternion(inverse) @ translation[..., None]
+    return torch.cat([-turned.squeeze(-1), -imaginary, rest], dim=-1)

@@ -9,11 +9,21 @@ from typing import Any
 import torch
 
 from longtake.errors import CheckpointError
-from longtake.geometry.config import GeometryConfig
+from longtake.geometry.config import Attention, GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.weights import presets
 from longtake.weights.checkpoint import Checkpoint, Stored, some
-from longtake.weights.family import LINGBOT_MAP, LONGTAKE, UNKNOWN, Family, recognise
+from longtake.weights.family import (
+    LINGBOT_MAP,
+    LONGTAKE,
+    STREAM3R,
+    STREAMVGGT,
+    UNKNOWN,
+    VGGT,
+    VGGT_OR_STREAMVGGT,
+    Family,
+    recognise,
+)
 from longtake.weights.published import UNUSED, our_name, published_name
 
 RECORD = "longtake"
@@ -34,10 +44,14 @@ class Fitted:
 def fit_geometry(checkpoint: Checkpoint, config: GeometryConfig | None = None) -> Fitted:
     """Match a checkpoint with a model of this configuration, or of the one that the file itself implies."""
     family = recognise(checkpoint.tensors.keys(), checkpoint.path.name)
+    config = config or _implied_config(checkpoint, family)
+    if family == VGGT_OR_STREAMVGGT:
+        family = VGGT if config.attention is Attention.FULL else STREAMVGGT
     with torch.device("meta"):
-        skeleton = GeometryModel(config or _implied_config(checkpoint, family))
+        skeleton = GeometryModel(config)
     shapes = {name: tuple(tensor.shape) for name, tensor in skeleton.state_dict().items()}
-    ours = {key: key if family == LONGTAKE else our_name(key) for key in checkpoint.tensors if key not in UNUSED}
+    keys = [key for key in checkpoint.tensors if key not in UNUSED and not family.skips(key)]
+    ours = {key: key if family == LONGTAKE else our_name(key) for key in keys}
     _require_names(checkpoint.path, family, ours, shapes)
     tensors = {name: checkpoint.tensors[key] for key, name in ours.items() if name is not None}
     _require_shapes(checkpoint.path, family, tensors, shapes)
@@ -45,9 +59,27 @@ def fit_geometry(checkpoint: Checkpoint, config: GeometryConfig | None = None) -
 
 
 def _implied_config(checkpoint: Checkpoint, family: Family) -> GeometryConfig:
-    """What a file of ours says of itself; else LingBot-Map, with exactly the point heads that the file has."""
+    """What a file of ours says of itself, else what its names tell."""
     if family == LONGTAKE:
         return _recorded_config(checkpoint)
+    if family == LINGBOT_MAP:
+        return _lingbot_config(checkpoint)
+    if family == STREAM3R:
+        return presets.STREAM3R
+    if family == VGGT_OR_STREAMVGGT:
+        raise CheckpointError(
+            f"{checkpoint.path} is of VGGT or of StreamVGGT, whose names and shapes are the same; say which it is, as "
+            f"vggt:{checkpoint.path} or streamvggt:{checkpoint.path}, or pass the configuration."
+        )
+    known = f" ({some(list(checkpoint.tensors))})" if family == UNKNOWN else ""
+    raise CheckpointError(
+        "Expected the weights of LingBot-Map, STream3R, StreamVGGT, VGGT or of a model that longtake saved, but "
+        f"{checkpoint.path} looks like {family.title}{known}; give another file."
+    )
+
+
+def _lingbot_config(checkpoint: Checkpoint) -> GeometryConfig:
+    """LingBot-Map with exactly the point heads that the file has."""
     heads = {key.partition(".")[0] for key in checkpoint.tensors}
     dense = replace(presets.LINGBOT_MAP.dense, points="point_head" in heads, camera_points="local_point_head" in heads)
     return replace(presets.LINGBOT_MAP, dense=dense)
@@ -68,22 +100,20 @@ def _recorded_config(checkpoint: Checkpoint) -> GeometryConfig:
 def _require_names(
     path: Path, family: Family, ours: Mapping[str, str | None], shapes: Mapping[str, tuple[int, ...]]
 ) -> None:
+    """Refuse any difference, in a sentence that names some of it and in notes that name all."""
     missing = [_in_file(name, family) for name in shapes.keys() - set(ours.values())]
     surplus = [key for key, name in ours.items() if name not in shapes]
     if not missing and not surplus:
         return
-    if family not in (LINGBOT_MAP, LONGTAKE):
-        known = f" ({some(list(ours))})" if family == UNKNOWN else ""
-        raise CheckpointError(
-            f"Expected the weights of LingBot-Map, but {path} looks like {family.title}{known}; "
-            "this model cannot be made from it, so give it another file."
-        )
     wrong = [f"{len(missing)} tensors are missing ({some(missing)})"] if missing else []
     wrong += [f"{len(surplus)} have no place in the model ({some(surplus)})"] if surplus else []
-    raise CheckpointError(
+    error = CheckpointError(
         f"{path} looks like {family.title}, but {' and '.join(wrong)}; "
         "fetch the file again, or pass the configuration it was made with."
     )
+    for title, names in (("missing", missing), ("without a place", surplus)):
+        error.add_note(f"{title}: {', '.join(sorted(names)) or 'none'}")
+    raise error
 
 
 def _require_shapes(

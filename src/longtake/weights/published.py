@@ -1,4 +1,4 @@
-"""The LingBot-Map checkpoints' parameter names, turned into ours."""
+"""Parameter names of the published checkpoints (LingBot-Map, STream3R, StreamVGGT, VGGT), turned into ours."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -70,7 +70,8 @@ def rename_published(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     unknown = sorted(key for key, name in renamed.items() if name is None)
     if unknown:
         raise InputError(
-            f"Expected the names of a LingBot-Map checkpoint, got {len(unknown)} others ({', '.join(unknown)}); "
+            "Expected the names of a checkpoint of LingBot-Map or of the VGGT family, got "
+            f"{len(unknown)} others ({', '.join(unknown)}); "
             "check that the file holds this model."
         )
     return {name: state[key] for key, name in renamed.items() if name is not None}

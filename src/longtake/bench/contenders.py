@@ -1,0 +1,133 @@
+"""Memory policies that are compared with each other, by name and budget, and the twin of a policy that goes without
+attention."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float32
+
+from longtake.errors import BudgetError, SettingError
+from longtake.geometry.config import GeometryConfig
+from longtake.memory.eviction import Clip, Eviction, LayerBook, Verdict
+from longtake.memory.layout import StreamLayout
+from longtake.memory.retention import Retention
+from longtake.runtime.evicting import BudgetedMemory, FarthestFramesMemory, LayerwiseMemory, RatioMemory
+from longtake.runtime.retention import KeepEverything, MemoryRule
+from longtake.runtime.rules import rule_named
+
+KEEP_ALL = "none"
+SIZED = ("managed", "key-diversity", "farthest-frames", "window")
+"""Policies that are told how much to keep."""
+POLICIES = (KEEP_ALL, "ratio", "layerwise-0.5", "layerwise-0.7", "strict-0.5", *SIZED)
+_CHOICES = f"{KEEP_ALL}, ratio, layerwise-R and strict-R with a ratio R such as 0.5, {', '.join(SIZED)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """A policy with its budget in frames a layer, if it has one; a rule, or the sentence that refuses the budget."""
+
+    policy: str
+    budget_frames: int | None
+    rule: MemoryRule | None
+    refused: str | None = None
+
+
+def contenders(
+    policies: Sequence[str],
+    budgets: Sequence[int],
+    config: GeometryConfig,
+    size: tuple[int, int],
+    num_frames: int,
+) -> list[Contender]:
+    """Each policy once, those with a size once for each budget, for a video of `num_frames` frames."""
+    found = []
+    for name in policies:
+        rule = _camera_for(_rule(name, num_frames), num_frames)
+        if name in SIZED:
+            found += [_sized(name, rule, budget, config, size) for budget in budgets]
+        else:
+            found.append(Contender(policy=name, budget_frames=None, rule=rule))
+    return found
+
+
+def _rule(name: str, num_frames: int) -> MemoryRule:
+    if name == KEEP_ALL:
+        return KeepEverything()
+    if name in ("ratio", *SIZED):
+        return rule_named(name)
+    match = re.fullmatch(r"(layerwise|strict)-(\d+(?:\.\d+)?)", name)
+    if match is None:
+        raise SettingError(f"There is no policy '{name}' to compare; choose from {_CHOICES}.")
+    return LayerwiseMemory(num_frames=num_frames, budget_ratio=float(match[2]), strict=match[1] == "strict")
+
+
+def _camera_for(rule: MemoryRule, num_frames: int) -> MemoryRule:
+    """Without room for camera tokens of more frames than will come: the video's length is known here."""
+    if isinstance(rule, BudgetedMemory | FarthestFramesMemory | RatioMemory):
+        return replace(rule, camera_frames=min(rule.camera_frames, num_frames))
+    return rule
+
+
+def _sized(name: str, rule: MemoryRule, budget: int, config: GeometryConfig, size: tuple[int, int]) -> Contender:
+    try:
+        sized = rule.of_frames(budget, config, size)
+        sized.trunk(config, size)
+    except (BudgetError, SettingError) as refusal:
+        return Contender(policy=name, budget_frames=budget, rule=None, refused=str(refusal))
+    return Contender(policy=name, budget_frames=budget, rule=sized)
+
+
+@dataclass(frozen=True, slots=True)
+class Unseeing(MemoryRule):
+    """A rule that judges as it would if all keys had received the same, and so asks for no statistics."""
+
+    rule: MemoryRule
+
+    def trunk(self, config: GeometryConfig, size: tuple[int, int]) -> Eviction:
+        policy = self.rule.trunk(config, size)
+        assert isinstance(policy, Eviction)
+        return EvenAttention(policy)
+
+    def camera(self) -> Retention:
+        return self.rule.camera()
+
+    def of_frames(self, num_frames: int, config: GeometryConfig, size: tuple[int, int]) -> "Unseeing":
+        return Unseeing(self.rule.of_frames(num_frames, config, size))
+
+
+@dataclass(frozen=True, slots=True)
+class EvenAttention(Eviction):
+    """A policy that is told that every query looked at all keys alike."""
+
+    policy: Eviction
+
+    @property
+    def num_notes(self) -> int:
+        return self.policy.num_notes
+
+    @property
+    def num_memo(self) -> int:
+        return self.policy.num_memo
+
+    @property
+    def wants_keys(self) -> bool:
+        return self.policy.wants_keys
+
+    def judge(self, books: Sequence[LayerBook], clip: Clip) -> list[Verdict]:
+        return self.policy.judge([replace(book, received=_even(len(book.tokens), clip)) for book in books], clip)
+
+    def most_tokens(self, layout: StreamLayout, *, clip_frames: int = 1) -> int:
+        return self.policy.most_tokens(layout, clip_frames=clip_frames)
+
+
+def _even(num_keys: int, clip: Clip) -> Float32[np.ndarray, " keys"]:
+    given = clip.num_frames * clip.tokens_per_frame * clip.num_heads
+    return np.full(num_keys, given / num_keys, dtype=np.float32)
+
+
+def unseeing_twin(rule: MemoryRule, config: GeometryConfig, size: tuple[int, int]) -> Unseeing | None:
+    """The same rule without statistics, or none where it asks for none anyway."""
+    policy = rule.trunk(config, size)
+    return Unseeing(rule) if isinstance(policy, Eviction) and policy.wants_received else None

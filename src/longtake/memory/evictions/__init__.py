@@ -1,0 +1,1 @@
+"""Policies that forget token by token, a file each."""

@@ -1,0 +1,136 @@
+"""Layer-wise eviction by accumulated attention, index for index as published; and its variant that keeps its word.
+
+It needs the number of frames in advance. The arithmetic is in functions, for those who count in another shape.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Float32, Float64
+
+from longtake.errors import SettingError
+from longtake.memory.eviction import Clip, Eviction, LayerBook, Verdict
+from longtake.memory.evictions.allocation import softmax_shares
+from longtake.memory.evictions.scoring import without_lowest
+from longtake.memory.layout import StreamLayout
+from longtake.memory.tokens import Flags, Notes, Tokens
+
+_EXPOSURE_EPSILON = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layerwise(Eviction):
+    """Each frame adds to a token the attention it received (mean over heads, times the number of tokens there); its
+    score is that sum over the number of frames it was exposed to. Layers where attention is spread evenly get a larger
+    share of `budget_ratio · num_frames` frames for each layer. In every layer the lowest scores leave until no more
+    than its share is left.
+
+    The first frame and the special tokens of all frames score infinity, which only sorts them last: where the share is
+    smaller than they are, they leave too, and a layer can end up empty. `strict` never evicts them. The last declared
+    frame and what comes after it are never judged. Frames of a clip count one by one.
+    """
+
+    budget_ratio: float
+    temperature: float
+    num_frames: int
+    special_tokens: int
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        if not (0 < self.budget_ratio < math.inf and 0 < self.temperature < math.inf):
+            raise SettingError(
+                f"Layer-wise eviction needs a budget ratio and a temperature above 0, but got {self.budget_ratio} and "
+                f"{self.temperature}; the usual ones are 0.5 and 0.5."
+            )
+        if self.num_frames < 1 or self.special_tokens < 0:
+            raise SettingError(
+                f"Layer-wise eviction needs the number of frames of the video, 1 at least, and special tokens >= 0, "
+                f"but got {self.num_frames} and {self.special_tokens}."
+            )
+
+    @property
+    def num_notes(self) -> int:
+        """Accumulated attention and exposure."""
+        return 2
+
+    @property
+    def wants_received(self) -> bool:
+        return True
+
+    def judge(self, books: Sequence[LayerBook], clip: Clip) -> list[Verdict]:
+        sums = [_head_means(book, clip.num_heads) for book in books]
+        notes = [self._accumulate(book.tokens, of_layer, clip) for book, of_layer in zip(books, sums, strict=True)]
+        if clip.num_kept == 1 or clip.num_kept >= self.num_frames:
+            stays = [np.ones(len(of_layer), dtype=np.bool_) for of_layer in sums]
+        else:
+            stays = self._choose([of_layer / clip.num_frames for of_layer in sums], notes, clip)
+        return [Verdict(stays=flags, notes=noted, memo=()) for flags, noted in zip(stays, notes, strict=True)]
+
+    def most_tokens(self, layout: StreamLayout, *, clip_frames: int = 1) -> int:
+        """While no more than the declared frames come; after them it grows for ever."""
+        frame, layers = layout.tokens_per_frame, layout.num_layers
+        judged = max(0, self.num_frames - 1) * frame
+        # every layer's share is rounded up, and float32 may round it up once more
+        budget = math.ceil(self.budget_ratio * self.num_frames * layers * frame) + 2 * layers
+        protected = frame + max(0, self.num_frames - 2) * min(self.special_tokens, frame) if self.strict else 0
+        held = max(_most_unequal(budget, cap=judged, least=min(protected, judged), layers=layers), frame * layers)
+        return min(self.num_frames * frame * layers, held + clip_frames * frame * layers)
+
+    def _accumulate(self, tokens: Tokens, sums: Float32[np.ndarray, " tokens"], clip: Clip) -> Notes:
+        attention = tokens.notes[:, 0] + np.float32(len(tokens)) * sums
+        special = (tokens.index < self.special_tokens) & (tokens.frame >= clip.num_kept - clip.num_frames)
+        attention[special | (tokens.frame == 0)] = np.inf
+        return np.stack((attention, tokens.notes[:, 1] + np.float32(clip.num_frames)), axis=1)
+
+    def _choose(self, sums: Sequence[Float32[np.ndarray, "_"]], notes: Sequence[Notes], clip: Clip) -> list[Flags]:
+        shares = softmax_shares([spread(of_layer) for of_layer in sums], self.temperature)
+        seen = clip.num_kept * clip.tokens_per_frame
+        targets = dropped_by_now(shares, seen, self.budget_ratio * self.num_frames * clip.tokens_per_frame)
+        return [
+            stays_of_layer(noted[:, 0], noted[:, 1], target - (seen - len(noted)), strict=self.strict)
+            for target, noted in zip(targets, notes, strict=True)
+        ]
+
+
+def spread(sums: Float[np.ndarray, "*batch tokens"]) -> float:
+    """Population variance of what the keys received, over tokens and, where there are several, over the batch."""
+    return float(np.var(sums.astype(np.float64)))
+
+
+def dropped_by_now(shares: Float64[np.ndarray, " layers"], tokens_seen: int, tokens_per_layer: float) -> list[int]:
+    """How many of the tokens seen since the beginning each layer should have dropped.
+
+    In float32 as published: a share of next to nothing rounds away, and then all tokens are to be dropped.
+    """
+    kept = np.float32(tokens_per_layer * len(shares)) * shares.astype(np.float32)
+    return [int(max(0.0, dropped)) for dropped in (np.float32(tokens_seen) - kept).tolist()]
+
+
+def stays_of_layer(
+    attention: Float32[np.ndarray, " tokens"],
+    exposure: Float32[np.ndarray, " tokens"],
+    num_leaving: int,
+    *,
+    strict: bool,
+) -> Flags:
+    """Who stays when so many leave, lowest attention for their exposure first; `strict` spares infinite attention."""
+    may_leave = np.isfinite(attention) if strict else np.ones(len(attention), dtype=np.bool_)
+    scores = attention / (exposure + np.float32(_EXPOSURE_EPSILON))
+    return without_lowest(scores, min(num_leaving, int(np.count_nonzero(may_leave))), may_leave=may_leave)
+
+
+def _head_means(book: LayerBook, num_heads: int) -> Float32[np.ndarray, "_"]:
+    assert book.received is not None
+    return book.received / np.float32(num_heads)
+
+
+def _most_unequal(budget: int, *, cap: int, least: int, layers: int) -> int:
+    """The most that layers can hold when a budget is split as unequally as can be and none goes below `least`."""
+    if cap == 0:
+        return 0
+    num_full = min(layers, budget // cap)
+    if num_full == layers:
+        return layers * cap
+    return num_full * cap + max(least, budget - num_full * cap) + (layers - num_full - 1) * least

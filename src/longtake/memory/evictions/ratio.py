@@ -1,0 +1,66 @@
+"""A fixed part of what is not protected leaves after every clip."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from longtake.errors import SettingError
+from longtake.memory.eviction import Clip, Eviction, LayerBook, Verdict
+from longtake.memory.evictions.protection import Protection
+from longtake.memory.evictions.scoring import without_lowest
+from longtake.memory.layout import StreamLayout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio(Eviction):
+    """Of the unprotected tokens of each layer, the part `drop` that received least of the current clip's attention,
+    over all heads, leaves; whole tokens, rounded down.
+
+    Anchors, and the special tokens of anchors and of the newest `special_frames` frames, are protected. There is no
+    budget: what is left converges to what a frame brings times (1 - drop) / drop.
+    """
+
+    special_tokens: int
+    drop: float = 0.3
+    anchors: int = 1
+    special_frames: int = 64
+
+    def __post_init__(self) -> None:
+        if not 0 < self.drop < 1:
+            raise SettingError(
+                f"Ratio eviction drops a part between 0 and 1 of the tokens after each frame, but {self.drop} was "
+                "given; the usual part is 0.3."
+            )
+        self.protection.check()
+
+    @property
+    def protection(self) -> Protection:
+        return Protection(
+            anchors=self.anchors, recent=0, special_tokens=self.special_tokens, special_frames=self.special_frames
+        )
+
+    @property
+    def wants_received(self) -> bool:
+        return True
+
+    def judge(self, books: Sequence[LayerBook], clip: Clip) -> list[Verdict]:
+        return [self._judge_layer(book, clip.num_kept) for book in books]
+
+    def most_tokens(self, layout: StreamLayout, *, clip_frames: int = 1) -> int:
+        arriving = clip_frames * layout.tokens_per_frame
+        protected = self.protection.most_tokens(layout.tokens_per_frame)
+        return layout.num_layers * (protected + self._settled_size(arriving))
+
+    def _judge_layer(self, book: LayerBook, num_kept: int) -> Verdict:
+        assert book.received is not None
+        may_leave = ~self.protection.covers(book.tokens, num_kept=num_kept)
+        num_leaving = int(self.drop * int(may_leave.sum()))
+        stays = without_lowest(book.received, num_leaving, may_leave=may_leave)
+        return Verdict(stays=stays, notes=book.tokens.notes, memo=())
+
+    def _settled_size(self, arriving: int) -> int:
+        """Unprotected tokens left once as many leave as arrive: the size from which no number of arrivals leads up."""
+        before = math.floor(arriving / self.drop)
+        while int(self.drop * before) < arriving:
+            before += 1
+        return before - arriving
