@@ -11,7 +11,20 @@ import pytest
 
 import longtake
 
-ROOMS = ["runtime", "weights", "geometry", "layers", "attention", "memory", "world", "spatial", "types", "errors"]
+ROOMS = [
+    "runtime",
+    "weights",
+    "geometry",
+    "language",
+    "layers",
+    "attention",
+    "memory",
+    "world",
+    "spatial",
+    "types",
+    "extras",
+    "errors",
+]
 ALLOWED = ["torch", "numpy", "safetensors", "jaxtyping"]
 SOURCES = Path(longtake.__file__).parent
 

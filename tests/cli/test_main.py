@@ -60,6 +60,28 @@ def test_bench_memory_agrees_with_the_formula_to_the_byte() -> None:
     assert all(row["agrees"] for row in rows.values())
 
 
+def test_explain_positions_needs_no_transformers_and_draws(tmp_path: Path) -> None:
+    wanted = ("explain", "positions", "--fps", "4", "--chunks", "3", "--size", "1280x720")
+    done = longtake(*wanted, "--plot", str(tmp_path / "plot.png"), blocked="transformers")
+    assert done.returncode == 0, done.stderr
+    assert "26 x 46 tokens" in done.stdout
+    assert "17, 40, 60" in done.stdout
+    assert (tmp_path / "plot.png").stat().st_size > 1000
+    told = json.loads(longtake(*wanted, "--json").stdout)
+    assert [one["name"] for one in told["formats"]] == ["native", "turns", "open clip", "library"]
+    assert told["formats"][1]["chunks"][2]["question"] == {"time": 170, "row": 170, "column": 170}
+
+
+def test_bench_ask_compares_a_session_with_encoding_anew() -> None:
+    done = longtake("bench", "ask", "--quick", "--json")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert figures["ask"]["agrees"] is True
+    assert figures["ask"]["num_chunks"] == 8
+    assert [fork["num_tokens"] for fork in figures["forks"]] == [1_000, 10_000, 100_000]
+    assert len({fork["fork_bytes"] for fork in figures["forks"]}) == 1
+
+
 def test_missing_extra_is_one_sentence_with_the_command_that_installs_it(tmp_path: Path) -> None:
     done = longtake("bench", "memory", "--frames", "2", "--plot", str(tmp_path / "plot.png"), blocked="matplotlib")
     assert done.returncode == 1
@@ -81,6 +103,11 @@ def test_missing_extra_is_one_sentence_with_the_command_that_installs_it(tmp_pat
         (("bench", "speed", "--weights", "nowhere.pt"), 1, "nowhere.pt"),
         (("bench", "speed", "--device", "cpu", "--capture"), 1, "Recording needs a CUDA device"),
         (("bench", "precision", "--at", "ten"), 1, "Expected frame numbers such as 10,72,100"),
+        (("bench", "ask", "--chunks", "0"), 2, "Invalid value"),
+        (("explain", "positions", "--size", "wide"), 1, "Expected a size such as 518x378"),
+        (("explain", "positions", "--fps", "0"), 1, "frames a second above 0"),
+        (("explain", "positions", "--chunk-frames", "100000"), 1, "at most 4,000,000 tokens"),
+        (("explain", "positions", "--plot", "nowhere/plot.png"), 1, "cannot be written to nowhere/plot.png"),
         (("nonsense",), 2, "No such command"),
     ],
 )

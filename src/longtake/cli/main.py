@@ -2,11 +2,12 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
+from typer.core import TyperCommand
 
 from longtake import __version__
 from longtake.errors import LongtakeError
@@ -22,6 +23,8 @@ bench = typer.Typer(help="Measure longtake on this machine.", no_args_is_help=Tr
 app.add_typer(bench, name="bench")
 models = typer.Typer(invoke_without_command=True)
 app.add_typer(models, name="models")
+explain = typer.Typer(help="Show what a model is told, without a model.", no_args_is_help=True)
+app.add_typer(explain, name="explain")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 DropPercent = Annotated[float, typer.Option(help="Least confident pixels that give no points.")]
@@ -158,6 +161,146 @@ def map_(
             skip_done=skip_done,
             overwrite=overwrite,
             checkpoint_every=checkpoint_every,
+        ),
+        as_json=as_json,
+    )
+
+
+class _AskCommand(TyperCommand):
+    """Takes `--every 10s "what is it?"`, a pair, as often as it is given; typer has pairs only once."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        joined: list[str] = []
+        rest = list(args)
+        while rest:
+            word = rest.pop(0)
+            joined.append(word)
+            is_pair = len(rest) > 1 and " " not in rest[0].strip() and not rest[1].startswith("--")
+            if word == "--every" and is_pair:
+                joined.append(f"{rest.pop(0).strip()} {rest.pop(0)}")
+        return super().parse_args(ctx, joined)
+
+
+@app.command(cls=_AskCommand)
+def ask(
+    source: Annotated[str, typer.Argument(help="A video, image folder, take, camera:0, rtsp://…, or world:7.")],
+    questions: Annotated[
+        list[str] | None, typer.Argument(help="What to ask; without any, typed afterwards, or one a line from a pipe.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Folder of a Qwen2.5-VL model, or its name on the Hugging Face hub.")
+    ] = None,
+    at: Annotated[
+        list[str] | None, typer.Option(help="When to ask, such as 00:42: once a question, in order; else at the end.")
+    ] = None,
+    choices: Annotated[str | None, typer.Option(help="Choose the likeliest of these answers: yes,no,maybe.")] = None,
+    every: Annotated[list[str] | None, typer.Option(metavar='10s "QUESTION"', help="Ask this again and again.")] = None,
+    when: Annotated[
+        list[str] | None,
+        typer.Option(metavar='"QUESTION=yes"', help="Ask at each look, and tell when the answer becomes this."),
+    ] = None,
+    fps: Annotated[float | None, typer.Option(help="At most so many frames a second, by their times.")] = 2.0,
+    start: Annotated[str | None, typer.Option(help="Where to begin, such as 00:42.")] = None,
+    end: Annotated[str | None, typer.Option(help="Where to end.")] = None,
+    picture_fps: Annotated[
+        float, typer.Option(help="Frames a second of a folder, whose pictures have no times.")
+    ] = 30.0,
+    size: Annotated[
+        int | None,
+        typer.Option(help="A frame has at most the pixels of a square of this side; else as the model likes."),
+    ] = None,
+    memory: Annotated[str, typer.Option(help="Room for keys and values, such as 4GB.")] = "512MB",
+    max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 64,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 always takes the likeliest word.")] = 0.0,
+    chunk: Annotated[int, typer.Option(min=1, help="Frames of one look.")] = 2,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each event.")] = False,
+) -> None:
+    """Watch a video and answer questions about it, at given moments, again and again, or when it has ended."""
+    from longtake.cli.ask import AskOptions, run_ask
+
+    run_ask(
+        AskOptions(
+            source=source,
+            questions=tuple(questions or ()),
+            model=model,
+            at=tuple(at or ()),
+            choices=choices,
+            every=tuple(every or ()),
+            when=tuple(when or ()),
+            fps=fps,
+            start=start,
+            end=end,
+            picture_fps=picture_fps,
+            size=size,
+            memory=memory,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            chunk=chunk,
+            device=device,
+        ),
+        as_json=as_json,
+    )
+
+
+@app.command(cls=_AskCommand)
+def live(
+    source: Annotated[str, typer.Argument(help="A video, image folder, take, camera:0, rtsp://…, or world:7.")],
+    questions: Annotated[list[str] | None, typer.Argument(help="What to ask, at the end or when --at says.")] = None,
+    model: Annotated[str, typer.Option(help="Of the map: a checkpoint, a preset's name, or tiny (random).")] = "tiny",
+    language: Annotated[
+        str | None, typer.Option(help="Folder of a Qwen2.5-VL model, or its name on the Hugging Face hub.")
+    ] = None,
+    memory: Annotated[str, typer.Option(help="Room for keys and values of both, such as 4GB.")] = "1GB",
+    share: Annotated[float, typer.Option(help="The map's part of the memory, between 0 and 1.")] = 0.5,
+    at: Annotated[
+        list[str] | None, typer.Option(help="When to ask, such as 00:42: once a question, in order; else at the end.")
+    ] = None,
+    every: Annotated[list[str] | None, typer.Option(metavar='10s "QUESTION"', help="Ask this again and again.")] = None,
+    when: Annotated[
+        list[str] | None,
+        typer.Option(metavar='"QUESTION=yes"', help="Ask at each look, and tell when the answer becomes this."),
+    ] = None,
+    ask_fps: Annotated[float, typer.Option(help="Frames a second that the language model sees at most.")] = 2.0,
+    policy: Annotated[
+        str | None, typer.Option(help="What the map forgets: managed, window, context, ... By default as trained.")
+    ] = None,
+    fps: Annotated[float | None, typer.Option(help="At most so many frames a second, by their times.")] = None,
+    start: Annotated[str | None, typer.Option(help="Where to begin, such as 00:42.")] = None,
+    end: Annotated[str | None, typer.Option(help="Where to end.")] = None,
+    picture_fps: Annotated[
+        float, typer.Option(help="Frames a second of a folder, whose pictures have no times.")
+    ] = 30.0,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 64,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 always takes the likeliest word.")] = 0.0,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    out: Annotated[Path | None, typer.Option(help="Folder for the poses, written while they come.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each event.")] = False,
+) -> None:
+    """Follow the camera and answer questions at once, from one memory: answers say when, where and from what."""
+    from longtake.cli.live import LiveOptions, run_live
+
+    run_live(
+        LiveOptions(
+            source=source,
+            questions=tuple(questions or ()),
+            model=model,
+            language=language,
+            memory=memory,
+            share=share,
+            at=tuple(at or ()),
+            every=tuple(every or ()),
+            when=tuple(when or ()),
+            ask_fps=ask_fps,
+            policy=policy,
+            fps=fps,
+            start=start,
+            end=end,
+            picture_fps=picture_fps,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            device=device,
+            out=out,
         ),
         as_json=as_json,
     )
@@ -413,6 +556,46 @@ def bench_pipeline(
     from longtake.cli.bench import run_pipeline
 
     run_pipeline(frames, size, network, as_json=as_json)
+
+
+@bench.command("ask")
+def bench_ask(
+    chunks: Annotated[int, typer.Option(min=1, help="Chunks of two frames to watch before questions.")] = 64,
+    quick: Annotated[bool, typer.Option("--quick", help="A tiny network and 8 chunks.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Time a question about a watched video against encoding the video anew for it, and forks of a filled memory."""
+    from longtake.cli.bench_ask import run_ask
+
+    run_ask(chunks, quick=quick, as_json=as_json)
+
+
+@explain.command("positions")
+def explain_positions(
+    size: Annotated[str, typer.Option(help="Width x height of the video, in pixels.")] = "1280x720",
+    fps: Annotated[float, typer.Option(help="Frames a second.")] = 4.0,
+    chunks: Annotated[int, typer.Option(min=1, max=1000, help="Chunks to show.")] = 3,
+    chunk_frames: Annotated[int, typer.Option(min=1, help="Frames of each.")] = 2,
+    tokens_per_second: Annotated[float, typer.Option(help="Positions a second, of the model's config.json.")] = 2.0,
+    max_tokens_per_frame: Annotated[
+        int | None, typer.Option(min=1, help="Frames are made smaller to have no more; by default as published.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw time positions over time into this PNG file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Where tokens of a video stand (time, row, column) in each format, and when the range runs out."""
+    from longtake.cli.explain import run_positions
+
+    run_positions(
+        size,
+        fps=fps,
+        chunks=chunks,
+        chunk_frames=chunk_frames,
+        tokens_per_second=tokens_per_second,
+        max_tokens_per_frame=max_tokens_per_frame,
+        plot=plot,
+        as_json=as_json,
+    )
 
 
 @models.callback()

@@ -23,6 +23,9 @@ class StreamLayout:
     passes: int = 1
     """How often a layer is written for one clip. Pass p brings token p of every frame, and sees those up to its own."""
 
+    causal: bool = False
+    """A clip reads what was before it, and orders its own tokens itself; if false it reads its own as well."""
+
     def __post_init__(self) -> None:
         if self.passes not in (1, self.tokens_per_frame):
             raise SettingError(f"Expected one pass, or one for each token of a frame, but {self} was given.")

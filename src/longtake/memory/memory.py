@@ -5,7 +5,7 @@ into slots of their own. A slot that a living fork can see is never overwritten;
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 
 import numpy as np
@@ -20,7 +20,7 @@ from longtake.memory.saved import Pieces, SavedTensors
 from longtake.memory.shelves import restore_shelf, shelf_pieces
 from longtake.memory.stream import LiveSet
 from longtake.memory.tokens import Integers, Tokens
-from longtake.memory.transaction import Staged, Transaction
+from longtake.memory.transaction import Rows, Staged, Transaction
 from longtake.memory.view import as_block, view_of
 
 
@@ -123,6 +123,37 @@ class Memory:
             parent._pack()
             ground.changed.notify_all()
 
+    def forget(self, stream: str, frames: Integers) -> None:
+        """Forget these frames of one stream, whatever its policy says; others take their places, so that views stay
+        one run of slots."""
+        with self._ground.changed:
+            self._require_usable()
+            self._require_nothing_staged("forgetting frames")
+            self._ground.epoch += 1
+            self._live[stream], dropped = self._live[stream].without(frames)
+            self._release(stream, dropped)
+            self._version = self._ground.epoch
+            self._pack()
+            self._ground.changed.notify_all()
+
+    def revise_keys(self, stream: str, frames: Integers, revise: Callable[[Rows], Rows]) -> bool:
+        """Replace the keys of these frames in every layer by what `revise` makes of them.
+
+        Not while a fork lives, which reads them too: then nothing happens, and the answer is false.
+        """
+        with self._ground.changed:
+            self._require_usable()
+            self._require_nothing_staged("revising keys")
+            if self._ground.births:
+                return False
+            own, slab = self._live[stream].own, self._ground.shelves[stream].slab
+            slot = torch.from_numpy(own.slot[np.isin(own.frame, frames)]).to(slab.device)
+            for keys in slab.keys:
+                keys[slot] = revise(keys[slot])
+            self._ground.epoch += 1
+            self._version = self._ground.epoch
+            return True
+
     def clear(self) -> None:
         """Forget everything and start a new sequence."""
         with self._ground.changed:
@@ -201,10 +232,11 @@ class Memory:
             view = view_of(live.all_slots(slot), device)
             return Staged(shelf.slab, slot, (as_block(slot, device),), (view,), policy.wants_received)
         by_pass = slot.reshape(-1, layout.passes)
+        own = by_pass[:, :0] if layout.causal else by_pass
         seen = [
             live.seen_slots(
                 policy,
-                by_pass[:, : number + 1].reshape(-1),
+                own[:, : number + 1].reshape(-1),
                 num_kept=self._num_kept,
                 num_coming=num_frames,
                 keep=keep,

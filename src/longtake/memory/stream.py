@@ -93,6 +93,15 @@ class LiveSet:
         borrowed = tuple(part.take(retention.stays(part, num_kept=num_kept)) for part in self.borrowed)
         return LiveSet(borrowed, settled, doomed, self.memo), queue.slot[~stays]
 
+    def without(self, frames: Integers) -> "tuple[LiveSet, Integers]":
+        """The live set without these frames, and the own slots it gives up; those at the back fill the holes."""
+        queue = self.own
+        stays = ~np.isin(queue.frame, frames)
+        leaves_next = np.arange(len(queue)) >= len(self.settled)
+        settled, doomed = _settle(queue, stays=stays, leaves_next=leaves_next)
+        borrowed = tuple(part.take(~np.isin(part.frame, frames)) for part in self.borrowed)
+        return LiveSet(borrowed, settled, doomed, self.memo), queue.slot[~stays]
+
     def packed_slots(self, frame: int, num_slots: int) -> Integers:
         """Where own tokens lie when nothing stands in the way: settled from 0, a gap for one frame, then doomed."""
         num_settled, num_own = len(self.settled), len(self.settled) + len(self.doomed)

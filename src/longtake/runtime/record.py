@@ -7,14 +7,13 @@ from itertools import chain
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from longtake import __version__
 from longtake.attention.backend import Backend
 from longtake.attention.choose import backend_named
 from longtake.errors import SavedSessionError, SettingError
 from longtake.geometry.config import GeometryConfig
-from longtake.geometry.model import GeometryModel
 from longtake.memory.saved import Pieces, SavedTensors
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.retention import STORED_DTYPES, MemoryPlan
@@ -191,7 +190,7 @@ class SessionRecord:
             )
 
 
-def fingerprint(model: GeometryModel) -> str:
+def fingerprint(model: nn.Module) -> str:
     """A short hash of a model's names, shapes and a sample of each tensor's values."""
     digest = hashlib.sha256()
     for name, tensor in model.state_dict().items():

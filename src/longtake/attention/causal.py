@@ -1,0 +1,104 @@
+"""Attention of a language model: a clip of tokens sees all that is remembered, and of itself what came before.
+
+The past is one block or a few, read in place; the clip's own tokens are another; all are merged by log-sum-exp. Several
+query heads may share a head of keys: they become more queries of that head, so that no key is copied for them.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from longtake.attention.backend import Attended, Backend, merge
+from longtake.attention.received import received
+from longtake.errors import InputError
+from longtake.memory.retention import Keep
+from longtake.memory.transaction import Transaction
+
+Asking = Float[Tensor, "batch tokens heads head_dim"]
+Own = Float[Tensor, "batch tokens key_heads head_dim"]
+
+
+class Witness:
+    """Sums up what each of the first tokens of the past received, over all that was read under its eyes."""
+
+    def __init__(self, num_tokens: int) -> None:
+        self.received = torch.zeros(num_tokens, dtype=torch.float64)
+
+    def add(self, received: Float[Tensor, " tokens"]) -> None:
+        self.received += received[: len(self.received)].double().cpu()
+
+
+@dataclass(frozen=True, slots=True)
+class CausalRecall:
+    """Recall of one stream of tokens.
+
+    A clip that will not be kept may be a batch: each entry goes on from the same past on its own; nothing is written.
+    """
+
+    transaction: Transaction
+    backend: Backend
+    witness: Witness | None = None
+
+    def attend(self, stream: str, layer: int, q: Asking, k: Own, v: Own) -> Asking:
+        """Remember this layer's keys and values if the clip may be kept; attend to the past and to what came before."""
+        if self.transaction.keep is not Keep.NO:
+            if len(q) != 1:
+                raise InputError(f"A stream is one video, but a batch of {len(q)} came; open a session for each.")
+            self.transaction.write(stream, layer, k.squeeze(0), v.squeeze(0))
+        key_heads = k.shape[2]
+        seen = [(keys.unsqueeze(0), values.unsqueeze(0)) for keys, values in self.transaction.read(stream, layer)]
+        asked = _group(q, key_heads).to(seen[0][0].dtype) if seen else _group(q, key_heads)
+        past = [self.backend.attend(asked, keys, values) for keys, values in seen]
+        own = attend_to_earlier(q, k, v)
+        together = merge([*past, Attended(_group(own.values, key_heads), _group_weights(own.log_sum_exp, key_heads))])
+        if self.witness is not None and seen:
+            self.witness.add(torch.cat([received(asked, keys, together.log_sum_exp) for keys, _ in seen]))
+        return _ungroup(together.values, q)
+
+
+def attend_to_earlier(q: Asking, k: Own, v: Own) -> Attended:
+    """Every token sees itself and those before it in its own entry of the batch."""
+    share = q.shape[2] // k.shape[2]
+    heads_first = [q.transpose(1, 2), *(part.transpose(1, 2).repeat_interleave(share, dim=1) for part in (k, v))]
+    if q.device.type == "cpu":
+        values, log_sum_exp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*heads_first, is_causal=True)
+    elif q.device.type == "cuda" and q.dtype in (torch.bfloat16, torch.float16):
+        values, log_sum_exp, *_ = torch.ops.aten._scaled_dot_product_flash_attention(*heads_first, is_causal=True)
+    else:
+        return attend_to_earlier_by_map(q, k, v)
+    return Attended(values.transpose(1, 2), log_sum_exp[..., : q.shape[1]].transpose(1, 2))
+
+
+def attend_to_earlier_by_map(q: Asking, k: Own, v: Own) -> Attended:
+    """The same in plain torch, float32 inside: the definition of right."""
+    share = q.shape[2] // k.shape[2]
+    k, v = (part.float().repeat_interleave(share, dim=2) for part in (k, v))
+    logits = torch.einsum("bqhd,bkhd->bqhk", q.float(), k) / math.sqrt(q.shape[-1])
+    later = torch.ones(q.shape[1], q.shape[1], dtype=torch.bool, device=q.device).triu(1)
+    logits = logits.masked_fill(later[:, None], -math.inf)
+    log_sum_exp = torch.logsumexp(logits, dim=-1)
+    values = torch.einsum("bqhk,bkhd->bqhd", torch.exp(logits - log_sum_exp.unsqueeze(-1)), v)
+    return Attended(values.to(q.dtype), log_sum_exp)
+
+
+def _group(q: Asking, key_heads: int) -> Float[Tensor, "1 queries key_heads head_dim"]:
+    """Query heads that share keys, side by side as queries."""
+    batch, tokens, heads, head_dim = q.shape
+    apart = q.reshape(batch, tokens, key_heads, heads // key_heads, head_dim)
+    return apart.transpose(2, 3).reshape(1, -1, key_heads, head_dim)
+
+
+def _group_weights(
+    log_sum_exp: Float[Tensor, "batch tokens heads"], key_heads: int
+) -> Float[Tensor, "1 queries key_heads"]:
+    return _group(log_sum_exp.unsqueeze(-1), key_heads).squeeze(-1)
+
+
+def _ungroup(values: Float[Tensor, "1 queries key_heads head_dim"], like: Asking) -> Asking:
+    batch, tokens, heads, head_dim = like.shape
+    key_heads = values.shape[2]
+    apart = values.reshape(batch, tokens, heads // key_heads, key_heads, head_dim)
+    return apart.transpose(2, 3).reshape(like.shape).to(like.dtype)

@@ -1,0 +1,109 @@
+"""`longtake explain`: tables and a picture of what a model is told."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from longtake.cli.options import parse_size
+from longtake.errors import SettingError
+from longtake.extras import import_from_extra
+from longtake.language.explain import RANGES, FormatPlaces, Stream, explain, picture_format
+
+
+def run_positions(
+    size: str,
+    *,
+    fps: float,
+    chunks: int,
+    chunk_frames: int,
+    tokens_per_second: float,
+    max_tokens_per_frame: int | None,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    fit = picture_format(max_tokens_per_frame).fit(*parse_size(size))
+    stream = Stream(fps=fps, num_chunks=chunks, chunk_frames=chunk_frames, tokens_per_second=tokens_per_second, fit=fit)
+    formats = explain(stream)
+    if plot is not None:
+        draw_positions(plot, formats)
+    if as_json:
+        grid = {"rows": fit.rows, "columns": fit.columns, "tokens_per_grid": stream.tokens_per_grid}
+        print(json.dumps(grid | {"formats": [asdict(one) for one in formats]}, indent=1))
+    else:
+        _print_places(stream, formats)
+
+
+def _print_places(stream: Stream, formats: Sequence[FormatPlaces]) -> None:
+    fit = stream.fit
+    title = (
+        f"{fit.source} at {stream.fps:g} fps, {stream.chunk_frames} frames a chunk, seen as {fit.resized}: "
+        f"{fit.rows} x {fit.columns} tokens for {fit.picture_format.temporal_patch} frames.\n"
+        "Positions T, H, W (time, row, column):\n"
+    )
+    table = Table(box=None)
+    table.add_column("chunk", no_wrap=True)
+    table.add_column("token", no_wrap=True)
+    for one in formats:
+        table.add_column(one.name, justify="right", no_wrap=True)
+    for number, chunk in enumerate(formats[0].chunks):
+        label = f"{number}: {chunk.start_s:g}-{chunk.end_s:g} s"
+        table.add_row(label, "first", *(str(one.chunks[number].first) for one in formats))
+        table.add_row("", "last", *(str(one.chunks[number].last) for one in formats))
+        table.add_row("", "question", *(str(one.chunks[number].question.time) for one in formats))
+    console = Console()
+    console.print(title, highlight=False)
+    console.print(table, highlight=False)
+    console.print()
+    console.print(_lasting(formats), highlight=False)
+    behind = next(one.question_behind_after_s for one in formats if one.question_behind_after_s is not None)
+    console.print(
+        "\nquestion: its first token, right after the chunk, the same in T, H and W.\n"
+        "native: the whole video so far as one clip; the open clip is to equal it.\n"
+        "turns: each chunk is a clip of its own, and time is only an order.\n"
+        "library: the native prompt as transformers 5.22.2 counts it;\n"
+        f"         from {behind:g} s on a question no longer stands after the last frames.",
+        highlight=False,
+    )
+
+
+def _lasting(formats: Sequence[FormatPlaces]) -> Table:
+    table = Table(box=None)
+    table.add_column("", no_wrap=True)
+    for one in formats:
+        table.add_column(one.name, justify="right", no_wrap=True)
+    table.add_row("one position stands for", *(_time(one.position_s) for one in formats))
+    for most in RANGES:
+        table.add_row(f"{most:,} positions last", *(f"{one.lasts_h[most]:.2f} h" for one in formats))
+    return table
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 0.1 else f"{seconds * 1e3:.3g} ms"
+
+
+def draw_positions(path: Path, formats: Sequence[FormatPlaces]) -> None:
+    """Time positions of every chunk, and of a question after it, over the video's time."""
+    matplotlib = import_from_extra("matplotlib", "plot", "Drawing")
+    matplotlib.use("Agg")
+    pyplot = import_from_extra("matplotlib.pyplot", "plot", "Drawing")
+    figure, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
+    for one, style, marker in zip(formats, ("-", "-", "--", ":"), "osxv", strict=True):
+        starts, ends = [chunk.start_s for chunk in one.chunks], [chunk.end_s for chunk in one.chunks]
+        times = [chunk.first.time for chunk in one.chunks]
+        (line,) = axes.plot(starts, times, linestyle=style, marker=marker, label=one.name)
+        asked = [chunk.question.time for chunk in one.chunks]
+        axes.plot(ends, asked, linestyle="none", marker=marker, fillstyle="none", alpha=0.5, color=line.get_color())
+    axes.set(xlabel="video, s", ylabel="T: filled at a chunk's first token, hollow at a question after it")
+    axes.yaxis.label.set_size(8)
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(frameon=False)
+    try:
+        figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        raise SettingError(f"The picture cannot be written to {path} ({error}); give a .png in a folder.") from error
+    finally:
+        pyplot.close(figure)

@@ -1,0 +1,78 @@
+"""How the next word is chosen from the scores of all words."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from longtake.errors import InputError, SettingError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How an answer is drawn and where it ends; temperature 0 always takes the best word."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    """Only the likeliest words that make up this share."""
+    top_k: int | None = None
+    """Only so many of the likeliest words."""
+    max_new_tokens: int = 128
+    seed: int | None = None
+    """The same seed draws the same answer on the same machine; none draws anew each time."""
+    stop: tuple[str, ...] = ()
+    """Texts that end the answer and are no part of it."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < math.inf:
+            raise SettingError(f"Expected a temperature of 0 or more, got {self.temperature}; 0 takes the best word.")
+        if not 0 < self.top_p <= 1:
+            raise SettingError(f"Expected top_p above 0 and up to 1, got {self.top_p}; 1 leaves every word in.")
+        if self.top_k is not None and self.top_k < 1:
+            raise SettingError(f"Expected top_k of 1 or more, got {self.top_k}; leave it out to leave every word in.")
+        if self.max_new_tokens < 1:
+            raise SettingError(f"Expected max_new_tokens of 1 or more, got {self.max_new_tokens}; 128 is the default.")
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise SettingError(f"Expected a seed from 0 to 2^63 - 1, got {self.seed}; leave it out to draw anew.")
+        if not all(self.stop):
+            raise SettingError("Expected stop texts of at least one character, got an empty one; leave it out.")
+
+    def new_generator(self, device: torch.device | str = "cpu") -> torch.Generator:
+        """The source of chance for one answer, where its scores are."""
+        generator = torch.Generator(device)
+        if self.seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(self.seed)
+        return generator
+
+    def choose(
+        self, logits: Float[Tensor, "vocabulary"], generator: torch.Generator, suppressed: Sequence[int] = ()
+    ) -> int:
+        """The next word's id, which is none of those suppressed."""
+        scores = logits.float()
+        if suppressed:
+            scores = scores.index_fill(0, torch.as_tensor(suppressed, device=scores.device), -math.inf)
+        best = scores.argmax()
+        if not math.isfinite(top := float(scores[best])):
+            raise InputError(
+                f"Expected finite scores from the model, but the best is {top}; its weights are damaged, "
+                "or overflow in this number type: try bfloat16 or float32."
+            )
+        if self.temperature == 0:
+            return int(best)
+        probabilities, ids = self._likeliest((scores - top) / self.temperature)
+        return int(ids[torch.multinomial(probabilities, 1, generator=generator)])
+
+    def _likeliest(self, scores: Float[Tensor, "vocabulary"]) -> tuple[Float[Tensor, "kept"], Int[Tensor, "kept"]]:
+        """Words still in play, the likeliest first, with weights for drawing; the sum may be below 1."""
+        kept = scores.numel() if self.top_k is None else min(self.top_k, scores.numel())
+        values, ids = scores.topk(kept)
+        probabilities = values.softmax(0)
+        if self.top_p < 1:
+            likelier = probabilities.cumsum(0) - probabilities
+            probabilities = probabilities.where(likelier < self.top_p, 0.0)
+        return probabilities, ids

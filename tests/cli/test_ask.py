@@ -1,0 +1,324 @@
+"""`longtake ask` as a user meets it, with a tiny model in the hub's layout, against the session it stands for."""
+
+import builtins
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tokenizers import Regex, Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Split
+
+from longtake.cli.main import main
+from longtake.cli.replies import format_time
+from longtake.language.load import load_language
+from longtake.language.sampling import Sampling as Speaking
+from longtake.runtime.dialogue import DialogueSession
+from longtake.video.source import open_source
+
+LONGTAKE = str(Path(sys.executable).with_name("longtake"))
+GOLDEN = Path(__file__).parents[1] / "golden" / "vlm"
+SOURCE = "world:3?frames=12&size=112x84&fps=2"
+FOUR = Speaking(max_new_tokens=4)
+BUDGET = 8_000_000
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The golden model with a tokenizer of words: w80 for id 80, but for a few that mean something."""
+    folder = tmp_path_factory.mktemp("model")
+    for name in ("config.json", "model.safetensors"):
+        shutil.copyfile(GOLDEN / name, folder / name)
+    (folder / "preprocessor_config.json").write_text(json.dumps({"min_pixels": 3136, "max_pixels": 12_845_056}))
+    stated = json.loads((GOLDEN / "tokens.json").read_text())
+    special = {name: stated["ids"][key] for key, name in stated["names"].items() if key != "nl"}
+    named = {"\n": stated["ids"]["nl"], "yes": 80, "no": 81, "maybe": 82}
+    named |= {role: stated["ids"][role] for role in ("system", "user", "assistant")}
+    taken = {*special.values(), *named.values()}
+    words = {f"w{token}": token for token in range(256) if token not in taken}
+    tokenizer = Tokenizer(WordLevel(special | named | words, unk_token="<|endoftext|>"))
+    tokenizer.pre_tokenizer = Split(Regex(r"\n|\S+"), "removed", invert=True)
+    tokenizer.add_special_tokens(list(special))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        return [found for found in self.events if found["event"] == event]
+
+
+@pytest.fixture
+def ask(model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    def run(*arguments: str, stdin: str = "", terminal: bool = False) -> Done:
+        options = [] if "--model" in arguments else ["--model", str(model)]
+        options += [] if "--memory" in arguments else ["--memory", str(BUDGET)]
+        monkeypatch.setattr(sys, "argv", ["longtake", "ask", *arguments, *options, "--max-tokens", "4"])
+        monkeypatch.setattr(sys, "stdin", Terminal(stdin) if terminal else StringIO(stdin))
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return Done(int(ended.value.code or 0), said.out, said.err)
+
+    return run
+
+
+@pytest.fixture
+def session(model: Path) -> Iterator[DialogueSession]:
+    session = DialogueSession(load_language(model), budget_bytes=BUDGET)
+    yield session
+    session.close()
+
+
+def show(session: DialogueSession, start: int, stop: int) -> None:
+    """The source's frames from one to another, one by one."""
+    for frame in list(open_source(SOURCE).frames())[start:stop]:
+        assert frame.image is not None
+        picture = torch.from_numpy(np.ascontiguousarray(frame.image.transpose(2, 0, 1)))
+        session.see(picture[None], [frame.timestamp_s])
+
+
+def test_answer_alone_is_on_stdout_and_is_that_of_a_session(ask: Callable[..., Done], session: DialogueSession) -> None:
+    done = ask(SOURCE, "w90 w91")
+    show(session, 0, 12)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == session.ask("w90 w91", FOUR).text + "\n"
+    assert f"12 frames up to 00:05.5, {session.info.num_tokens} tokens in memory" in done.stderr
+
+
+@pytest.mark.parametrize("chunk", ["1", "2", "5"])
+def test_questions_at_moments_see_the_frames_up_to_them_whatever_the_chunks(
+    chunk: str, ask: Callable[..., Done], session: DialogueSession
+) -> None:
+    done = ask(SOURCE, "w90", "w91", "w92", "--at", "00:02", "--at", "3.2", "--json", "--chunk", chunk)
+    answers = done.of("answer")
+    assert [answer["time_s"] for answer in answers] == [2.0, 3.2, 5.5]
+    for answer, (start, stop) in zip(answers, [(0, 5), (5, 7), (7, 12)], strict=True):
+        show(session, start, stop)
+        expected = session.ask(answer["question"], FOUR)
+        assert (answer["text"], answer["tokens"]) == (expected.text, len(expected.ids))
+        assert answer["ending"] == expected.ending
+        assert 0 < answer["first_token_s"] <= answer["total_s"]
+    assert [event["event"] for event in done.events] == ["start", "answer", "answer", "answer", "watched"]
+    assert done.events[0]["num_frames"] == done.events[-1]["num_frames"] == 12
+    assert not done.stderr
+
+
+def test_moment_beyond_the_video_is_answered_at_its_end_and_that_is_said(ask: Callable[..., Done]) -> None:
+    late, plain = ask(SOURCE, "w90", "--at", "01:42"), ask(SOURCE, "w90")
+    assert late.returncode == 0
+    assert late.stdout == plain.stdout
+    assert "The video ends at 00:05.5, before 01:42; 'w90' is answered at its end." in late.stderr
+    assert "is answered at its end" in ask(SOURCE, "w90", "--at", "01:42", "--json").of("note")[0]["text"]
+
+
+def test_choices_are_scored_as_by_a_session(ask: Callable[..., Done], session: DialogueSession) -> None:
+    arguments = (SOURCE, "w90", "--choices", "yes, no,maybe")
+    (answer,) = ask(*arguments, "--json").of("answer")
+    show(session, 0, 12)
+    scored = session.ask_choice("w90", ["yes", "no", "maybe"])
+    best = max(scored, key=lambda choice: choice.mean_log_likelihood)
+    assert [choice["text"] for choice in answer["choices"]] == ["yes", "no", "maybe"]
+    for told, choice in zip(answer["choices"], scored, strict=True):
+        assert told["mean_log_likelihood"] == pytest.approx(choice.mean_log_likelihood, abs=1e-5)
+    assert answer["text"] == best.text
+    plain = ask(*arguments).stdout
+    assert plain.startswith(f"{best.text} (yes {scored[0].mean_log_likelihood:.2f}, no ")
+
+
+def test_question_every_so_often_is_told_with_its_time(ask: Callable[..., Done], session: DialogueSession) -> None:
+    done = ask(SOURCE, "--every", "2s", "w90 w91", "--every", "3s w92")
+    lines = done.stdout.splitlines()
+    assert [line.split(" w")[0] for line in lines] == ["[00:02]", "[00:03]", "[00:04]"]
+    show(session, 0, 5)
+    assert lines[0] == f"[00:02] w90 w91 {session.ask('w90 w91', FOUR).text}"
+    assert lines[1].startswith("[00:03] w92 ")
+    answers = ask(SOURCE, "--every", "2s", "w90 w91", "--json").of("answer")
+    assert [(answer["kind"], answer["time_s"]) for answer in answers] == [("every", 2.0), ("every", 4.0)]
+
+
+@pytest.mark.parametrize("waited", ["yes", "no"])
+def test_standing_question_is_told_only_when_its_answer_turns(
+    waited: str, ask: Callable[..., Done], session: DialogueSession
+) -> None:
+    question = "w90 w91"
+    done = ask(SOURCE, "--when", f"{question}={waited}", "--json")
+    turns, before = [], None
+    for start in range(0, 12, 2):
+        show(session, start, start + 2)
+        best = max(session.ask_choice(question, ["yes", "no"]), key=lambda choice: choice.mean_log_likelihood)
+        if best.text == waited != before:
+            turns.append(session.info.seen_until_s)
+        before = best.text
+    assert [event["time_s"] for event in done.of("when")] == turns
+    assert all(event["text"] == waited for event in done.of("when"))
+    assert not done.of("answer")
+
+
+def test_of_an_answer_and_its_opposite_one_turns_first(ask: Callable[..., Done]) -> None:
+    """So that the test above does not compare nothing with nothing."""
+    done = ask(
+        SOURCE, "--when", "w90 w91", "--when", "w90 w91=no", "--when", "w90=w100,w101", "--when", "w90=w101,w100"
+    )
+    assert sum(line.startswith("[00:00.5] w90 w91 ") for line in done.stdout.splitlines()) == 1
+    assert sum(line.startswith("[00:00.5] w90 w10") for line in done.stdout.splitlines()) == 1
+
+
+def test_questions_from_a_pipe_are_answered_one_a_line(ask: Callable[..., Done]) -> None:
+    piped = ask(SOURCE, stdin="w90\n\n  w91 w92\n")
+    alone = [ask(SOURCE, question).stdout for question in ("w90", "w91 w92")]
+    assert piped.stdout == "".join(alone)
+    assert len(ask(SOURCE, "--json", stdin="w90\nw91").of("answer")) == 2
+
+
+def test_typed_questions_are_answered_until_an_empty_line_and_bad_ones_end_nothing(
+    ask: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed = iter(["w90", ":info", "w91 " * 9000, "w92", "", "w93"])
+    monkeypatch.setattr(builtins, "input", lambda prompt: next(typed))
+    done = ask(SOURCE, terminal=True)
+    assert done.returncode == 0
+    assert len(done.stdout.strip().splitlines()) >= 2
+    assert done.stderr.count("12 frames up to 00:05.5") == 2
+    assert "no room for the question and its answer; raise --memory" in done.stderr
+    assert next(typed) == "w93"
+
+
+def test_end_of_a_terminal_ends_the_questions(ask: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(prompt: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr(builtins, "input", end)
+    assert ask(SOURCE, terminal=True).returncode == 0
+
+
+def test_progress_is_shown_on_a_terminal_and_gives_way_to_answers(
+    ask: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = ask(SOURCE, "w90", "w91", "--at", "1")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    shown = ask(SOURCE, "w90", "w91", "--at", "1")
+    assert shown.stdout == plain.stdout
+    assert "12/12 00:05.5, 86 tokens in memory" in re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", shown.stderr)
+    assert "12/12" not in plain.stderr
+
+
+def test_interrupt_ends_the_watching_and_what_is_left_is_answered(
+    ask: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    see, num_looks = DialogueSession.see, 0
+
+    def see_and_interrupt(session: DialogueSession, frames: torch.Tensor, timestamps_s: list[float]) -> None:
+        nonlocal num_looks
+        see(session, frames, timestamps_s)
+        num_looks += 1
+        if num_looks == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(DialogueSession, "see", see_and_interrupt)
+    done = ask("world:3?size=112x84&fps=2", "w90", "--json")
+    assert done.returncode == 0
+    assert 4 <= done.of("watched")[0]["num_frames"] < 20
+    assert done.of("answer")[0]["time_s"] == done.of("watched")[0]["seen_until_s"]
+
+
+def test_part_rate_and_size_are_those_asked_for(ask: Callable[..., Done], model: Path) -> None:
+    done = ask(SOURCE, "w90", "--start", "1", "--end", "00:04", "--fps", "1", "--size", "56", "--json")
+    (watched,) = done.of("watched")
+    assert (watched["num_frames"], watched["seen_until_s"]) == (3, 3.0)
+    whole = ask(SOURCE, "w90", "--start", "1", "--end", "00:04", "--fps", "1", "--json").of("watched")[0]
+    assert whole["num_tokens"] - watched["num_tokens"] == 12 - 2  # one grid of 4x3 tokens, and of 2x1
+
+
+def test_frames_that_cannot_be_read_are_noted_and_left_out(ask: Callable[..., Done], tmp_path: Path) -> None:
+    for index, frame in enumerate(open_source(SOURCE).frames()):
+        Image.fromarray(np.asarray(frame.image)).save(tmp_path / f"{index}.png")
+    (tmp_path / "3.png").write_bytes(b"no picture")
+    done = ask(str(tmp_path), "w90", "--picture-fps", "2", "--json")
+    assert "3.png" in done.of("note")[0]["text"]
+    assert done.of("watched")[0]["num_frames"] == 11
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([SOURCE, "w90", "--model", "/no/model"], "Expected the folder of a model at /no/model"),
+        ([SOURCE, "w90", "--model", str(GOLDEN)], "tokenizer.json"),
+        (["nowhere.mp4", "w90"], "there is no 'nowhere.mp4'"),
+        ([SOURCE, "w90", "--at", "soon"], "Expected a time such as"),
+        ([SOURCE, "w90", "--at", "1", "--at", "2"], "a question for each of 2 --at, but got 1"),
+        ([SOURCE, "--at", "1"], "a question for each of 1 --at, but got 0"),
+        ([SOURCE, " "], "words in it"),
+        ([SOURCE, "w90", "--choices", "yes"], "two choices or more"),
+        ([SOURCE, "w90", "--choices", "yes,yes"], "all different"),
+        ([SOURCE, "w90", "--choices", "yes,"], "two choices or more"),
+        ([SOURCE, "--every", "often", "w90"], "Expected a time such as"),
+        ([SOURCE, "--every", "10s"], "words in it"),
+        ([SOURCE, "--when", "w90=w91"], "other answers to wait for"),
+        ([SOURCE, "w90", "--start", "soon"], "Expected a time such as"),
+        ([SOURCE, "w90", "--start", "3", "--end", "2"], "an end after the start"),
+        ([SOURCE, "w90", "--fps", "0"], "more than 0 frames a second"),
+        ([SOURCE, "w90", "--memory", "lots"], "such as 4GB"),
+        ([SOURCE, "w90", "--memory", "8 frames"], "--memory in bytes"),
+        ([SOURCE, "w90", "--memory", "10kB"], "cannot hold"),
+        (["world:3?frames=2&size=1120x840&fps=2", "w90", "--memory", "1100000"], "no room for the frames after 00:00"),
+        ([SOURCE, "w90", "--size", "20"], "--size from 28"),
+        ([SOURCE, "w90", "--device", "tpu"], "no device 'tpu'"),
+        ([SOURCE, "w90", "--start", "20"], "ends before"),
+        ([SOURCE], "Expected a question"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, ask: Callable[..., Done]) -> None:
+    done = ask(*arguments)
+    assert done.returncode == 1
+    *earlier, problem = done.stderr.splitlines()
+    assert sentence in problem
+    assert len(earlier) == (arguments == [SOURCE])  # only questions from a pipe are looked for when all is seen
+    assert not done.stdout
+
+
+def test_without_a_model_or_the_extra_one_sentence_says_what_to_do(model: Path) -> None:
+    def started(block: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        start = f"import sys\nif '{block}': sys.modules['{block}'] = None\nfrom longtake.cli.main import main; main()"
+        command = [sys.executable, "-c", start, "ask", SOURCE, "w90", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+
+    without_model = started("")
+    assert without_model.returncode == 1
+    assert "give --model with the folder" in without_model.stderr
+    without_extra = started("transformers", "--model", str(model))
+    assert without_extra.returncode == 1
+    assert 'pip install "longtake[qwen]"' in without_extra.stderr
+    assert without_model.stderr.count("\n") == without_extra.stderr.count("\n") == 1
+
+
+def test_time_is_written_as_people_read_it() -> None:
+    assert [format_time(time_s) for time_s in (0.0, 42.5, 59.96, 3723.0)] == ["00:00", "00:42.5", "01:00", "1:02:03"]

@@ -1,0 +1,246 @@
+"""`longtake live` as a user meets it, with tiny models, against the commands that do one half of it each."""
+
+import json
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Regex, Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Split
+
+from longtake.cli.live import Shares
+from longtake.cli.main import main
+from longtake.errors import SettingError
+from longtake.runtime.dialogue import DialogueSession
+from longtake.takes.tum import read_tum
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "vlm"
+SOURCE = "world:3?frames=12&size=112x84&fps=4"
+MEMORY = "60MB"
+
+
+@pytest.fixture(scope="module")
+def language(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The golden model with a tokenizer of words: w80 for id 80, but for a few that mean something."""
+    folder = tmp_path_factory.mktemp("model")
+    for name in ("config.json", "model.safetensors"):
+        shutil.copyfile(GOLDEN / name, folder / name)
+    (folder / "preprocessor_config.json").write_text(json.dumps({"min_pixels": 3136, "max_pixels": 12_845_056}))
+    stated = json.loads((GOLDEN / "tokens.json").read_text())
+    special = {name: stated["ids"][key] for key, name in stated["names"].items() if key != "nl"}
+    named = {"\n": stated["ids"]["nl"], "yes": 80, "no": 81}
+    named |= {role: stated["ids"][role] for role in ("system", "user", "assistant")}
+    taken = {*special.values(), *named.values()}
+    words = {f"w{token}": token for token in range(256) if token not in taken}
+    tokenizer = Tokenizer(WordLevel(special | named | words, unk_token="<|endoftext|>"))
+    tokenizer.pre_tokenizer = Split(Regex(r"\n|\S+"), "removed", invert=True)
+    tokenizer.add_special_tokens(list(special))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        return [found for found in self.events if found["event"] == event]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    def started(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["longtake", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return Done(int(ended.value.code or 0), said.out, said.err)
+
+    return started
+
+
+@pytest.fixture
+def live(language: Path, run: Callable[..., Done]) -> Callable[..., Done]:
+    def started(*arguments: str) -> Done:
+        options = [] if "--language" in arguments else ["--language", str(language)]
+        options += [] if "--memory" in arguments else ["--memory", MEMORY]
+        options += [] if "--device" in arguments else ["--device", "cpu"]
+        return run("live", *arguments, *options, "--max-tokens", "4")
+
+    return started
+
+
+def test_json_lines_have_every_pose_and_answers_with_time_evidence_and_pose(
+    live: Callable[..., Done], run: Callable[..., Done], language: Path, tmp_path: Path
+) -> None:
+    done = live(SOURCE, "w90", "w91 w92", "--at", "1.3", "--every", "2s", "w93", "--json", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    assert [event["event"] for event in done.events if event["event"] != "frame"] == [
+        "note",
+        "start",
+        *["answer"] * 3,
+        "watched",
+    ]
+    frames = {frame["index"]: frame for frame in done.of("frame")}
+    assert list(frames) == list(range(12))
+    options = ("--model", str(language), "--max-tokens", "4", "--json", "--device", "cpu")
+    asked = run("ask", SOURCE, "w90", "w91 w92", "--at", "1.3", "--every", "2s", "w93", *options).of("answer")
+    for answer, expected in zip(done.of("answer"), asked, strict=True):
+        same = ("kind", "question", "text")
+        assert [answer[key] for key in same] == [expected[key] for key in same]
+        assert sum(span["weight"] for span in answer["evidence"]) == pytest.approx(1)
+        assert all(0 <= span["start_s"] <= span["end_s"] <= answer["seen_until_s"] for span in answer["evidence"])
+        assert answer["pose"]["time_s"] == answer["seen_until_s"]
+        assert answer["pose"]["world_from_camera"] == frames[answer["pose"]["index"]]["world_from_camera"]
+    times = [(answer["time_s"], answer["seen_until_s"]) for answer in done.of("answer")]
+    assert times == [(1.3, 1.0), (2.0, 2.0), (2.75, 2.5)]
+    (watched,) = done.of("watched")
+    assert (watched["num_frames"], watched["num_dropped"]) == (6, 0)
+    written = read_tum(tmp_path / "poses.tum")
+    assert written.timestamp_s.tolist() == [frame["time_s"] for frame in frames.values()]
+    told = torch.tensor([frame["world_from_camera"] for frame in frames.values()], dtype=torch.float64)
+    assert torch.allclose(written.world_from_camera, told, rtol=0, atol=1e-12)
+
+
+def test_terminal_gets_a_line_for_each_answer_with_its_place_and_what_it_looked_at(live: Callable[..., Done]) -> None:
+    done = live(SOURCE, "w90", "w91", "--at", "0.1", "--at", "00:42", "--ask-fps", "4")
+    assert done.returncode == 0, done.stderr
+    first, last = done.stdout.splitlines()
+    assert first.startswith("[00:00.1] w90 ")
+    assert "(no pose yet" in first
+    number = r"-?\d+\.\d\d"
+    assert re.fullmatch(
+        rf"\[00:02\.8\] w91 .*\(at {number} {number} {number}; looked at 00:0[\d.]+-00:0[\d.]+ \d+%.*\)", last
+    )
+    assert "weights are random" in done.stderr
+    assert "The video ends at 00:02.8, before 00:42; 'w91' is answered at its end." in done.stderr
+    assert "12 frames up to 00:02.8" in done.stderr
+
+
+def test_of_an_answer_and_its_opposite_one_is_told_when_it_turns(live: Callable[..., Done]) -> None:
+    done = live(SOURCE, "--when", "w90 w91", "--when", "w90 w91=no", "--json")
+    found = done.of("answer")
+    assert found[0]["time_s"] == 0.0
+    assert {(answer["kind"], answer["question"]) for answer in found} == {("when", "w90 w91")}
+    assert [answer["text"] for answer in found[:2]] in (["yes"], ["no"], ["yes", "no"], ["no", "yes"])
+
+
+def test_progress_is_shown_on_a_terminal_and_answers_stay_the_same(
+    live: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = live(SOURCE, "w90")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    shown = live(SOURCE, "w90")
+    assert shown.stdout == plain.stdout
+    assert "12/12" in re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", shown.stderr)
+    assert "12/12" not in plain.stderr
+
+
+def test_interrupt_ends_the_watching_and_what_is_left_is_answered(
+    live: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    see, num_looks = DialogueSession.see, 0
+
+    def see_and_interrupt(session: DialogueSession, frames: torch.Tensor, timestamps_s: list[float]) -> None:
+        nonlocal num_looks
+        see(session, frames, timestamps_s)
+        num_looks += 1
+        if num_looks == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(DialogueSession, "see", see_and_interrupt)
+    done = live("world:3?size=112x84&fps=2", "w90", "--json")
+    assert done.returncode == 0, done.stderr
+    (answer,), (watched,) = done.of("answer"), done.of("watched")
+    assert 3 <= watched["num_frames"] < 20
+    assert answer["time_s"] == answer["pose"]["time_s"] == watched["seen_until_s"]
+
+
+def test_shares_are_parts_of_one_memory_to_the_byte() -> None:
+    shares = Shares.of("1001", 0.3)
+    assert (shares.map_bytes, shares.dialogue_bytes) == (300, 701)
+    for share in (0.0, 1.0, -0.5, 1.5, float("nan")):
+        with pytest.raises(SettingError, match="--share between 0 and 1"):
+            Shares.of("1GB", share)
+
+
+@pytest.mark.parametrize("whose", ["map", "dialogue"])
+def test_share_that_is_too_small_says_the_smallest_and_that_works(whose: str, live: Callable[..., Done]) -> None:
+    share = 0.01 if whose == "map" else 0.98
+    refused = live(SOURCE, "w90", "--share", str(share), "--memory", "45MB")
+    assert refused.returncode == 1
+    problem = refused.stderr.splitlines()[-1]
+    assert f"For the {whose}'s share of --memory" in problem
+    found = re.search(r"the smallest that works is .*\((\d+) bytes\)", problem)
+    assert found is not None
+    part = share if whose == "map" else 1 - share
+    enough = str(int(int(found[1]) / part) + 2)
+    too_little = str(int((int(found[1]) - 2) / part))
+    assert f"For the {whose}'s share" in live(SOURCE, "w90", "--share", str(share), "--memory", too_little).stderr
+    assert f"For the {whose}'s share" not in live(SOURCE, "w90", "--share", str(share), "--memory", enough).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([SOURCE, "w90", "--share", "0"], "--share between 0 and 1"),
+        ([SOURCE, "w90", "--share", "1"], "--share between 0 and 1"),
+        ([SOURCE, "w90", "--memory", "8 frames"], "--memory in bytes"),
+        ([SOURCE, "w90", "--memory", "lots"], "such as 4GB"),
+        ([SOURCE, "w90", "--ask-fps", "0"], "more than 0 frames a second"),
+        ([SOURCE], "Expected a question"),
+        ([SOURCE, "w90", "--at", "1", "--at", "2"], "a question for each of 2 --at, but got 1"),
+        ([SOURCE, " "], "words in it"),
+        ([SOURCE, "--when", "w90=w91"], "other answers to wait for"),
+        ([SOURCE, "w90", "--start", "soon"], "Expected a time such as"),
+        ([SOURCE, "w90", "--language", "/no/model"], "Expected the folder of a model at /no/model"),
+        ([SOURCE, "w90", "--model", "/no/model"], "/no/model"),
+        ([SOURCE, "w90", "--policy", "luck"], "luck"),
+        (["nowhere.mp4", "w90"], "there is no 'nowhere.mp4'"),
+        ([SOURCE, "w90", "--device", "tpu"], "no device 'tpu'"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, live: Callable[..., Done]) -> None:
+    done = live(*arguments)
+    assert done.returncode == 1
+    (problem,) = done.stderr.splitlines()
+    assert sentence in problem
+    assert not done.stdout
+
+
+def test_without_a_language_model_a_sentence_says_what_to_give(run: Callable[..., Done]) -> None:
+    done = run("live", SOURCE, "w90")
+    assert done.returncode == 1
+    assert "give --language with the folder" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_picture_too_large_for_the_dialogue_says_what_to_change(live: Callable[..., Done]) -> None:
+    done = live("world:3?frames=3&size=1120x840&fps=2", "w90", "--share", "0.97")
+    assert done.returncode == 1
+    assert "no room for one more look or question; raise --memory, or lower --share" in done.stderr
+
+
+def test_poses_of_before_are_kept(live: Callable[..., Done], tmp_path: Path) -> None:
+    (tmp_path / "poses.tum").write_text("mine")
+    done = live(SOURCE, "w90", "--out", str(tmp_path))
+    assert done.returncode == 1
+    assert "exists already" in done.stderr
+    assert (tmp_path / "poses.tum").read_text() == "mine"

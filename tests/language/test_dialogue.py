@@ -1,0 +1,599 @@
+"""Questions about a running video: equal to the plain model on the video so far, and without a trace in it."""
+
+import copy
+import hashlib
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from torch import Tensor
+from transformers import Qwen2_5_VLForConditionalGeneration
+
+from longtake.attention.causal import CausalRecall
+from longtake.errors import InputError, LongtakeError, MemoryFullError, SavedSessionError
+from longtake.language.facts import text_facts
+from longtake.language.formats import SpecialIds, StreamFormat, first_chunk, next_chunk, pieces_of, turn_question
+from longtake.language.frames import PictureFormat, PixelRows, pixel_rows
+from longtake.language.load import LanguageModel
+from longtake.language.positions import Film, positions
+from longtake.language.retaining import KeepUntilFull, RecentFrames, Retaining, ThinnedPast
+from longtake.language.sampling import Sampling
+from longtake.language.words import Words
+from longtake.memory.saved import write_tensors
+from longtake.runtime.answers import Answer, DialogueInfo, Ending
+from longtake.runtime.dialogue import DialogueSession
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "vlm"
+INDEX = json.loads((GOLDEN / "index.json").read_text())
+OPEN = INDEX["cases"]["stream_open_clip"]
+SYSTEM, QUESTION = "w20 w21 w22 w23", "w80 w81"
+TWELVE = Sampling(max_new_tokens=12)
+BUDGET = 4_000_000
+
+
+@pytest.fixture(scope="module")
+def frames(vlm_case: Callable[[str], dict[str, Tensor]]) -> Tensor:
+    return next(value for name, value in vlm_case("stream_open_clip").items() if name.startswith("frames_u8"))
+
+
+@pytest.fixture(scope="module")
+def tiny_language(vlm_special: SpecialIds) -> LanguageModel:
+    """The golden model, with a word `w80` for every id that is not special."""
+    names = json.loads((GOLDEN / "tokens.json").read_text())["ids"]
+    special = {f"<{name}>": token for name, token in names.items()}
+    words = {f"w{token}": token for token in range(256) if token not in special.values()}
+    tokenizer = Tokenizer(WordLevel(special | words, unk_token="<pad>"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.add_special_tokens(list(special))
+    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(GOLDEN, dtype=torch.float32).eval()
+    return LanguageModel(
+        model=model.requires_grad_(False),
+        tokenizer=Words(tokenizer),
+        special=vlm_special,
+        text=text_facts(GOLDEN, model.config),
+        picture_format=PictureFormat(),
+        eos_ids=(vlm_special.im_end,),
+        suppressed_ids=tuple(INDEX["greedy_suppressed_ids"]),
+    )
+
+
+@pytest.fixture
+def open_dialogue(tiny_language: LanguageModel) -> Callable[..., DialogueSession]:
+    return lambda **more: DialogueSession(tiny_language, budget_bytes=BUDGET, system=SYSTEM, **more)
+
+
+def times(start: int, stop: int, fps: float = 2.0) -> list[float]:
+    return [index / fps for index in range(start, stop)]
+
+
+def show(session: DialogueSession, frames: Tensor, sizes: list[int], start: int = 0) -> None:
+    for size in sizes:
+        session.see(frames[start : start + size], times(start, start + size))
+        start += size
+
+
+def digest(session: DialogueSession) -> str:
+    """Of every key and value remembered, in attention order, and of all that decides the next token."""
+    memory, hashed = session._memory, hashlib.sha256()
+    slot = torch.from_numpy(memory.tokens("text").slot)
+    slab = memory._ground.slabs["text"]
+    for storage in (*slab.keys, *slab.values):
+        hashed.update(storage[slot].numpy().tobytes())
+    hashed.update(repr((session._state.next_position, session._state.clip, session._state.held_s)).encode())
+    return hashed.hexdigest()
+
+
+def test_greedy_answers_after_each_append_are_those_of_the_native_prompt(
+    open_dialogue: Callable[..., DialogueSession], frames: Tensor
+) -> None:
+    session, seen = open_dialogue(), 0
+    for number, size in enumerate(OPEN["append_sizes"]):
+        show(session, frames, [size], seen)
+        seen += size
+        answer = session.ask(QUESTION, TWELVE)
+        assert list(answer.ids) == OPEN["greedy"][f"after_append_{number}"]["tokens"]
+        assert answer.seen_until_s == (seen - 1) / 2
+        assert answer.ending is Ending.LENGTH
+
+
+@pytest.mark.parametrize("sizes", [[12], [2] * 6, [1] * 12, [3, 3, 5, 1], [7, 5]])
+def test_any_chunks_give_the_same_answer(
+    sizes: list[int], open_dialogue: Callable[..., DialogueSession], frames: Tensor
+) -> None:
+    session = open_dialogue()
+    show(session, frames, sizes)
+    assert list(session.ask(QUESTION, TWELVE).ids) == OPEN["greedy"]["after_append_3"]["tokens"]
+
+
+def first_logits(session: DialogueSession, monkeypatch: pytest.MonkeyPatch) -> Tensor:
+    """What the network says right after the question."""
+    heard: list[Tensor] = []
+
+    def choose(_: Sampling, logits: Tensor, *__: object) -> int:
+        heard.append(logits)
+        return int(logits.argmax())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Sampling, "choose", choose)
+        session.ask(QUESTION, Sampling(max_new_tokens=1))
+    return heard[0]
+
+
+def test_open_clip_equals_the_native_prompt_after_each_append(
+    open_dialogue: Callable[..., DialogueSession],
+    frames: Tensor,
+    vlm_case: Callable[[str], dict[str, Tensor]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session, seen = open_dialogue(), 0
+    for number, size in enumerate(OPEN["append_sizes"]):
+        show(session, frames, [size], seen)
+        seen += size
+        want = vlm_case("stream_open_clip")[f"native_last_logits_{number}"]
+        assert (first_logits(session, monkeypatch) - want).abs().max() < 1e-4
+
+
+def plain_logits(language: LanguageModel, ids: list[int], films: list[Film], pixels: list[PixelRows]) -> Tensor:
+    """One forward of the library over a whole prompt, with our positions: the slow twin."""
+    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(GOLDEN, dtype=torch.float32).eval()
+    assert language.special is not None
+    place = positions(pieces_of(ids, language.special, films=films))
+    with torch.no_grad():
+        said = model(
+            input_ids=torch.tensor([ids]),
+            position_ids=torch.from_numpy(place.rows)[:, None],
+            pixel_values_videos=torch.cat([rows.values for rows in pixels]),
+            video_grid_thw=torch.tensor([rows.grid for rows in pixels]),
+            use_cache=False,
+        )
+    logits: Tensor = said.logits[0, -1]
+    return logits
+
+
+@pytest.mark.parametrize("sizes", [[4], [2, 4, 2], [4, 2, 2, 4]])
+def test_turns_equal_one_forward_over_the_whole_conversation(
+    sizes: list[int],
+    open_dialogue: Callable[..., DialogueSession],
+    tiny_language: LanguageModel,
+    frames: Tensor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = open_dialogue(stream_format=StreamFormat.TURNS)
+    special, fit = tiny_language.special_ids, PictureFormat().fit(84, 112)
+    ids, films, pixels, start = [], [], [], 0
+    for number, size in enumerate(sizes):
+        show(session, frames, [size], start)
+        tokens = size // 2 * 12
+        system = tiny_language.words.encode(SYSTEM)
+        ids += next_chunk(special, tokens) if number else first_chunk(special, tokens, system=system)
+        films.append(Film(tuple(range(0, size, 2)), 3, 4))
+        pixels.append(pixel_rows(frames[start : start + size], fit))
+        start += size
+    ids += turn_question(special, tiny_language.words.encode(QUESTION))
+    heard = first_logits(session, monkeypatch)
+    assert (heard - plain_logits(tiny_language, ids, films, pixels)).abs().max() < 1e-4
+
+
+def test_timed_turns_say_the_time(open_dialogue: Callable[..., DialogueSession], frames: Tensor) -> None:
+    plain, timed = (open_dialogue(stream_format=kind) for kind in (StreamFormat.TURNS, StreamFormat.TIMED_TURNS))
+    for session in (plain, timed):
+        show(session, frames, [2, 2])
+    assert timed.info.num_tokens == plain.info.num_tokens + 2  # one unknown word for each time, to this tokenizer
+
+
+def test_odd_frame_is_shown_twice_on_the_fork_alone(
+    open_dialogue: Callable[..., DialogueSession], frames: Tensor
+) -> None:
+    odd, padded = open_dialogue(), open_dialogue()
+    show(odd, frames, [5])
+    show(padded, frames[:4], [4])
+    padded.see(frames[4:5].expand(2, -1, -1, -1), [2.0, 2.4])
+    before = digest(odd)
+    assert odd.ask(QUESTION, TWELVE).ids == padded.ask(QUESTION, TWELVE).ids
+    assert digest(odd) == before
+    show(odd, frames, [7], start=5)
+    assert list(odd.ask(QUESTION, TWELVE).ids) == OPEN["greedy"]["after_append_3"]["tokens"]
+
+
+def test_forgotten_grids_are_gone_and_no_other(
+    open_dialogue: Callable[..., DialogueSession], tiny_language: LanguageModel, frames: Tensor
+) -> None:
+    """With room for two grids, a session is as one network that cannot see the others when a token is read."""
+    small = DialogueSession(
+        tiny_language, budget_bytes=BUDGET, system=SYSTEM, retaining=RecentFrames(most=1), answer_tokens=64
+    )
+    show(small, frames, [2] * 6)
+    assert small.info.num_tokens == len(OPEN["prefix_ids"]) + 2 * 12
+    assert [segment.time_s for segment in small._state.segments] == [4.0, 5.0]
+    assert small.info.next_position == open_and_info(open_dialogue(), frames).next_position
+    tokens = small._memory.tokens("text")
+    assert sorted(tokens.frame.tolist()) == [*range(13), *range(13 + 4 * 12, 13 + 6 * 12)]
+
+
+def open_and_info(session: DialogueSession, frames: Tensor) -> DialogueInfo:
+    show(session, frames, [len(frames)])
+    return session.info
+
+
+def test_what_was_forgotten_is_not_seen_and_the_rest_is_as_if_masked(
+    tiny_language: LanguageModel, frames: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slow twin: one forward of the library under a mask that says what was there when each token was read."""
+    session = DialogueSession(tiny_language, budget_bytes=BUDGET, system=SYSTEM, retaining=RecentFrames(most=1))
+    ids = [*OPEN["prefix_ids"], *[tiny_language.special_ids.video_pad] * 72, *OPEN["question_suffix_ids"]]
+    show(session, frames, [2] * 6)
+    heard = first_logits(session, monkeypatch)
+    size, sink = len(ids), len(OPEN["prefix_ids"])
+    sees = torch.ones(size, size, dtype=torch.bool).tril()
+    for grid in range(4):  # the last two are there when the question comes
+        gone = slice(sink + grid * 12, sink + (grid + 1) * 12)
+        sees[sink + (grid + 2) * 12 :, gone] = False
+    rows = pixel_rows(frames, PictureFormat().fit(84, 112))
+    place = positions(pieces_of(ids, tiny_language.special_ids, films=[Film((0, 2, 4, 6, 8, 10), 3, 4)]))
+    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(GOLDEN, dtype=torch.float32).eval()
+    mask = torch.zeros(1, 1, size, size).masked_fill(~sees, torch.finfo(torch.float32).min)
+    with torch.no_grad():
+        embedded = model.get_input_embeddings()(torch.tensor([ids]))
+        embedded[0, sink : sink + 72] = torch.cat(
+            list(model.model.get_video_features(rows.values, torch.tensor([rows.grid])).pooler_output)
+        )
+        hidden = model.model.language_model(
+            inputs_embeds=embedded,
+            position_ids=torch.from_numpy(place.rows)[:, None],
+            attention_mask={"full_attention": mask},
+            use_cache=False,
+        ).last_hidden_state
+        want = model.lm_head(hidden[0, -1])
+    assert (heard - want).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("rule", [RecentFrames(), RecentFrames(most=4), ThinnedPast(recent=3)])
+def test_long_video_stays_within_its_budget(rule: Retaining, tiny_language: LanguageModel, frames: Tensor) -> None:
+    layout = tiny_language.network.layout()
+    budget = (13 + 10 * 12 + 40) * layout.bytes_per_slot
+    session = DialogueSession(tiny_language, budget_bytes=budget, system=SYSTEM, retaining=rule, answer_tokens=40)
+    declared = session.info.num_bytes
+    assert declared <= budget
+    for step in range(60):
+        session.see(frames[2 * (step % 6) : 2 * (step % 6) + 2], [step * 1.0, step + 0.5])
+        assert session.info.live_bytes <= declared - 40 * layout.bytes_per_slot
+        assert session.info.num_bytes == declared
+        if step % 10 == 9:
+            answer = session.ask(QUESTION, Sampling(max_new_tokens=4))
+            assert answer.ending in Ending
+            assert not set(answer.ids) & set(tiny_language.suppressed_ids)
+    assert session.info.next_position < 13 + 2 * 60 + 8
+
+
+@pytest.mark.parametrize("planted", [1, 4])
+def test_evidence_is_where_attention_was_planted(
+    planted: int, open_dialogue: Callable[..., DialogueSession], frames: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keys of one grid in the first layer are turned to what the question's tokens ask for there."""
+    session = open_dialogue()
+    show(session, frames, [2] * 6)
+    asked: list[Tensor] = []
+    attend = CausalRecall.attend
+
+    def listen(self: CausalRecall, stream: str, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if layer == 0:
+            asked.append(q)
+        return attend(self, stream, layer, q, k, v)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CausalRecall, "attend", listen)
+        session.ask(QUESTION, Sampling(max_new_tokens=1))
+    wanted = asked[0][0].unflatten(1, (2, 2)).mean(dim=(0, 2))
+    segment = session._state.segments[planted]
+    tokens = session._memory.tokens("text")
+    inside = (tokens.frame >= segment.first) & (tokens.frame < segment.first + segment.num_tokens)
+    slab = session._memory._ground.slabs["text"]
+    slab.keys[0][torch.from_numpy(tokens.slot[inside])] = 100 * wanted / wanted.norm(dim=-1, keepdim=True)
+    spans = session.ask(QUESTION, Sampling(max_new_tokens=1)).evidence
+    assert spans[0].start_s <= segment.time_s < spans[0].end_s
+    assert sum(span.weight for span in spans) == pytest.approx(1)
+
+
+def test_evidence_of_an_answer_without_video_is_empty(open_dialogue: Callable[..., DialogueSession]) -> None:
+    assert open_dialogue().ask(QUESTION, Sampling(max_new_tokens=1)).evidence == ()
+
+
+@pytest.mark.parametrize("rule", [RecentFrames(most=2), ThinnedPast(recent=1, by_novelty=True), KeepUntilFull()])
+@pytest.mark.parametrize("kind", list(StreamFormat))
+def test_resumed_dialogue_goes_on_as_if_it_had_never_stopped(
+    rule: Retaining,
+    kind: StreamFormat,
+    open_dialogue: Callable[..., DialogueSession],
+    tiny_language: LanguageModel,
+    frames: Tensor,
+    tmp_path: Path,
+) -> None:
+    session = open_dialogue(retaining=rule, stream_format=kind)
+    show(session, frames, [2, 3, 2])  # one frame waits for its partner
+    session.ask(QUESTION, Sampling(max_new_tokens=2), remember=kind is StreamFormat.TURNS)
+    session.save(tmp_path / "talk.safetensors")
+    resumed = DialogueSession.resume(tmp_path / "talk.safetensors", tiny_language)
+    for other in (session, resumed):
+        show(other, frames, [3, 2], start=7)
+    assert digest(resumed) == digest(session)
+    assert resumed.ask(QUESTION, TWELVE).ids == session.ask(QUESTION, TWELVE).ids
+
+
+def test_file_that_is_no_dialogue_or_of_other_weights_is_refused(
+    open_dialogue: Callable[..., DialogueSession], tiny_language: LanguageModel, tmp_path: Path
+) -> None:
+    path = tmp_path / "talk.safetensors"
+    open_dialogue().save(path)
+    other = copy.deepcopy(tiny_language.model)
+    other.lm_head.weight.data += 1
+    with pytest.raises(SavedSessionError, match="other weights"):
+        DialogueSession.resume(path, replace(tiny_language, model=other))
+    write_tensors(path, {}, {"format": 2})
+    with pytest.raises(SavedSessionError, match="another kind of session"):
+        DialogueSession.resume(path, tiny_language)
+
+
+def test_more_frames_at_once_than_the_memory_holds_come_in_parts(tiny_language: LanguageModel, frames: Tensor) -> None:
+    budget = (13 + 4 * 12 + 40) * tiny_language.network.layout().bytes_per_slot
+    at_once, little = (
+        DialogueSession(tiny_language, budget_bytes=budget, system=SYSTEM, answer_tokens=40) for _ in range(2)
+    )
+    show(at_once, frames, [12])
+    show(little, frames, [2] * 6)
+    assert digest(at_once) == digest(little)
+    assert at_once.info.num_forgotten == 2
+    assert at_once.info.num_tokens == 13 + 4 * 12
+
+
+def test_memory_that_is_full_and_lets_nothing_leave_says_so(tiny_language: LanguageModel, frames: Tensor) -> None:
+    budget = (13 + 2 * 12 + 40) * tiny_language.network.layout().bytes_per_slot
+    session = DialogueSession(
+        tiny_language, budget_bytes=budget, system=SYSTEM, answer_tokens=40, retaining=KeepUntilFull()
+    )
+    show(session, frames, [2, 2])
+    before = digest(session)
+    with pytest.raises(MemoryFullError, match="12 more than are left"):
+        show(session, frames, [2], start=4)
+    assert digest(session) == before
+    assert session.ask(QUESTION, Sampling(max_new_tokens=2)).ids
+
+
+def test_clip_moved_back_in_time_is_the_prompt_of_a_video_that_began_later(
+    open_dialogue: Callable[..., DialogueSession], frames: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the first layer, whose keys depend on nothing but pixels and positions, to rounding."""
+    late, fresh = (open_dialogue(retaining=RecentFrames(most=2)) for _ in range(2))
+    for step in range(4):
+        late.see(frames[2 * step : 2 * step + 2], [1000.0 * step, 1000.0 * step + 0.5])
+    late._range = 7000
+    late.see(frames[8:10], [4000.0, 4000.5])
+    assert late.info.next_position < 7000
+    for step in range(1, 5):  # the oldest grid that was remembered when the range was reached is the first
+        fresh.see(frames[2 * step : 2 * step + 2], [1000.0 * step, 1000.0 * step + 0.5])
+    for one in (late, fresh):
+        assert [segment.time_s for segment in one._state.segments] == [2000.0, 3000.0, 4000.0]
+    assert late.info.next_position == fresh.info.next_position
+    keys = []
+    for one in (late, fresh):
+        tokens = one._memory.tokens("text")
+        order = tokens.frame.argsort()
+        keys.append(one._memory._ground.slabs["text"].keys[0][torch.from_numpy(tokens.slot[order])])
+    assert torch.allclose(keys[0], keys[1], atol=2e-3)
+    assert (keys[0] - keys[1]).abs().mean() < 1e-4
+
+
+def test_hours_of_video_stay_within_the_range_of_positions(
+    open_dialogue: Callable[..., DialogueSession], frames: Tensor
+) -> None:
+    session = open_dialogue(retaining=RecentFrames(most=3))
+    session._range = 200
+    for step in range(300):
+        session.see(frames[2 * (step % 6) : 2 * (step % 6) + 2], [step * 1.0, step + 0.5])
+        assert session.info.next_position <= 200 + 3
+    assert session.info.num_tokens == 13 + 4 * 12
+    assert session.ask(QUESTION, Sampling(max_new_tokens=3)).seen_until_s == 299.5
+
+
+def test_questions_leave_the_memory_identical_to_the_bit(
+    open_dialogue: Callable[..., DialogueSession], frames: Tensor
+) -> None:
+    asked, silent = open_dialogue(), open_dialogue()
+    for start in range(0, 12, 2):
+        show(asked, frames, [2], start)
+        show(silent, frames, [2], start)
+        for number in range(17):
+            asked.ask(f"w{60 + number} w70", Sampling(max_new_tokens=3))
+        asked.ask_choice(QUESTION, ["w72", "w154 w12"])
+        assert digest(asked) == digest(silent)
+
+
+def test_questions_from_threads_while_frames_arrive(
+    open_dialogue: Callable[..., DialogueSession], frames: Tensor
+) -> None:
+    asked, silent = open_dialogue(), open_dialogue()
+    problems: list[BaseException] = []
+
+    def keep_asking(number: int) -> None:
+        try:
+            for turn in range(6):
+                assert asked.ask(f"w{60 + number} w{70 + turn}", Sampling(max_new_tokens=4)).ids
+        except BaseException as error:  # noqa: BLE001 - told to the test's own thread
+            problems.append(error)
+
+    show(asked, frames, [2])
+    show(silent, frames, [2])
+    askers = [threading.Thread(target=keep_asking, args=(number,)) for number in range(3)]
+    for asker in askers:
+        asker.start()
+    for start in range(2, 12, 2):
+        show(asked, frames, [2], start)
+        show(silent, frames, [2], start)
+    for asker in askers:
+        asker.join()
+    assert not problems
+    assert digest(asked) == digest(silent)
+
+
+def test_question_left_early_or_failing_leaves_nothing_behind(
+    open_dialogue: Callable[..., DialogueSession], frames: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_dialogue()
+    show(session, frames, [4])
+    before = digest(session)
+    pieces = session.ask_stream(QUESTION, TWELVE)
+    next(pieces)
+    pieces.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(session._network, "logits", _fail)
+        with pytest.raises(RuntimeError, match="broken"):
+            session.ask(QUESTION)
+    assert digest(session) == before
+    use = session._memory.use()["text"]
+    assert use.held == use.staged == 0
+    assert use.live == session.info.num_tokens == len(session._memory.tokens("text"))
+    assert list(session.ask(QUESTION, TWELVE).ids) == list(open_and_ask(open_dialogue(), frames[:4]).ids)
+
+
+def _fail(*_: object) -> None:
+    raise RuntimeError("broken")
+
+
+def open_and_ask(session: DialogueSession, frames: Tensor) -> Answer:
+    show(session, frames, [len(frames)])
+    return session.ask(QUESTION, TWELVE)
+
+
+def test_streamed_text_is_the_answer(open_dialogue: Callable[..., DialogueSession], frames: Tensor) -> None:
+    session = open_dialogue()
+    show(session, frames, [2])
+    *pieces, answer = session.ask_stream(QUESTION, TWELVE)
+    assert isinstance(answer, Answer)
+    assert "".join(map(str, pieces)) == answer.text
+    assert answer.text.split() == [f"w{token}" for token in answer.ids]
+    timing = answer.timing
+    assert 0 <= timing.fork_s <= timing.first_token_s <= timing.total_s
+    assert timing.tokens_per_s is not None
+
+
+def test_remembered_question_stays_and_more_frames_open_a_new_clip(
+    open_dialogue: Callable[..., DialogueSession], frames: Tensor
+) -> None:
+    session, twin = open_dialogue(), open_dialogue()
+    for other in (session, twin):
+        show(other, frames, [4])
+    length, place = session.info.num_tokens, session.info.next_position
+    answer = session.ask(QUESTION, Sampling(max_new_tokens=3), remember=True)
+    assert answer.ids == twin.ask(QUESTION, Sampling(max_new_tokens=3)).ids
+    added = 8 + len(answer.ids) + 2  # the question's suffix, the answer, the end of its turn
+    assert session.info.num_tokens == length + added
+    assert session.info.next_position == place + added
+    show(session, frames, [4], start=4)
+    assert session.info.num_tokens == length + added + 4 + 2 * 12  # start of a user's turn, and two grids
+    assert session.ask(QUESTION, TWELVE).ids != open_and_ask(open_dialogue(), frames[:8]).ids
+
+
+def test_remembering_fails_in_a_sentence_when_frames_came_meanwhile(
+    open_dialogue: Callable[..., DialogueSession], frames: Tensor
+) -> None:
+    session = open_dialogue()
+    show(session, frames, [2])
+    pieces = session.ask_stream(QUESTION, TWELVE, remember=True)
+    next(pieces)
+    show(session, frames, [2], start=2)
+    before = digest(session)
+    with pytest.raises(LongtakeError, match="moved on since"):
+        list(pieces)
+    assert digest(session) == before
+
+
+def test_choices_are_scored_as_one_by_one(
+    open_dialogue: Callable[..., DialogueSession], tiny_language: LanguageModel, frames: Tensor
+) -> None:
+    session = open_dialogue()
+    show(session, frames, [6])
+    choices = ["w72", "w154 w12 w153 w180", "w71 w72"]
+    together = session.ask_choice(QUESTION, choices)
+    for choice, text in zip(together, choices, strict=True):
+        alone = next(one for one in session.ask_choice(QUESTION, [text, "w99"]) if one.text == text)
+        assert choice.sum_log_likelihood == pytest.approx(alone.sum_log_likelihood, abs=1e-4)
+        assert choice.mean_log_likelihood == pytest.approx(choice.sum_log_likelihood / len(text.split()))
+
+
+def test_letters_are_weighed_by_the_first_token(
+    tiny_language: LanguageModel, frames: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = DialogueSession(tiny_language, budget_bytes=BUDGET, system=SYSTEM)
+    show(session, frames, [4])
+    before = digest(session)
+    monkeypatch.setattr(session, "_first_ids", lambda letter: {"A": [72], "B": [154], "C": [71, 12]}[letter])
+    found = session.ask_letter(QUESTION, ["w90", "w91", "w92"])
+    assert [choice.letter for choice in found] == ["A", "B", "C"]
+    assert sum(choice.share for choice in found) == pytest.approx(1)
+    assert len({choice.share for choice in found}) == 3
+    assert digest(session) == before
+    with pytest.raises(InputError, match="two choices or more"):
+        session.ask_letter(QUESTION, ["w90"])
+
+
+def test_without_video_the_words_alone_are_answered_and_that_is_said(
+    open_dialogue: Callable[..., DialogueSession],
+) -> None:
+    answer = open_dialogue().ask(QUESTION, Sampling(max_new_tokens=2))
+    assert answer.seen_until_s is None
+    assert len(answer.ids) == 2
+
+
+def test_reset_session_is_like_new(open_dialogue: Callable[..., DialogueSession], frames: Tensor) -> None:
+    used, fresh = open_dialogue(), open_dialogue()
+    show(used, frames, [6])
+    used.reset()
+    assert used.info.num_tokens == 0
+    show(used, frames, [4])
+    show(fresh, frames, [4])
+    assert digest(used) == digest(fresh)
+
+
+@pytest.mark.parametrize(
+    ("do", "sentence"),
+    [
+        (lambda session, frames: session.ask("  "), "words in it"),
+        (lambda session, frames: session.ask_choice("w80", ["w1"]), "two choices or more"),
+        (lambda session, frames: session.ask_choice("w80", ["w1", "w1"]), "all different"),
+        (lambda session, frames: session.ask_choice("w80", []), "two choices or more"),
+        (lambda session, frames: session.see(frames[:, :, :56], [9.0] * 12), "112x84 as its first one"),
+        (lambda session, frames: session.see(frames[:1], [0.5]), "must rise, but 0.5 s came after 1.5 s"),
+        (lambda session, frames: session.see(frames[:2], [9.0, 9.0]), "must rise"),
+        (lambda session, frames: session.see(frames[:2], [9.0]), "a time for each of 2 frames"),
+        (lambda session, frames: session.see(frames[:0], []), "one frame at least"),
+    ],
+)
+def test_bad_input_is_a_sentence_and_leaves_the_session_as_it_was(
+    do: Callable[[DialogueSession, Tensor], Any],
+    sentence: str,
+    open_dialogue: Callable[..., DialogueSession],
+    frames: Tensor,
+) -> None:
+    session = open_dialogue()
+    show(session, frames, [4])
+    before = digest(session)
+    with pytest.raises(InputError, match=sentence):
+        do(session, frames)
+    assert digest(session) == before
+
+
+def test_fork_takes_no_longer_from_a_hundred_times_the_tokens(
+    open_dialogue: Callable[..., DialogueSession], frames: Tensor
+) -> None:
+    """What a fork makes is counted, not timed: no array as long as the memory."""
+    session = open_dialogue()
+    show(session, frames, [12])
+    with session._memory.fork() as fork:
+        assert fork._live["text"].borrowed[0].slot is session._memory._live["text"].settled.slot
