@@ -9,6 +9,7 @@ install_import_hook("longtake", "beartype.beartype").__enter__()
 import json  # noqa: E402
 import math  # noqa: E402
 import re  # noqa: E402
+import shutil  # noqa: E402
 from collections.abc import Callable, Mapping, Sequence  # noqa: E402
 from dataclasses import dataclass, replace  # noqa: E402
 from functools import cache  # noqa: E402
@@ -216,3 +217,27 @@ def load_vggt(vggt_weights: Callable[[str], dict[str, Tensor]]) -> Callable[[str
         return model.eval().requires_grad_(False)
 
     return load
+
+
+@pytest.fixture(scope="session")
+def word_language(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the golden language model with a tokenizer of words: w83 for id 83, but for a few with a meaning."""
+    from tokenizers import Regex, Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Split
+
+    golden, folder = GOLDEN / "vlm", tmp_path_factory.mktemp("language")
+    for name in ("config.json", "model.safetensors"):
+        shutil.copyfile(golden / name, folder / name)
+    (folder / "preprocessor_config.json").write_text(json.dumps({"min_pixels": 3136, "max_pixels": 12_845_056}))
+    stated = json.loads((golden / "tokens.json").read_text())
+    special = {name: stated["ids"][key] for key, name in stated["names"].items() if key != "nl"}
+    named = {"\n": stated["ids"]["nl"], "yes": 80, "no": 81, "maybe": 82}
+    named |= {role: stated["ids"][role] for role in ("system", "user", "assistant")}
+    taken = {*special.values(), *named.values()}
+    words = {f"w{token}": token for token in range(256) if token not in taken}
+    tokenizer = Tokenizer(WordLevel(special | named | words, unk_token="<|endoftext|>"))
+    tokenizer.pre_tokenizer = Split(Regex(r"\n|\S+"), "removed", invert=True)
+    tokenizer.add_special_tokens(list(special))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder

@@ -3,7 +3,6 @@
 import builtins
 import json
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,9 +16,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tokenizers import Regex, Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Split
 
 from longtake.cli.main import main
 from longtake.cli.replies import format_time
@@ -36,23 +32,8 @@ BUDGET = 8_000_000
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The golden model with a tokenizer of words: w80 for id 80, but for a few that mean something."""
-    folder = tmp_path_factory.mktemp("model")
-    for name in ("config.json", "model.safetensors"):
-        shutil.copyfile(GOLDEN / name, folder / name)
-    (folder / "preprocessor_config.json").write_text(json.dumps({"min_pixels": 3136, "max_pixels": 12_845_056}))
-    stated = json.loads((GOLDEN / "tokens.json").read_text())
-    special = {name: stated["ids"][key] for key, name in stated["names"].items() if key != "nl"}
-    named = {"\n": stated["ids"]["nl"], "yes": 80, "no": 81, "maybe": 82}
-    named |= {role: stated["ids"][role] for role in ("system", "user", "assistant")}
-    taken = {*special.values(), *named.values()}
-    words = {f"w{token}": token for token in range(256) if token not in taken}
-    tokenizer = Tokenizer(WordLevel(special | named | words, unk_token="<|endoftext|>"))
-    tokenizer.pre_tokenizer = Split(Regex(r"\n|\S+"), "removed", invert=True)
-    tokenizer.add_special_tokens(list(special))
-    tokenizer.save(str(folder / "tokenizer.json"))
-    return folder
+def model(word_language: Path) -> Path:
+    return word_language
 
 
 class Terminal(StringIO):

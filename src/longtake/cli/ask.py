@@ -1,16 +1,15 @@
 """`longtake ask`: questions about videos, image folders, cameras and streams, while they are watched or afterwards."""
 
-import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from types import FrameType
 
 import numpy as np
 import torch
 
+from longtake.cli.interrupt import stopped_by_interrupt
 from longtake.cli.options import choose_device
 from longtake.cli.replies import JsonReplies, PlainReplies, Replies, Reply, format_time
 from longtake.errors import LongtakeError, MemoryFullError, SettingError
@@ -91,7 +90,7 @@ class _Conversation:
         when_full = WhenFull.NEWEST_WINS if source.is_live else WhenFull.BLOCK
         with (
             self._replies.watching(source),
-            _stopped_by_interrupt(source),
+            stopped_by_interrupt(source.stop),
             Ahead(source.frames(), _FRAMES_AHEAD, when_full) as frames,
         ):
             for item in schedule.through(self._readable(frames), chunk):
@@ -188,21 +187,6 @@ def _room_for(what: str, to_lower: str) -> Iterator[None]:
         yield
     except MemoryFullError as error:
         raise MemoryFullError(f"The memory has no room for {what}; raise --memory, or lower {to_lower}.") from error
-
-
-@contextmanager
-def _stopped_by_interrupt(source: Source) -> Iterator[None]:
-    """Ctrl-C ends the watching, and what is to be asked at the end is asked; a second one ends the command."""
-
-    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        signal.signal(signal.SIGINT, usual)
-        source.stop()
-
-    usual = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, usual)
 
 
 def _converse(conversation: _Conversation) -> None:

@@ -1,20 +1,16 @@
 """`longtake live`: where the camera is and answers to questions, from one reader and one memory."""
 
-import json
-import signal
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import torch
 
+from longtake.cli.interrupt import stopped_by_interrupt
+from longtake.cli.live_telling import BarLive, JsonLive, LiveTeller
 from longtake.cli.map import TINY_NAME, random_model
 from longtake.cli.options import choose_device
-from longtake.cli.replies import PlainReplies, Reply, format_time
 from longtake.errors import BudgetError, MemoryFullError, SettingError
 from longtake.export.lines import LineFile
 from longtake.geometry.model import GeometryModel
@@ -22,19 +18,16 @@ from longtake.hub.load import load_model
 from longtake.language.load import load_language
 from longtake.language.sampling import Sampling as Speaking
 from longtake.memory.budget import Budget
-from longtake.pipeline.asking import Asked, Every, Once, When, parse_every, parse_when
-from longtake.pipeline.live import Answered, Event, FrameKnown, LiveSession, LiveSettings
+from longtake.pipeline.asking import Asked, Once, parse_every, parse_when
+from longtake.pipeline.live import FrameKnown, LiveSession, LiveSettings
 from longtake.pipeline.mapper import Mapper
-from longtake.pipeline.run import Unreadable
 from longtake.pipeline.status import StatusJudge
-from longtake.runtime.answers import DialogueInfo
 from longtake.runtime.build import SessionSettings, open_session, usual_settings
 from longtake.runtime.dialogue import DialogueSession
 from longtake.runtime.rules import rule_named
 from longtake.takes.header import POSES_NAME
 from longtake.takes.tum import tum_line
 from longtake.video.preprocess import Preprocessor
-from longtake.video.reading import Source
 from longtake.video.sampling import Sampling, parse_time
 from longtake.video.source import SourceOptions, open_source
 from longtake.weights.presets import TINY
@@ -89,97 +82,6 @@ class Shares:
         return cls(map_bytes=map_bytes, dialogue_bytes=num_bytes - map_bytes)
 
 
-class LiveTeller(ABC):
-    """Told of everything that happens."""
-
-    @abstractmethod
-    @contextmanager
-    def watching(self, source: Source) -> Iterator[None]:
-        """While frames come."""
-
-    @abstractmethod
-    def note(self, text: str) -> None:
-        """Something to know that is no answer."""
-
-    @abstractmethod
-    def tell(self, event: Event, info: DialogueInfo) -> None:
-        """A frame has a pose, or cannot be read, or a question has an answer."""
-
-    @abstractmethod
-    def watched(self, info: DialogueInfo, num_dropped: int) -> None:
-        """The source has ended, and every question is answered."""
-
-
-class JsonLive(LiveTeller):
-    """A JSON object a line on stdout: `event` is note, start, frame, unreadable, answer or watched."""
-
-    @contextmanager
-    def watching(self, source: Source) -> Iterator[None]:
-        self._say("start", source=source.name, num_frames=source.num_frames)
-        yield
-
-    def note(self, text: str) -> None:
-        self._say("note", text=text)
-
-    def tell(self, event: Event, info: DialogueInfo) -> None:  # noqa: ARG002
-        match event:
-            case FrameKnown():
-                self._say("frame", **_pose_record(event))
-            case Unreadable():
-                self._say("unreadable", index=event.index, time_s=event.timestamp_s, problem=event.problem)
-            case Answered():
-                self._say("answer", **_answer_record(event))
-
-    def watched(self, info: DialogueInfo, num_dropped: int) -> None:
-        self._say("watched", num_dropped=num_dropped, **asdict(info))
-
-    def _say(self, event: str, **values: Any) -> None:
-        print(json.dumps({"event": event, **values}, ensure_ascii=False), flush=True)
-
-
-class BarLive(LiveTeller):
-    """A line for each answer on stdout; a bar and notes on stderr."""
-
-    def __init__(self) -> None:
-        self._replies = PlainReplies()
-
-    @contextmanager
-    def watching(self, source: Source) -> Iterator[None]:
-        with self._replies.watching(source):
-            yield
-
-    def note(self, text: str) -> None:
-        self._replies.note(text)
-
-    def tell(self, event: Event, info: DialogueInfo) -> None:
-        match event:
-            case FrameKnown():
-                self._replies.seen(1, info)
-            case Unreadable():
-                self._replies.note(event.problem)
-            case Answered():
-                self._tell_answer(event)
-
-    def watched(self, info: DialogueInfo, num_dropped: int) -> None:
-        if num_dropped:
-            self._replies.note(f"{num_dropped} frames came while both sessions were busy, and were dropped.")
-        self._replies.watched(info)
-
-    def _tell_answer(self, answered: Answered) -> None:
-        if note := _late(answered):
-            self._replies.note(note)
-        asked = answered.due.asked
-        self._replies.became(
-            Reply(
-                kind=_kind(asked),
-                time_s=answered.due.time_s,
-                question=asked.text,
-                text=f"{answered.text} ({_where(answered)}{_looked_at(answered)})",
-                total_s=0.0,
-            )
-        )
-
-
 def run_live(options: LiveOptions, *, as_json: bool) -> None:
     """Watch a source once; tell poses and answers as they become known."""
     asked, shares = _asked(options), Shares.of(options.memory, options.share)
@@ -210,7 +112,7 @@ def run_live(options: LiveOptions, *, as_json: bool) -> None:
         poses = None if options.out is None else opened.enter_context(_pose_file(options.out))
         if options.model == TINY_NAME:
             teller.note("The map's weights are random: poses show how longtake works, and no geometry.")
-        with teller.watching(source), _stopped_by_interrupt(live), _told_of_full_memory():
+        with teller.watching(source), stopped_by_interrupt(live.stop), _told_of_full_memory():
             _tell_all(live, dialogue, teller, poses)
         teller.watched(dialogue.info, live.num_dropped)
 
@@ -283,21 +185,6 @@ def _pose_file(folder: Path) -> Iterator[LineFile]:
         lines.close()
 
 
-@contextmanager
-def _stopped_by_interrupt(live: LiveSession) -> Iterator[None]:
-    """Ctrl-C ends the watching, and what is to be asked at the end is asked; a second one ends the command."""
-
-    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        signal.signal(signal.SIGINT, usual)
-        live.stop()
-
-    usual = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, usual)
-
-
 def _session_settings(options: LiveOptions, model: GeometryModel, shares: Shares) -> SessionSettings:
     usual = usual_settings(model.config)
     return replace(
@@ -312,61 +199,4 @@ def _sampling(options: LiveOptions) -> Sampling:
         start_s=0.0 if options.start is None else parse_time(options.start),
         end_s=None if options.end is None else parse_time(options.end),
         fps=options.fps,
-    )
-
-
-def _pose_record(frame: FrameKnown) -> dict[str, Any]:
-    return {
-        "index": frame.index,
-        "time_s": frame.time_s,
-        "status": frame.status,
-        "world_from_camera": frame.world_from_camera.tolist(),
-    }
-
-
-def _answer_record(answered: Answered) -> dict[str, Any]:
-    """Every key for every answer; null where it has no meaning."""
-    return {
-        "kind": _kind(answered.due.asked),
-        "time_s": answered.due.time_s,
-        "is_late": answered.due.is_late,
-        "question": answered.due.asked.text,
-        "text": answered.text,
-        "seen_until_s": answered.seen_until_s,
-        "evidence": [asdict(span) for span in answered.evidence],
-        "pose": None if answered.pose is None else _pose_record(answered.pose),
-    }
-
-
-def _kind(asked: Asked) -> str:
-    match asked:
-        case Once():
-            return "once"
-        case Every():
-            return "every"
-        case When():
-            return "when"
-
-
-def _where(answered: Answered) -> str:
-    if answered.pose is None:
-        return "no pose yet"
-    x, y, z = answered.pose.world_from_camera[:3, 3].tolist()
-    return f"at {x:.2f} {y:.2f} {z:.2f}"
-
-
-def _looked_at(answered: Answered) -> str:
-    if not answered.evidence:
-        return ""
-    spans = [f"{format_time(span.start_s)}-{format_time(span.end_s)} {span.weight:.0%}" for span in answered.evidence]
-    return f"; looked at {', '.join(spans)}"
-
-
-def _late(answered: Answered) -> str | None:
-    due = answered.due
-    if not (due.is_late and isinstance(due.asked, Once) and due.asked.at_s is not None and due.time_s is not None):
-        return None
-    return (
-        f"The video ends at {format_time(due.time_s)}, before {format_time(due.asked.at_s)}; '{due.asked.text}' is "
-        "answered at its end."
     )

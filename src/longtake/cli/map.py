@@ -1,18 +1,16 @@
 """`longtake map`: poses, depth and points of videos, image folders, cameras and streams."""
 
 import re
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from types import FrameType
 
 import torch
 
 from longtake.attention.choose import backend_named
 from longtake.cli.export import PointOptions, WishOptions
+from longtake.cli.interrupt import stopped_by_interrupt
 from longtake.cli.options import choose_device, one_of
 from longtake.cli.telling import BarTeller, JsonTeller, Teller
 from longtake.errors import InputError, LongtakeError, SettingError
@@ -136,7 +134,7 @@ def _map_one(
         aside=aside,
     )
     try:
-        with teller.telling(source, out), _stopped_by_interrupt(video):
+        with teller.telling(source, out), stopped_by_interrupt(partial(_stop, video)):
             for item in video:
                 teller.frame(item, video)
     finally:  # an export that fails leaves a video that is mapped
@@ -149,21 +147,11 @@ def _map_one(
         sys.exit(INTERRUPTED)
 
 
-@contextmanager
-def _stopped_by_interrupt(video: VideoMap) -> Iterator[None]:
-    """Ctrl-C ends the run after the frames begun; a second one, or one during the export, ends it at once."""
-
-    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        signal.signal(signal.SIGINT, usual)
-        if video.summary is not None:
-            raise KeyboardInterrupt
-        video.stop()
-
-    usual = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, usual)
+def _stop(video: VideoMap) -> None:
+    """End the run after the frames begun, or at once while it exports."""
+    if video.summary is not None:
+        raise KeyboardInterrupt
+    video.stop()
 
 
 def _folders(options: MapOptions) -> list[tuple[str, Path]]:
