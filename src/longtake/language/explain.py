@@ -160,7 +160,7 @@ def _library(stream: Stream) -> FormatPlaces:
     ids = [*open_clip(QWEN2_5, _SYSTEM), *QWEN2_5.video(film.num_tokens)]
     told = library_positions(pieces_of(ids, QWEN2_5, films=[film]))
     report = _one_clip("library", stream, base, told.rows[:, base:], [told.next_position] * stream.num_chunks)
-    return replace(report, question_behind_after_s=film.library_extent / stream.tokens_per_second)
+    return replace(report, question_behind_after_s=film.transformers_extent / stream.tokens_per_second)
 
 
 def _open_clip(stream: Stream) -> FormatPlaces:

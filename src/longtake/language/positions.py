@@ -34,7 +34,7 @@ class Text:
         return self.num_tokens
 
     @property
-    def library_extent(self) -> int:
+    def transformers_extent(self) -> int:
         """How far the installed library moves it."""
         return self.num_tokens
 
@@ -56,7 +56,7 @@ class Picture:
         return max(self.rows, self.columns)
 
     @property
-    def library_extent(self) -> int:
+    def transformers_extent(self) -> int:
         """How far the installed library moves it."""
         return self.extent
 
@@ -83,7 +83,7 @@ class Film:
         return max(self.rows, self.columns, self.times[-1] + 1)
 
     @property
-    def library_extent(self) -> int:
+    def transformers_extent(self) -> int:
         """How far the installed library moves it: the clip's duration is left out."""
         return max(self.rows, self.columns)
 
@@ -106,7 +106,7 @@ def positions(pieces: Sequence[Piece], next_position: int = 0) -> Positions:
 
 def library_positions(pieces: Sequence[Piece], next_position: int = 0) -> Positions:
     """What transformers 5.22.2 would say: text after a clip may stand inside the clip's time. For comparison only."""
-    return _walk(pieces, next_position, lambda piece: piece.library_extent)
+    return _walk(pieces, next_position, lambda piece: piece.transformers_extent)
 
 
 def append_film(base: int, times: tuple[int, ...], rows: int, columns: int) -> Positions:
