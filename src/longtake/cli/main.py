@@ -2,14 +2,16 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
-from typer.core import TyperCommand
 
 from longtake import __version__
+from longtake.cli.ask_commands import AskCommand, ask, live
+from longtake.cli.bench_commands import bench
+from longtake.cli.shared_options import AsJson
 from longtake.errors import LongtakeError
 
 app = typer.Typer(
@@ -19,14 +21,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-bench = typer.Typer(help="Measure longtake on this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 models = typer.Typer(invoke_without_command=True)
 app.add_typer(models, name="models")
 explain = typer.Typer(help="Show what a model is told, without a model.", no_args_is_help=True)
 app.add_typer(explain, name="explain")
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 DropPercent = Annotated[float, typer.Option(help="Least confident pixels that give no points.")]
 Mask = Annotated[Path | None, typer.Option(help="Folder of masks: white gives points, black does not.")]
 Sky = Annotated[Path | None, typer.Option(help="ONNX model that finds sky, which gives no points.")]
@@ -166,144 +166,8 @@ def map_(
     )
 
 
-class _AskCommand(TyperCommand):
-    """Takes `--every 10s "what is it?"`, a pair, as often as it is given; typer has pairs only once."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        joined: list[str] = []
-        rest = list(args)
-        while rest:
-            word = rest.pop(0)
-            joined.append(word)
-            is_pair = len(rest) > 1 and " " not in rest[0].strip() and not rest[1].startswith("--")
-            if word == "--every" and is_pair:
-                joined.append(f"{rest.pop(0).strip()} {rest.pop(0)}")
-        return super().parse_args(ctx, joined)
-
-
-@app.command(cls=_AskCommand)
-def ask(
-    source: Annotated[str, typer.Argument(help="A video, image folder, take, camera:0, rtsp://…, or world:7.")],
-    questions: Annotated[
-        list[str] | None, typer.Argument(help="What to ask; without any, typed afterwards, or one a line from a pipe.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Folder of a Qwen2.5-VL model, or its name on the Hugging Face hub.")
-    ] = None,
-    at: Annotated[
-        list[str] | None, typer.Option(help="When to ask, such as 00:42: once a question, in order; else at the end.")
-    ] = None,
-    choices: Annotated[str | None, typer.Option(help="Choose the likeliest of these answers: yes,no,maybe.")] = None,
-    every: Annotated[list[str] | None, typer.Option(metavar='10s "QUESTION"', help="Ask this again and again.")] = None,
-    when: Annotated[
-        list[str] | None,
-        typer.Option(metavar='"QUESTION=yes"', help="Ask at each look, and tell when the answer becomes this."),
-    ] = None,
-    fps: Annotated[float | None, typer.Option(help="At most so many frames a second, by their times.")] = 2.0,
-    start: Annotated[str | None, typer.Option(help="Where to begin, such as 00:42.")] = None,
-    end: Annotated[str | None, typer.Option(help="Where to end.")] = None,
-    picture_fps: Annotated[
-        float, typer.Option(help="Frames a second of a folder, whose pictures have no times.")
-    ] = 30.0,
-    size: Annotated[
-        int | None,
-        typer.Option(help="A frame has at most the pixels of a square of this side; else as the model likes."),
-    ] = None,
-    memory: Annotated[str, typer.Option(help="Room for keys and values, such as 4GB.")] = "512MB",
-    max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 64,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 always takes the likeliest word.")] = 0.0,
-    chunk: Annotated[int, typer.Option(min=1, help="Frames of one look.")] = 2,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each event.")] = False,
-) -> None:
-    """Watch a video and answer questions about it, at given moments, again and again, or when it has ended."""
-    from longtake.cli.ask import AskOptions, run_ask
-
-    run_ask(
-        AskOptions(
-            source=source,
-            questions=tuple(questions or ()),
-            model=model,
-            at=tuple(at or ()),
-            choices=choices,
-            every=tuple(every or ()),
-            when=tuple(when or ()),
-            fps=fps,
-            start=start,
-            end=end,
-            picture_fps=picture_fps,
-            size=size,
-            memory=memory,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            chunk=chunk,
-            device=device,
-        ),
-        as_json=as_json,
-    )
-
-
-@app.command(cls=_AskCommand)
-def live(
-    source: Annotated[str, typer.Argument(help="A video, image folder, take, camera:0, rtsp://…, or world:7.")],
-    questions: Annotated[list[str] | None, typer.Argument(help="What to ask, at the end or when --at says.")] = None,
-    model: Annotated[str, typer.Option(help="Of the map: a checkpoint, a preset's name, or tiny (random).")] = "tiny",
-    language: Annotated[
-        str | None, typer.Option(help="Folder of a Qwen2.5-VL model, or its name on the Hugging Face hub.")
-    ] = None,
-    memory: Annotated[str, typer.Option(help="Room for keys and values of both, such as 4GB.")] = "1GB",
-    share: Annotated[float, typer.Option(help="The map's part of the memory, between 0 and 1.")] = 0.5,
-    at: Annotated[
-        list[str] | None, typer.Option(help="When to ask, such as 00:42: once a question, in order; else at the end.")
-    ] = None,
-    every: Annotated[list[str] | None, typer.Option(metavar='10s "QUESTION"', help="Ask this again and again.")] = None,
-    when: Annotated[
-        list[str] | None,
-        typer.Option(metavar='"QUESTION=yes"', help="Ask at each look, and tell when the answer becomes this."),
-    ] = None,
-    ask_fps: Annotated[float, typer.Option(help="Frames a second that the language model sees at most.")] = 2.0,
-    policy: Annotated[
-        str | None, typer.Option(help="What the map forgets: managed, window, context, ... By default as trained.")
-    ] = None,
-    fps: Annotated[float | None, typer.Option(help="At most so many frames a second, by their times.")] = None,
-    start: Annotated[str | None, typer.Option(help="Where to begin, such as 00:42.")] = None,
-    end: Annotated[str | None, typer.Option(help="Where to end.")] = None,
-    picture_fps: Annotated[
-        float, typer.Option(help="Frames a second of a folder, whose pictures have no times.")
-    ] = 30.0,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 64,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 always takes the likeliest word.")] = 0.0,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    out: Annotated[Path | None, typer.Option(help="Folder for the poses, written while they come.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each event.")] = False,
-) -> None:
-    """Follow the camera and answer questions at once, from one memory: answers say when, where and from what."""
-    from longtake.cli.live import LiveOptions, run_live
-
-    run_live(
-        LiveOptions(
-            source=source,
-            questions=tuple(questions or ()),
-            model=model,
-            language=language,
-            memory=memory,
-            share=share,
-            at=tuple(at or ()),
-            every=tuple(every or ()),
-            when=tuple(when or ()),
-            ask_fps=ask_fps,
-            policy=policy,
-            fps=fps,
-            start=start,
-            end=end,
-            picture_fps=picture_fps,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            device=device,
-            out=out,
-        ),
-        as_json=as_json,
-    )
+app.command(cls=AskCommand)(ask)
+app.command(cls=AskCommand)(live)
 
 
 @app.command()
@@ -410,164 +274,6 @@ def evaluate(
         fps=fps,
     )
     run_eval(result, truth, options, as_json=as_json, plots=plots)
-
-
-@bench.command("memory")
-def bench_memory(
-    frames: Annotated[int, typer.Option(min=1, help="Frames to keep under each policy.")] = 320,
-    size: Annotated[str, typer.Option(help="Width x height of the images, in pixels.")] = "518x378",
-    as_json: AsJson = False,
-    plot: Annotated[Path | None, typer.Option(help="Also draw bytes over frames into this PNG file.")] = None,
-) -> None:
-    """Count bytes per frame and layer at the published size, for each policy, against the closed formula."""
-    from longtake.cli.bench import run_memory
-
-    run_memory(frames, size, as_json=as_json, plot=plot)
-
-
-@bench.command("speed")
-def bench_speed(
-    model: Annotated[str, typer.Option(help="tiny, or lingbot-map for the published size.")] = "tiny",
-    weights: Annotated[Path | None, typer.Option(help="A checkpoint; without one the weights are random.")] = None,
-    size: Annotated[str, typer.Option(help="Width x height of the images, in pixels.")] = "126x98",
-    frames: Annotated[int, typer.Option(min=1, help="Frames to time once the window is full.")] = 100,
-    window: Annotated[int, typer.Option(min=1, help="Window in kept frames.")] = 64,
-    scale_frames: Annotated[int, typer.Option(min=1, help="Frames of the scale block, and anchors.")] = 8,
-    interval: Annotated[int, typer.Option(min=1, help="Keep every n-th frame.")] = 1,
-    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    backend: Annotated[str, typer.Option(help="Attention backend.")] = "sdpa",
-    capture: Annotated[bool, typer.Option(help="Record what never changes as CUDA graphs.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Time single steps with a full window, and print the contract under which they were timed."""
-    from longtake.cli.speed import SpeedSettings, run_speed
-
-    run_speed(
-        SpeedSettings(
-            model=model,
-            weights=weights,
-            size=size,
-            frames=frames,
-            window=window,
-            scale_frames=scale_frames,
-            interval=interval,
-            dtype=dtype,
-            device=device,
-            backend=backend,
-            capture=capture,
-        ),
-        as_json=as_json,
-    )
-
-
-@bench.command("precision")
-def bench_precision(
-    model: Annotated[str, typer.Option(help="tiny, or lingbot-map for the published size.")] = "tiny",
-    size: Annotated[str, typer.Option(help="Width x height of the images, in pixels.")] = "42x28",
-    at: Annotated[str, typer.Option(help="Frames at which to compare.")] = "10,72,100",
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    backends: Annotated[str, typer.Option(help="Attention backends, separated by commas.")] = "sdpa",
-    as_json: AsJson = False,
-) -> None:
-    """Compare bfloat16 with float32 on a random network, beside the plainest way to run in bfloat16."""
-    from longtake.cli.speed import run_precision
-
-    run_precision(model, size, at, device=device, backends=backends, as_json=as_json)
-
-
-@bench.command("eviction")
-def bench_eviction(
-    model: Annotated[
-        str | None, typer.Option(help="A checkpoint or a published name; without one tiny, with random weights.")
-    ] = None,
-    frames: Annotated[int, typer.Option(min=3, help="Frames of each world.")] = 40,
-    size: Annotated[str | None, typer.Option(help="Width x height; without it as the model likes it.")] = None,
-    budgets: Annotated[str, typer.Option(help="Budgets in frames a layer, separated by commas.")] = "4,8,16",
-    worlds: Annotated[int, typer.Option(min=1, help="Houses to walk through.")] = 1,
-    policies: Annotated[
-        str,
-        typer.Option(
-            help="Of none, ratio, layerwise-R, strict-R, managed, key-diversity, farthest-frames, window, separated by "
-            "commas; by default all, with ratios R of 0.5 and 0.7."
-        ),
-    ] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="Only 5 frames.")] = False,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    as_json: AsJson = False,
-    plot: Annotated[Path | None, typer.Option(help="Also draw what policies change into this PNG file.")] = None,
-) -> None:
-    """Compare memory policies on the same frames: bytes, time, agreement with the full cache, and with the truth."""
-    from longtake.cli.eviction import DEFAULT_POLICIES, EvictionOptions, run_eviction
-
-    options = EvictionOptions(
-        model=model,
-        frames=frames,
-        size=size,
-        budgets=budgets,
-        worlds=worlds,
-        policies=policies or DEFAULT_POLICIES,
-        quick=quick,
-        device=device,
-    )
-    run_eviction(options, as_json=as_json, plot=plot)
-
-
-@bench.command("soak")
-def bench_soak(
-    frames: Annotated[int, typer.Option(min=3, help="Frames to stream.")] = 20_000,
-    stretch: Annotated[int, typer.Option(min=1, help="Frames in the first and last stretch compared.")] = 1000,
-    policy: Annotated[
-        str | None, typer.Option(help="managed, or another memory policy with a bound; by default a window.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Stream for a long time and compare the first and the last stretch: memory, step time, live tensors."""
-    from longtake.cli.bench import run_soak
-
-    run_soak(frames, stretch, policy, as_json=as_json)
-
-
-@bench.command("world")
-def bench_world(
-    sizes: Annotated[str, typer.Option(help="Width x height of the images, several separated by commas.")] = (
-        "126x98,448x336"
-    ),
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    houses: Annotated[int, typer.Option(min=1, help="Houses rendered at once.")] = 8,
-    frames: Annotated[int, typer.Option(min=1, help="Frames of each.")] = 4,
-    fuse: Annotated[bool, typer.Option(help="Compile the renderer first, as training does on a GPU.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Time the procedural world: frames a second in batches and one by one."""
-    from longtake.cli.bench import run_world
-
-    run_world(sizes, device, houses=houses, frames=frames, fuse=fuse, as_json=as_json)
-
-
-@bench.command("pipeline")
-def bench_pipeline(
-    frames: Annotated[int, typer.Option(min=2, help="Length of the video.")] = 200,
-    size: Annotated[str, typer.Option(help="Width x height of the video, in pixels.")] = "448x336",
-    network: Annotated[str, typer.Option(help="micro (5.5 million parameters) or tiny; random weights.")] = "micro",
-    as_json: AsJson = False,
-) -> None:
-    """Time the stages of `longtake map` alone and side by side."""
-    from longtake.cli.bench import run_pipeline
-
-    run_pipeline(frames, size, network, as_json=as_json)
-
-
-@bench.command("ask")
-def bench_ask(
-    chunks: Annotated[int, typer.Option(min=1, help="Chunks of two frames to watch before questions.")] = 64,
-    quick: Annotated[bool, typer.Option("--quick", help="A tiny network and 8 chunks.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Time a question about a watched video against encoding the video anew for it, and forks of a filled memory."""
-    from longtake.cli.bench_ask import run_ask
-
-    run_ask(chunks, quick=quick, as_json=as_json)
 
 
 @explain.command("positions")
