@@ -17,7 +17,7 @@ from longtake.language.frames import pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.network import TEXT
 from longtake.language.positions import Film, Picture, grid_times, positions
-from longtake.language.prompting import Fed, Talk
+from longtake.language.prompting import Fed, Talk, with_frames
 from longtake.language.retaining import Segment
 from longtake.memory.memory import Memory
 from longtake.runtime.dialogue import DialogueSession
@@ -91,7 +91,9 @@ class StreamCache(DialogueSession):
 
         One that stands `still` is a picture to the model, not a clip.
         """
-        state = replace(self._with_held(frames, timestamps_s), held=(), held_s=())
+        state = replace(
+            with_frames(self._state, frames, timestamps_s, self._language.picture_format), held=(), held_s=()
+        )
         assert state.fit is not None
         rows = pixel_rows(frames, state.fit, pad=True)
         since = [time_s - timestamps_s[0] for time_s in timestamps_s[:: self._language.picture_format.temporal_patch]]

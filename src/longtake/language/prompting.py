@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
+from longtake.errors import InputError
 from longtake.language.formats import (
     StreamFormat,
     clip_question,
@@ -25,7 +26,7 @@ from longtake.language.formats import (
     turn_end,
     turn_question,
 )
-from longtake.language.frames import FrameFit, pixel_rows
+from longtake.language.frames import FrameFit, PictureFormat, pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.network import Network
 from longtake.language.positions import Film, Piece, Text, append_film, grid_times, positions
@@ -181,6 +182,41 @@ class Prompter:
         ids = [token for token in unfed if token != self._special.im_end] + turn_end(self._special)
         place = positions([Text(len(ids))], talk.next_position)
         return Fed(self._network.embed(ids), place.rows, replace(talk, next_position=place.next_position))
+
+
+def with_frames(
+    talk: Talk,
+    frames: UInt8[Tensor, "frames 3 height width"],
+    timestamps_s: Sequence[float],
+    picture_format: PictureFormat,
+) -> Talk:
+    """The talk with these frames held, to be shown; refused if they do not go on where it is."""
+    if len(frames) != len(timestamps_s):
+        raise InputError(f"Expected a time for each of {len(frames)} frames, but got {len(timestamps_s)}.")
+    if not len(frames):
+        raise InputError("Expected one frame at least, but got none.")
+    fit = talk.fit or picture_format.fit(*frames.shape[-2:])
+    if tuple(frames.shape[-2:]) != (fit.source.height, fit.source.width):
+        came = f"{frames.shape[-1]}x{frames.shape[-2]}"
+        raise InputError(
+            f"Every frame of a session must be {fit.source} as its first one, but one of {came} came; resize it, "
+            "or reset the session."
+        )
+    before = [] if talk.last_s is None else [talk.last_s]
+    for earlier, later in zip([*before, *timestamps_s], [*before, *timestamps_s][1:], strict=False):
+        if not later > earlier:
+            raise InputError(
+                f"Times of frames must rise, but {later} s came after {earlier} s; give the frames in order, or "
+                "reset the session."
+            )
+    return replace(
+        talk,
+        fit=fit,
+        held=(*talk.held, *frames.clone()),
+        held_s=(*talk.held_s, *map(float, timestamps_s)),
+        num_frames=talk.num_frames + len(frames),
+        last_s=float(timestamps_s[-1]),
+    )
 
 
 def _looks(features: Float[Tensor, "1 tokens width"], num_grids: int) -> Float[Tensor, "grids width"]:

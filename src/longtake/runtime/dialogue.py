@@ -28,7 +28,7 @@ from longtake.language.formats import StreamFormat
 from longtake.language.load import LanguageModel
 from longtake.language.network import TEXT
 from longtake.language.positions import Text, positions
-from longtake.language.prompting import Fed, Prompter, Talk
+from longtake.language.prompting import Fed, Prompter, Talk, with_frames
 from longtake.language.retaining import RecentFrames, Retaining
 from longtake.language.sampling import Sampling
 from longtake.language.words import TextStream
@@ -93,7 +93,7 @@ class DialogueSession:
     def see(self, frames: UInt8[Tensor, "frames 3 height width"], timestamps_s: Sequence[float]) -> None:
         """Take more frames. One without a partner waits for it; frames that are refused leave the session as it was."""
         started = time.perf_counter()
-        state = self._with_held(frames, timestamps_s)
+        state = with_frames(self._state, frames, timestamps_s, self._language.picture_format)
         pair = self._language.picture_format.temporal_patch
         num_whole = len(state.held) // pair * pair
         if not num_whole:
@@ -281,35 +281,6 @@ class DialogueSession:
         stay = tuple(segment for segment in segments if segment.first not in gone)
         num_forgotten = fed.state.num_forgotten + len(leaving)
         return replace(fed, state=replace(fed.state, segments=(*stay, *coming), num_forgotten=num_forgotten))
-
-    def _with_held(self, frames: UInt8[Tensor, "frames 3 height width"], timestamps_s: Sequence[float]) -> Talk:
-        state = self._state
-        if len(frames) != len(timestamps_s):
-            raise InputError(f"Expected a time for each of {len(frames)} frames, but got {len(timestamps_s)}.")
-        if not len(frames):
-            raise InputError("Expected one frame at least, but got none.")
-        fit = state.fit or self._language.picture_format.fit(*frames.shape[-2:])
-        if tuple(frames.shape[-2:]) != (fit.source.height, fit.source.width):
-            came = f"{frames.shape[-1]}x{frames.shape[-2]}"
-            raise InputError(
-                f"Every frame of a session must be {fit.source} as its first one, but one of {came} came; resize it, "
-                "or reset the session."
-            )
-        before = [] if state.last_s is None else [state.last_s]
-        for earlier, later in zip([*before, *timestamps_s], [*before, *timestamps_s][1:], strict=False):
-            if not later > earlier:
-                raise InputError(
-                    f"Times of frames must rise, but {later} s came after {earlier} s; give the frames in order, or "
-                    "reset the session."
-                )
-        return replace(
-            state,
-            fit=fit,
-            held=(*state.held, *frames.clone()),
-            held_s=(*state.held_s, *map(float, timestamps_s)),
-            num_frames=state.num_frames + len(frames),
-            last_s=float(timestamps_s[-1]),
-        )
 
     def _encode(self, text: str) -> tuple[int, ...]:
         if not text.strip():
