@@ -235,3 +235,25 @@ def test_a_tour_tells_the_truth_about_its_frames() -> None:
         low, high = house.rooms[view.room].area.low, house.rooms[view.room].area.high
         assert low[0] <= view.world_from_camera[0, 3] < high[0]
         assert low[1] <= view.world_from_camera[2, 3] < high[1]
+
+
+@pytest.mark.parametrize("quarter_turns", range(4))
+def test_rays_exactly_along_an_axis_meet_what_those_beside_them_meet(quarter_turns: int) -> None:
+    """A level camera that looks along an axis: its middle row and column have directions of exactly zero."""
+    house = build_house(7)
+    step = next(iter(walk(house, 7)))
+    level = torch.from_numpy(step.world_from_camera).float()
+    level[:3, :3] = torch.tensor([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]]).matrix_power(quarter_turns)
+    cameras = Cameras(
+        world_from_camera=level[None, None],
+        intrinsics=torch.tensor([[40.0, 0.0, 20.0], [0.0, 40.0, 15.0], [0.0, 0.0, 1.0]])[None, None],
+        height=31,
+        width=41,
+    )
+    depth = render(Scene.of([house]), cameras).depth[0, 0]
+    assert depth.isfinite().all()
+    around = torch.stack([depth[13:14].expand(5, -1), depth[17:18].expand(5, -1)])
+    inside = (depth[13:18] >= around.amin(dim=0) * 0.7) & (depth[13:18] <= around.amax(dim=0) * 1.4)
+    assert inside.float().mean() > 0.8
+    assert (depth[15] < 20).all()
+    assert (depth[:, 20] < 20).all()

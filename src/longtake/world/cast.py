@@ -14,6 +14,8 @@ from longtake.world.scene import Solids
 
 NEAREST = 0.02
 """What is nearer than this, in depth, is not seen."""
+PARALLEL = 1e-9
+"""A direction less than this along an axis has no part in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ CEILING = -2
 
 def first_hits(rays: Rays, solids: Solids, ceiling: Float[Tensor, "views"]) -> Hits:
     """The nearest surface on each ray; `solids` and `ceiling` are given view by view."""
-    down = rays.direction[..., 1]
+    down = _never_zero(rays.direction[..., 1])
     to_floor, to_ceiling = -rays.origin[:, None, 1], -ceiling[:, None] - rays.origin[:, None, 1]
     depth = torch.where(down > 0, to_floor, to_ceiling) / down
     solid = torch.where(down > 0, FLOOR, CEILING)
@@ -87,12 +89,17 @@ def _components(rays: Rays) -> Float[Tensor, "3 views 1 rays"]:
     return rays.direction.movedim(-1, 0).contiguous()[:, :, None]
 
 
+def _never_zero(direction: Float[Tensor, "*rays"]) -> Float[Tensor, "*rays"]:
+    """A ray along a face meets its plane far away, not nowhere: infinities of both signs would make no number."""
+    return torch.where(direction.abs() < PARALLEL, PARALLEL, direction)
+
+
 def _to_boxes(rays: Rays, solids: Solids, part: slice) -> Float[Tensor, "views solids rays"]:
     """Slabs: a ray is inside the box while it is between all three pairs of faces."""
     origin, direction = _local(rays, solids, part)
     near, far = None, None
     for axis in range(3):
-        inverse = direction[axis].reciprocal()
+        inverse = _never_zero(direction[axis]).reciprocal()
         middle, width = -origin[axis] * inverse, solids.half[:, part, axis, None] * inverse.abs()
         enter, leave = middle - width, middle + width
         near = enter if near is None else torch.maximum(near, enter)

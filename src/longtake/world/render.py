@@ -86,7 +86,8 @@ def _draw(scene: Scene, rays: Rays) -> _Drawn:
 
 @lru_cache
 def _fused_draw() -> Callable[[Scene, Rays], _Drawn]:
-    return torch.compile(_draw)
+    # Shapes are baked in: compiled for any shape, indices were 32 bits wide, too few for these many tests.
+    return torch.compile(_draw, dynamic=False)
 
 
 def _draw_in_pieces(scene: Scene, rays: Rays) -> _Drawn:

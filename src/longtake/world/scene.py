@@ -9,11 +9,14 @@ materials 0                                  3 num_rooms              num_materi
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from longtake.errors import SettingError
 from longtake.world import grain
 from longtake.world.furniture import Shape
 from longtake.world.house import House, Part, Room
@@ -64,12 +67,49 @@ class Solids:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SceneSize:
+    """How much of everything there is room for: scenes of one size have tensors of one shape, whatever their houses."""
+
+    boxes: int
+    balls: int
+    tapers: int
+    rooms: int
+    things: int
+    materials: int
+    """Beside those of the rooms."""
+
+    @classmethod
+    def of(cls, house: House) -> "SceneSize":
+        """What a house needs."""
+        boxes, balls, tapers = (len(_of_shape(house, shape)) for shape in Shape)
+        return cls(
+            boxes=boxes,
+            balls=balls,
+            tapers=tapers,
+            rooms=len(house.rooms),
+            things=len(house.things),
+            materials=len(_own_materials(house)),
+        )
+
+    def __or__(self, other: "SceneSize") -> "SceneSize":
+        """Enough for both."""
+        return SceneSize(
+            boxes=max(self.boxes, other.boxes),
+            balls=max(self.balls, other.balls),
+            tapers=max(self.tapers, other.tapers),
+            rooms=max(self.rooms, other.rooms),
+            things=max(self.things, other.things),
+            materials=max(self.materials, other.materials),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """Several houses, ready for rays."""
 
     solids: Solids
     num_things: int
-    """Of the house with most."""
+    """Of the house with most, or more."""
     ceiling: Float[Tensor, "houses"]
     """Height of each house's ceiling above the floor."""
     room_low: Float[Tensor, "houses rooms 2"]
@@ -83,23 +123,27 @@ class Scene:
     shades: Float[Tensor, "shades"]
 
     @classmethod
-    def of(cls, houses: Sequence[House], device: torch.device | str = "cpu") -> "Scene":
-        """These houses on a device."""
-        num_rooms = max(len(house.rooms) for house in houses)
-        tables = [_materials(house, num_rooms) for house in houses]
-        num_materials = max(len(table) for table in tables)
+    def of(cls, houses: Sequence[House], device: torch.device | str = "cpu", size: SceneSize | None = None) -> "Scene":
+        """These houses on a device; of a size that holds them all, or a larger one."""
+        needed = reduce(or_, map(SceneSize.of, houses))
+        size = needed if size is None else size
+        if size | needed != size:
+            raise SettingError(f"The houses need a scene of {needed}, but one of {size} was asked for.")
+        tables = [_materials(house, size.rooms) for house in houses]
+        num_materials = 3 * size.rooms + size.materials
         empty = tables[0][0].row()
         nowhere = (NOWHERE, NOWHERE)
-        num_things = max(len(house.things) for house in houses)
         return cls(
-            solids=_solids(houses, tables, device),
-            num_things=num_things,
+            solids=_solids(houses, tables, size, device),
+            num_things=size.things,
             ceiling=torch.tensor([house.height for house in houses], device=device),
-            room_low=_rows([[room.area.low for room in house.rooms] for house in houses], num_rooms, nowhere, device),
-            room_high=_rows([[room.area.high for room in house.rooms] for house in houses], num_rooms, nowhere, device),
-            light=_rows([[room.light for room in house.rooms] for house in houses], num_rooms, (0.0,) * 3, device),
+            room_low=_rows([[room.area.low for room in house.rooms] for house in houses], size.rooms, nowhere, device),
+            room_high=_rows(
+                [[room.area.high for room in house.rooms] for house in houses], size.rooms, nowhere, device
+            ),
+            light=_rows([[room.light for room in house.rooms] for house in houses], size.rooms, (0.0,) * 3, device),
             materials=_rows([[one.row() for one in table] for table in tables], num_materials, empty, device),
-            standing=_rows([_standing(house) for house in houses], num_things, (*nowhere, 1.0), device),
+            standing=_rows([_standing(house) for house in houses], size.things, (*nowhere, 1.0), device),
             noise=grain.noise().to(device),
             shades=grain.shades().to(device),
         )
@@ -127,8 +171,11 @@ def _materials(house: House, num_rooms: int) -> list[Material]:
     """Every material once, after those of the rooms; missing rooms repeat the last."""
     rooms: list[Room] = [*house.rooms, *[house.rooms[-1]] * (num_rooms - len(house.rooms))]
     table = [material for room in rooms for material in (room.walls, room.floor, room.ceiling)]
-    own = dict.fromkeys(part.material for part in house.parts if part.material is not None)
-    return [*table, *own]
+    return [*table, *_own_materials(house)]
+
+
+def _own_materials(house: House) -> list[Material]:
+    return list(dict.fromkeys(part.material for part in house.parts if part.material is not None))
 
 
 def _standing(house: House) -> list[tuple[float, float, float]]:
@@ -142,8 +189,10 @@ def _standing(house: House) -> list[tuple[float, float, float]]:
     return rows
 
 
-def _solids(houses: Sequence[House], tables: Sequence[list[Material]], device: torch.device | str) -> Solids:
-    widths = {shape: max(len(_of_shape(house, shape)) for house in houses) for shape in Shape}
+def _solids(
+    houses: Sequence[House], tables: Sequence[list[Material]], size: SceneSize, device: torch.device | str
+) -> Solids:
+    widths = {Shape.BOX: size.boxes, Shape.BALL: size.balls, Shape.TAPER: size.tapers}
     indices = [{material: index for index, material in enumerate(table)} for table in tables]
 
     def gather(rows: list[list[list[tuple[float, ...]]]], padding: tuple[float, ...]) -> Tensor:
@@ -169,8 +218,8 @@ def _solids(houses: Sequence[House], tables: Sequence[list[Material]], device: t
         turn=torch.cat([turn_rad.cos(), turn_rad.sin()], dim=-1),
         material=labels[..., 0],
         thing=labels[..., 1],
-        num_boxes=widths[Shape.BOX],
-        num_balls=widths[Shape.BALL],
+        num_boxes=size.boxes,
+        num_balls=size.balls,
     )
 
 
