@@ -2,9 +2,9 @@
 
 import os
 
-from jaxtyping import install_import_hook
+import checked
 
-install_import_hook("longtake", "beartype.beartype").__enter__()
+checked.install("longtake")
 
 import json  # noqa: E402
 import math  # noqa: E402
@@ -16,6 +16,7 @@ from functools import cache  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
+import forked  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 from safetensors import safe_open  # noqa: E402
@@ -241,3 +242,24 @@ def word_language(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer.add_special_tokens(list(special))
     tokenizer.save(str(folder / "tokenizer.json"))
     return folder
+
+
+@pytest.fixture(scope="session")
+def offline(word_language: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Environment without a network, whose hub cache has the tiny language model under the published one's name."""
+    cache, revision = tmp_path_factory.mktemp("hub"), "0123456789abcdef0123456789abcdef01234567"
+    repository = cache / "models--Qwen--Qwen2.5-VL-3B-Instruct"
+    (repository / "refs").mkdir(parents=True)
+    (repository / "refs" / "main").write_text(revision)
+    shutil.copytree(word_language, repository / "snapshots" / revision)
+    return {"HF_HUB_CACHE": str(cache), "HF_HUB_OFFLINE": "1"}
+
+
+@pytest.fixture(scope="session")
+def longtake(offline: dict[str, str]) -> Callable[..., forked.Done]:
+    """Runs the command line in a process of its own, in that environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in offline.items():
+            patch.setenv(name, value)
+        forked.start()
+    return forked.run

@@ -3,28 +3,38 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from forked import Done
 from PIL import Image
 
 LONGTAKE = str(Path(sys.executable).with_name("longtake"))
 
 
-def longtake(*arguments: str, cwd: Path | None = None, blocked: str | None = None) -> subprocess.CompletedProcess[str]:
-    command = [LONGTAKE, *arguments]
-    if blocked is not None:
-        start = f"import sys; sys.modules[{blocked!r}] = None; from longtake.cli.main import main; main()"
-        command = [sys.executable, "-c", start, *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=200)
+def without(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Where a module is not installed."""
+    start = f"import sys; sys.modules[{module!r}] = None; from longtake.cli.main import main; main()"
+    command = [sys.executable, "-c", start, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
 
 
 def test_version_and_help_need_no_torch() -> None:
-    assert longtake("--version", blocked="torch").stdout.startswith("longtake 0.")
-    assert "doctor" in longtake("--help", blocked="torch").stdout
+    assert without("torch", "--version").stdout.startswith("longtake 0.")
+    assert "doctor" in without("torch", "--help").stdout
 
 
-def test_doctor_reports_the_backend_and_a_small_error() -> None:
+def test_installed_script_ends_with_the_code_of_its_command() -> None:
+    done = subprocess.run([LONGTAKE, "bench", "memory", "--size", "500x300"], capture_output=True, check=False)
+    assert done.returncode == 1
+    assert b"multiples of 14" in done.stderr
+    done = subprocess.run([LONGTAKE, "doctor", "--json"], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "attention" in {row["topic"] for row in json.loads(done.stdout)}
+
+
+def test_doctor_reports_the_backend_and_a_small_error(longtake: Callable[..., Done]) -> None:
     done = longtake("doctor", "--json")
     assert done.returncode == 0, done.stderr
     findings = {row["topic"].strip(): row for row in json.loads(done.stdout)}
@@ -33,7 +43,7 @@ def test_doctor_reports_the_backend_and_a_small_error() -> None:
     assert {"extra cuda", "extra plot"} <= findings.keys()
 
 
-def test_demo_says_its_weights_are_random_and_writes_a_picture(tmp_path: Path) -> None:
+def test_demo_says_its_weights_are_random_and_writes_a_picture(longtake: Callable[..., Done], tmp_path: Path) -> None:
     done = longtake("demo", "--frames", "12", "--out", str(tmp_path / "new" / "out"))
     assert done.returncode == 0, done.stderr
     assert "weights are random" in done.stdout
@@ -45,7 +55,7 @@ def test_demo_says_its_weights_are_random_and_writes_a_picture(tmp_path: Path) -
         assert picture.size == (6 * 126, 2 * 98)
 
 
-def test_bench_memory_agrees_with_the_formula_to_the_byte() -> None:
+def test_bench_memory_agrees_with_the_formula_to_the_byte(longtake: Callable[..., Done]) -> None:
     done = longtake("bench", "memory", "--frames", "80", "--json")
     assert done.returncode == 0, done.stderr
     rows = {row["policy"]: row for row in json.loads(done.stdout)}
@@ -60,9 +70,9 @@ def test_bench_memory_agrees_with_the_formula_to_the_byte() -> None:
     assert all(row["agrees"] for row in rows.values())
 
 
-def test_explain_positions_needs_no_transformers_and_draws(tmp_path: Path) -> None:
+def test_explain_positions_needs_no_transformers_and_draws(longtake: Callable[..., Done], tmp_path: Path) -> None:
     wanted = ("explain", "positions", "--fps", "4", "--chunks", "3", "--size", "1280x720")
-    done = longtake(*wanted, "--plot", str(tmp_path / "plot.png"), blocked="transformers")
+    done = without("transformers", *wanted, "--plot", str(tmp_path / "plot.png"))
     assert done.returncode == 0, done.stderr
     assert "26 x 46 tokens" in done.stdout
     assert "17, 40, 60" in done.stdout
@@ -72,7 +82,7 @@ def test_explain_positions_needs_no_transformers_and_draws(tmp_path: Path) -> No
     assert told["formats"][1]["chunks"][2]["question"] == {"time": 170, "row": 170, "column": 170}
 
 
-def test_bench_ask_compares_a_session_with_encoding_anew() -> None:
+def test_bench_ask_compares_a_session_with_encoding_anew(longtake: Callable[..., Done]) -> None:
     done = longtake("bench", "ask", "--quick", "--json")
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
@@ -83,7 +93,7 @@ def test_bench_ask_compares_a_session_with_encoding_anew() -> None:
 
 
 def test_missing_extra_is_one_sentence_with_the_command_that_installs_it(tmp_path: Path) -> None:
-    done = longtake("bench", "memory", "--frames", "2", "--plot", str(tmp_path / "plot.png"), blocked="matplotlib")
+    done = without("matplotlib", "bench", "memory", "--frames", "2", "--plot", str(tmp_path / "plot.png"))
     assert done.returncode == 1
     assert 'run: pip install "longtake[plot]"' in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
@@ -111,7 +121,9 @@ def test_missing_extra_is_one_sentence_with_the_command_that_installs_it(tmp_pat
         (("nonsense",), 2, "No such command"),
     ],
 )
-def test_bad_option_is_one_sentence_and_no_traceback(arguments: tuple[str, ...], code: int, sentence: str) -> None:
+def test_bad_option_is_one_sentence_and_no_traceback(
+    arguments: tuple[str, ...], code: int, sentence: str, longtake: Callable[..., Done]
+) -> None:
     done = longtake(*arguments)
     assert done.returncode == code
     assert sentence in " ".join(done.stderr.split())

@@ -7,9 +7,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from forked import Done
 
 from longtake.export.names import EXPORT_FOLDER, RECORD_NAME, SESSION_NAME
 from longtake.export.report.folder import PROGRESS_NAME, SUMMARY_NAME
@@ -23,8 +25,9 @@ SOURCE = "world:3?frames=90&size=56x42"
 OPTIONS = ["--size", "56", "--windows", "24/6", "--format", "tum,ply,kitti,depth", "--checkpoint-every", "10"]
 
 
-def longtake(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([LONGTAKE, "map", *arguments], capture_output=True, text=True, check=False, timeout=200)
+@pytest.fixture(scope="module")
+def map_(longtake: Callable[..., Done]) -> Callable[..., Done]:
+    return partial(longtake, "map")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -49,27 +52,31 @@ def begun(out: Path, is_far_enough: Callable[[], bool]) -> subprocess.Popen[str]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def whole(map_: Callable[..., Done], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     out = tmp_path_factory.mktemp("whole") / "out"
-    done = longtake(SOURCE, *OPTIONS, "--out", str(out))
+    done = map_(SOURCE, *OPTIONS, "--out", str(out))
     assert done.returncode == 0, done.stderr
     assert "90 frames" in done.stdout
     assert "weights are random" in done.stdout
     return contents(out)
 
 
-def test_killed_in_the_middle_and_resumed_the_files_are_identical(whole: dict[str, bytes], tmp_path: Path) -> None:
+def test_killed_in_the_middle_and_resumed_the_files_are_identical(
+    whole: dict[str, bytes], tmp_path: Path, map_: Callable[..., Done]
+) -> None:
     out = tmp_path / "out"
     process = begun(out, (out / FOLDER / "latest.json").exists)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert len(read_take(out)) < 90
-    done = longtake(SOURCE, *OPTIONS, "--out", str(out), "--resume")
+    done = map_(SOURCE, *OPTIONS, "--out", str(out), "--resume")
     assert done.returncode == 0, done.stderr
     assert contents(out) == whole
 
 
-def test_interrupted_a_run_finishes_its_frames_and_says_how_to_go_on(whole: dict[str, bytes], tmp_path: Path) -> None:
+def test_interrupted_a_run_finishes_its_frames_and_says_how_to_go_on(
+    whole: dict[str, bytes], tmp_path: Path, map_: Callable[..., Done]
+) -> None:
     out = tmp_path / "out"
     process = begun(out, (out / "take.json").exists)
     process.send_signal(signal.SIGINT)
@@ -79,16 +86,18 @@ def test_interrupted_a_run_finishes_its_frames_and_says_how_to_go_on(whole: dict
     assert "Traceback" not in said
     assert 0 < len(read_take(out)) < 90
     assert json.loads((out / SUMMARY_NAME).read_text())["is_complete"] is False
-    assert longtake(SOURCE, *OPTIONS, "--out", str(out), "--resume").returncode == 0
+    assert map_(SOURCE, *OPTIONS, "--out", str(out), "--resume").returncode == 0
     assert contents(out) == whole
 
 
-def test_many_sources_go_to_folders_of_their_own_and_done_ones_are_skipped(tmp_path: Path) -> None:
+def test_many_sources_go_to_folders_of_their_own_and_done_ones_are_skipped(
+    tmp_path: Path, map_: Callable[..., Done]
+) -> None:
     sources = [f"world:{seed}?frames=6&size=42x28" for seed in (1, 2)]
     broken = tmp_path / "broken.mp4"
     broken.write_text("this is no video")
     options = ["--size", "42", "--format", "tum", "--out", str(tmp_path / "out"), "--json"]
-    done = longtake(*sources, str(broken), *options)
+    done = map_(*sources, str(broken), *options)
     assert done.returncode == 1
     assert "1 of 3 sources could not be mapped" in done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]
@@ -101,7 +110,7 @@ def test_many_sources_go_to_folders_of_their_own_and_done_ones_are_skipped(tmp_p
         "failed",
     ]
     assert sum(event["event"] == "frame" for event in events) == 12
-    again = longtake(*sources, *options, "--skip-done")
+    again = map_(*sources, *options, "--skip-done")
     assert again.returncode == 0
     assert [json.loads(line)["event"] for line in again.stdout.splitlines()] == ["note", "skipped", "skipped"]
 
@@ -126,10 +135,10 @@ def test_many_sources_go_to_folders_of_their_own_and_done_ones_are_skipped(tmp_p
     ],
 )
 def test_bad_options_get_one_sentence_before_anything_is_mapped(
-    arguments: list[str], sentence: str, tmp_path: Path
+    arguments: list[str], sentence: str, tmp_path: Path, map_: Callable[..., Done]
 ) -> None:
     out = [] if "--out" in arguments else ["--out", str(tmp_path / "out")]
-    done = longtake(*arguments, *out)
+    done = map_(*arguments, *out)
     assert done.returncode == 1
     assert sentence in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -137,11 +146,11 @@ def test_bad_options_get_one_sentence_before_anything_is_mapped(
     assert not (tmp_path / "out" / "poses.tum").exists()
 
 
-def test_what_needs_the_whole_video_is_exported_when_it_has_ended(tmp_path: Path) -> None:
+def test_what_needs_the_whole_video_is_exported_when_it_has_ended(tmp_path: Path, map_: Callable[..., Done]) -> None:
     """Formats that need images or depth have the take hold them."""
     out = tmp_path / "out"
     options = ["--size", "42", "--format", "tum,colmap,glb,session", "--pixels", "source", "--out", str(out), "--json"]
-    done = longtake("world:1?frames=6&size=42x28", *options)
+    done = map_("world:1?frames=6&size=42x28", *options)
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert [event["event"] for event in events if event["event"] != "frame"] == ["note", "start", "done", "export"]
@@ -153,19 +162,21 @@ def test_what_needs_the_whole_video_is_exported_when_it_has_ended(tmp_path: Path
     assert header.depth is not None
     assert header.confidence
     assert (out / EXPORT_FOLDER / "colmap/images/000003.jpg").samefile(out / "images/000003.jpg")
-    again = longtake("world:1?frames=6&size=42x28", *options, "--resume")
+    again = map_("world:1?frames=6&size=42x28", *options, "--resume")
     assert "nothing to resume" in again.stderr
     (out / EXPORT_FOLDER / RECORD_NAME).unlink()
-    again = longtake("world:1?frames=6&size=42x28", *options, "--resume")
+    again = map_("world:1?frames=6&size=42x28", *options, "--resume")
     assert again.returncode == 0, again.stderr
     assert [json.loads(line)["event"] for line in again.stdout.splitlines()] == ["note", "start", "done", "export"]
 
 
-def test_wishes_are_met_in_the_export_and_the_rest_is_as_the_model_said_it(tmp_path: Path) -> None:
+def test_wishes_are_met_in_the_export_and_the_rest_is_as_the_model_said_it(
+    tmp_path: Path, map_: Callable[..., Done]
+) -> None:
     source, options = "world:1?frames=6&size=42x28", ["--size", "42", "--out"]
     wishes = ["--scale-from", "distance:0,5=3m", "--intrinsics", "40,41,20.5,13.5", "--up", "auto"]
-    assert longtake(source, *options, str(tmp_path / "plain")).returncode == 0
-    done = longtake(source, *options, str(tmp_path / "out"), *wishes)
+    assert map_(source, *options, str(tmp_path / "plain")).returncode == 0
+    done = map_(source, *options, str(tmp_path / "out"), *wishes)
     assert done.returncode == 0, done.stderr
     assert "6 frames in m, " in done.stdout
     assert not (tmp_path / "plain" / EXPORT_FOLDER).exists()
@@ -179,19 +190,23 @@ def test_wishes_are_met_in_the_export_and_the_rest_is_as_the_model_said_it(tmp_p
     assert "cy of 40, 41, 20.5, 13.5" in page
 
 
-def test_an_export_that_cannot_be_made_leaves_a_mapped_video_and_a_sentence(tmp_path: Path) -> None:
+def test_an_export_that_cannot_be_made_leaves_a_mapped_video_and_a_sentence(
+    tmp_path: Path, map_: Callable[..., Done]
+) -> None:
     options = ["--size", "42", "--format", "nerfstudio", "--out", str(tmp_path / "out"), "--scale-from"]
-    done = longtake("world:1?frames=6&size=42x28", *options, "distance:0,99=3m")
+    done = map_("world:1?frames=6&size=42x28", *options, "distance:0,99=3m")
     assert done.returncode == 1
     assert "frame with index 99" in done.stderr
     assert "6 frames at" in done.stdout
     assert "--pixels source keeps the video's" in done.stdout
-    again = longtake("world:1?frames=6&size=42x28", *options, "distance:0,5=3m", "--resume")
+    again = map_("world:1?frames=6&size=42x28", *options, "distance:0,5=3m", "--resume")
     assert again.returncode == 0, again.stderr
     assert "6 frames in m" in again.stdout
 
 
-def test_interrupted_while_it_exports_a_run_ends_at_once_and_exports_when_resumed(tmp_path: Path) -> None:
+def test_interrupted_while_it_exports_a_run_ends_at_once_and_exports_when_resumed(
+    tmp_path: Path, map_: Callable[..., Done]
+) -> None:
     """The signal comes from within, as soon as the export has begun."""
     options = ["world:1?frames=6&size=42x28", "--size", "42", "--format", "tum,glb", "--out", str(tmp_path / "out")]
     start = (
@@ -205,7 +220,7 @@ def test_interrupted_while_it_exports_a_run_ends_at_once_and_exports_when_resume
     assert "6 frames at" in done.stdout
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out" / EXPORT_FOLDER / RECORD_NAME).exists()
-    assert longtake(*options, "--resume").returncode == 0
+    assert map_(*options, "--resume").returncode == 0
     assert (tmp_path / "out" / EXPORT_FOLDER / RECORD_NAME).exists()
 
 

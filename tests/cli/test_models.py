@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from forked import Done
 from safetensors.torch import save_file
 
 from longtake.geometry.model import GeometryModel
@@ -17,7 +19,7 @@ from longtake.weights.presets import TINY
 REVISION = "0" * 40
 
 
-def longtake(*arguments: str, home: Path, blocked: str = "nothing") -> subprocess.CompletedProcess[str]:
+def online(*arguments: str, home: Path, blocked: str = "nothing") -> subprocess.CompletedProcess[str]:
     start = f"import sys; sys.modules[{blocked!r}] = None; from longtake.cli.main import main; main()"
     return subprocess.run(
         [sys.executable, "-c", start, *arguments],
@@ -29,14 +31,14 @@ def longtake(*arguments: str, home: Path, blocked: str = "nothing") -> subproces
 
 
 def test_list_names_sizes_sources_licences_and_what_is_here(tmp_path: Path) -> None:
-    done = longtake("models", home=tmp_path, blocked="torch")
+    done = online("models", home=tmp_path, blocked="torch")
     assert done.returncode == 0, done.stderr
     for text in ("lingbot-map-long", "1,157,943,540", "4.63 GB", "robbyant/lingbot-map", "no tag seen", "not on this"):
         assert text in done.stdout
 
 
 def test_list_says_the_terms_of_the_vggt_family(tmp_path: Path) -> None:
-    rows = {row["name"]: row for row in json.loads(longtake("models", "--json", home=tmp_path).stdout)}
+    rows = {row["name"]: row for row in json.loads(online("models", "--json", home=tmp_path).stdout)}
     assert rows["stream3r"]["licence"].startswith("S-Lab License 1.0")
     assert rows["streamvggt"]["licence"].startswith("CC BY-NC-SA 4.0")
     assert rows["vggt"]["licence"].startswith("research only")
@@ -49,7 +51,7 @@ def test_list_as_json_says_where_a_preset_was_found(tmp_path: Path) -> None:
     (folder / "refs" / "main").write_text(REVISION)
     (folder / "snapshots" / REVISION).mkdir(parents=True)
     (folder / "snapshots" / REVISION / "lingbot-map.pt").touch()
-    done = longtake("models", "--json", home=tmp_path)
+    done = online("models", "--json", home=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = {row["name"]: row for row in json.loads(done.stdout)}
     assert rows["lingbot-map"]["found"] == str(folder / "snapshots" / REVISION / "lingbot-map.pt")
@@ -58,15 +60,15 @@ def test_list_as_json_says_where_a_preset_was_found(tmp_path: Path) -> None:
 
 
 def test_list_without_the_hub_package_still_lists_and_says_what_to_install(tmp_path: Path) -> None:
-    done = longtake("models", "--json", home=tmp_path, blocked="huggingface_hub")
+    done = online("models", "--json", home=tmp_path, blocked="huggingface_hub")
     assert done.returncode == 0, done.stderr
     assert all('pip install "longtake[hub]"' in row["note"] for row in json.loads(done.stdout))
 
 
-def test_check_says_what_a_file_is(tmp_path: Path) -> None:
+def test_check_says_what_a_file_is(tmp_path: Path, longtake: Callable[..., Done]) -> None:
     model = GeometryModel(TINY)
     save_geometry(model, tmp_path / "x[1].safetensors")
-    done = longtake("models", "check", str(tmp_path), "--json", home=tmp_path, blocked="huggingface_hub")
+    done = online("models", "check", str(tmp_path), "--json", home=tmp_path, blocked="huggingface_hub")
     assert done.returncode == 0, done.stderr
     parameters = sum(parameter.numel() for parameter in model.parameters())
     assert json.loads(done.stdout) == {
@@ -78,13 +80,13 @@ def test_check_says_what_a_file_is(tmp_path: Path) -> None:
         "dtypes": ["float32"],
         "num_bytes": 4 * parameters,
     }
-    done = longtake("models", "check", str(tmp_path / "x[1].safetensors"), home=tmp_path)
+    done = longtake("models", "check", str(tmp_path / "x[1].safetensors"))
     assert done.returncode == 0, done.stderr
     for text in ("x[1].safetensors", "longtake's own model", f"{parameters:,}", "camera, depth", "shape is right"):
         assert text in done.stdout.replace("\n", "")
 
 
-def test_check_refuses_in_one_sentence_and_no_traceback(tmp_path: Path) -> None:
+def test_check_refuses_in_one_sentence_and_no_traceback(tmp_path: Path, longtake: Callable[..., Done]) -> None:
     save_file({"model.layers.0.mlp.up_proj.weight": torch.zeros(1)}, tmp_path / "qwen.safetensors")
     (tmp_path / "cut.pt").write_bytes(b"PK\x03\x04")
     save_file({"aggregator.x": torch.zeros(1), "track_head.x": torch.zeros(1)}, tmp_path / "v.safetensors")
@@ -95,9 +97,7 @@ def test_check_refuses_in_one_sentence_and_no_traceback(tmp_path: Path) -> None:
         ("streamvggt:v.safetensors", "looks like StreamVGGT, but 1402 tensors are missing"),
     ):
         model, _, file = name.rpartition(":")
-        done = longtake(
-            "models", "check", f"{model}:{tmp_path / file}" if model else str(tmp_path / file), home=tmp_path
-        )
+        done = longtake("models", "check", f"{model}:{tmp_path / file}" if model else str(tmp_path / file))
         assert done.returncode == 1
         assert sentence in " ".join(done.stderr.split())
         assert "Traceback" not in done.stderr
@@ -111,6 +111,6 @@ def test_check_refuses_in_one_sentence_and_no_traceback(tmp_path: Path) -> None:
     ],
 )
 def test_check_downloads_nothing(name: str, sentence: str, tmp_path: Path) -> None:
-    done = longtake("models", "check", name, home=tmp_path)
+    done = online("models", "check", name, home=tmp_path)
     assert done.returncode == 1
     assert sentence in " ".join(done.stderr.split())

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from beartype.roar import BeartypeCallHintParamViolation
 from hypothesis import given
 from hypothesis import strategies as st
-from jaxtyping import TypeCheckError
 
 from longtake.memory.tokens import Tokens
 
@@ -53,5 +53,5 @@ def test_tokens_moved_to_other_slots_are_the_same_tokens() -> None:
 
 
 def test_columns_of_unequal_length_are_refused() -> None:
-    with pytest.raises(TypeCheckError):
+    with pytest.raises(BeartypeCallHintParamViolation):
         Tokens.of_frames((0, 1), 2, np.arange(3))

@@ -1,4 +1,5 @@
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -10,10 +11,15 @@ from longtake.world.occupancy import CELL, steps_to
 from longtake.world.plan import SMALLEST_SIDE
 from longtake.world.things import Kind
 
-HOUSES = [build_house(seed) for seed in range(30)]
+SEEDS = range(30)
+built = cache(build_house)
 
 
-@pytest.mark.parametrize("house", HOUSES, ids=lambda house: str(house.seed))
+@pytest.fixture(params=SEEDS)
+def house(request: pytest.FixtureRequest) -> House:
+    return built(request.param)
+
+
 def test_rooms_tile_the_footprint(house: House) -> None:
     width, depth = house.plan.footprint.size
     assert sum(math.prod(room.size) for room in house.plan.rooms) == pytest.approx(width * depth)
@@ -24,7 +30,6 @@ def test_rooms_tile_the_footprint(house: House) -> None:
         assert len(inside) == 1
 
 
-@pytest.mark.parametrize("house", HOUSES, ids=lambda house: str(house.seed))
 def test_every_room_can_be_reached_on_foot(house: House) -> None:
     walkable = house.occupancy.walkable
     start = tuple(int(index) for index in np.argwhere(walkable)[0])
@@ -34,7 +39,6 @@ def test_every_room_can_be_reached_on_foot(house: House) -> None:
         assert walkable[int(near) : int(far), int(left) : int(right)].any()
 
 
-@pytest.mark.parametrize("house", HOUSES, ids=lambda house: str(house.seed))
 def test_names_are_unique_and_things_stand_in_their_rooms(house: House) -> None:
     names = [thing.name for thing in house.things]
     assert len(names) == len(set(names)) >= 4
@@ -54,8 +58,8 @@ def test_the_same_seed_gives_the_same_house_and_another_seed_another() -> None:
 
 
 def test_houses_differ_in_rooms_and_hold_every_kind_of_thing() -> None:
-    assert {len(house.rooms) for house in HOUSES} == {3, 4, 5, 6}
-    assert {thing.kind for house in HOUSES for thing in house.things} == set(Kind)
+    assert {len(built(seed).rooms) for seed in SEEDS} == {3, 4, 5, 6}
+    assert {thing.kind for seed in SEEDS for thing in built(seed).things} == set(Kind)
 
 
 def test_a_negative_seed_is_refused() -> None:
