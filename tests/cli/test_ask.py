@@ -1,6 +1,7 @@
 """`longtake ask` as a user meets it, with a tiny model in the hub's layout, against the session it stands for."""
 
 import builtins
+import itertools
 import json
 import re
 import signal
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,8 +23,11 @@ from longtake.cli.main import main
 from longtake.cli.replies import format_time
 from longtake.language.load import load_language
 from longtake.language.sampling import Sampling as Speaking
+from longtake.pipeline.ahead import WhenFull
 from longtake.runtime.dialogue import DialogueSession
-from longtake.video.source import open_source
+from longtake.video.reading import Source
+from longtake.video.sampling import Sampling
+from longtake.video.source import SourceOptions, open_source
 
 LONGTAKE = str(Path(sys.executable).with_name("longtake"))
 GOLDEN = Path(__file__).parents[1] / "golden" / "vlm"
@@ -94,7 +99,7 @@ def test_answer_alone_is_on_stdout_and_is_that_of_a_session(ask: Callable[..., D
     assert f"12 frames up to 00:05.5, {session.info.num_tokens} tokens in memory" in done.stderr
 
 
-@pytest.mark.parametrize("chunk", ["1", "2", "5"])
+@pytest.mark.parametrize("chunk", ["1", "2", "5", "auto"])
 def test_questions_at_moments_see_the_frames_up_to_them_whatever_the_chunks(
     chunk: str, ask: Callable[..., Done], session: DialogueSession
 ) -> None:
@@ -110,6 +115,67 @@ def test_questions_at_moments_see_the_frames_up_to_them_whatever_the_chunks(
     assert [event["event"] for event in done.events] == ["start", "answer", "answer", "answer", "watched"]
     assert done.events[0]["num_frames"] == done.events[-1]["num_frames"] == 12
     assert not done.stderr
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many frames came together, look by look."""
+    see, sizes = DialogueSession.see, []
+
+    def see_and_count(session: DialogueSession, frames: torch.Tensor, timestamps_s: list[float]) -> None:
+        sizes.append(len(frames))
+        see(session, frames, timestamps_s)
+
+    monkeypatch.setattr(DialogueSession, "see", see_and_count)
+    return sizes
+
+
+@pytest.mark.parametrize(
+    ("options", "sizes"),
+    [
+        ([], [8, 4]),
+        (["--every", "2s", "w92"], [5, 4, 3]),
+        (["--when", "w90"], [2] * 6),
+        (["--when", "w90", "--chunk", "4"], [4] * 3),
+        (["--chunk", "07"], [7, 5]),
+    ],
+)
+def test_of_a_file_many_frames_are_seen_together_unless_someone_waits_for_each_look(
+    options: list[str], sizes: list[int], ask: Callable[..., Done], looks: list[int]
+) -> None:
+    assert ask(SOURCE, "w90", *options).returncode == 0
+    assert looks == sizes
+
+
+def test_of_a_camera_more_frames_are_seen_together_once_it_is_too_fast(
+    ask: Callable[..., Done], looks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_camera(text: str, sampling: Sampling, options: SourceOptions) -> Source:
+        source = open_source(text, sampling, options)
+        source.is_live = True
+        return source
+
+    monkeypatch.setattr("longtake.cli.ask.open_source", open_camera)
+    # a world does not wait for its frames, so that too many would come
+    monkeypatch.setattr("longtake.cli.ask.WhenFull", SimpleNamespace(BLOCK=None, NEWEST_WINS=WhenFull.BLOCK))
+    arguments = ("world:3?frames=34&size=112x84&fps=2", "w90")
+    monkeypatch.setattr("longtake.cli.ask.time", SimpleNamespace(perf_counter=itertools.count(0.0, 0.9).__next__))
+    ask(*arguments)
+    assert looks == [2] * 17
+    looks.clear()
+    monkeypatch.setattr("longtake.cli.ask.time", SimpleNamespace(perf_counter=itertools.count(0.0, 9.0).__next__))
+    ask(*arguments)
+    assert looks == [2, 2, 2, 4, 4, 4, 8, 8]
+
+
+def test_question_that_was_never_due_is_named(ask: Callable[..., Done]) -> None:
+    sentence = "The video ended within 10 s of its first frame; 'w91 w92' was never due."
+    done = ask(SOURCE, "--every", "10s", "w91 w92", "--every", "2s", "w90")
+    assert len(done.stdout.splitlines()) == 2
+    assert done.stderr.splitlines()[0] == sentence
+    told = ask(SOURCE, "--every", "10s", "w91 w92", "--json")
+    assert [event["event"] for event in told.events] == ["start", "note", "watched"]
+    assert told.of("note")[0]["text"] == sentence
 
 
 def test_moment_beyond_the_video_is_answered_at_its_end_and_that_is_said(ask: Callable[..., Done]) -> None:
@@ -192,6 +258,31 @@ def test_typed_questions_are_answered_until_an_empty_line_and_bad_ones_end_nothi
     assert next(typed) == "w93"
 
 
+def test_typed_questions_leave_json_lines_alone_on_stdout(ask: Callable[..., Done]) -> None:
+    done = ask(SOURCE, "--json", stdin="w90\n:info\n\n", terminal=True)
+    assert done.returncode == 0
+    assert [event["event"] for event in done.events] == ["start", "watched", "answer", "watched"]
+    assert done.stderr == "? " * 3
+    plain = ask(SOURCE, stdin="w90\n\n", terminal=True)
+    assert plain.stdout == ask(SOURCE, "w90").stdout
+
+
+def test_prompt_is_drawn_with_what_is_typed_where_all_is_one_terminal(
+    ask: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = []
+
+    def typed(prompt: str) -> str:
+        prompts.append(prompt)
+        return "w90" if len(prompts) == 1 else ""
+
+    monkeypatch.setattr(builtins, "input", typed)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    shown = ask(SOURCE, terminal=True)
+    assert prompts == ["? ", "? "]
+    assert "?" not in shown.stderr
+
+
 def test_end_of_a_terminal_ends_the_questions(ask: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
     def end(prompt: str) -> str:
         raise EOFError
@@ -225,7 +316,7 @@ def test_interrupt_ends_the_watching_and_what_is_left_is_answered(
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(DialogueSession, "see", see_and_interrupt)
-    done = ask("world:3?size=112x84&fps=2", "w90", "--json")
+    done = ask("world:3?size=112x84&fps=2", "w90", "--json", "--chunk", "2")
     assert done.returncode == 0
     assert 4 <= done.of("watched")[0]["num_frames"] < 20
     assert done.of("answer")[0]["time_s"] == done.of("watched")[0]["seen_until_s"]
@@ -272,6 +363,8 @@ def test_frames_that_cannot_be_read_are_noted_and_left_out(ask: Callable[..., Do
         ([SOURCE, "w90", "--memory", "10kB"], "cannot hold"),
         (["world:3?frames=2&size=1120x840&fps=2", "w90", "--memory", "1100000"], "no room for the frames after 00:00"),
         ([SOURCE, "w90", "--size", "20"], "--size from 28"),
+        ([SOURCE, "w90", "--chunk", "0"], "--chunk auto, or a number from 1 to 9999, but got '0'"),
+        ([SOURCE, "w90", "--chunk", "some"], "but got 'some'"),
         ([SOURCE, "w90", "--device", "tpu"], "no device 'tpu'"),
         ([SOURCE, "w90", "--start", "20"], "ends before"),
         ([SOURCE], "Expected a question"),

@@ -122,6 +122,14 @@ def test_of_an_answer_and_its_opposite_one_is_told_when_it_turns(live: Callable[
     assert [answer["text"] for answer in found[:2]] in (["yes"], ["no"], ["yes", "no"], ["no", "yes"])
 
 
+def test_question_that_was_never_due_is_named(live: Callable[..., Done]) -> None:
+    done = live(SOURCE, "w90", "--every", "10s", "w91", "--json")
+    assert [note["text"] for note in done.of("note")[1:]] == [
+        "The video ended within 10 s of its first frame; 'w91' was never due."
+    ]
+    assert len(done.of("answer")) == 1
+
+
 def test_progress_is_shown_on_a_terminal_and_answers_stay_the_same(
     live: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:

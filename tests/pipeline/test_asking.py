@@ -35,7 +35,7 @@ def frames_at(*times_s: float) -> list[Frame]:
 
 def played(asked: Sequence[Asked], times_s: Sequence[float], chunk: int = 2) -> list[tuple[float, ...] | Due]:
     """What a schedule hands out, frames as their times."""
-    items = Schedule(asked).through(frames_at(*times_s), chunk)
+    items = Schedule(asked).through(frames_at(*times_s), lambda: chunk)
     return [item if isinstance(item, Due) else tuple(frame.timestamp_s for frame in item) for item in items]
 
 
@@ -44,6 +44,20 @@ HALVES = [0.0, 0.5, 1.0, 1.5, 2.0]
 
 def test_frames_come_in_chunks_and_the_last_one_may_be_short() -> None:
     assert played([], HALVES) == [(0.0, 0.5), (1.0, 1.5), (2.0,)]
+
+
+def test_chunks_may_grow_while_the_video_runs() -> None:
+    sizes = iter([1, 2, 2, 3, 3, 3])
+    items = Schedule([]).through(frames_at(*HALVES, 2.5), lambda: next(sizes))
+    assert [len(item) for item in items if not isinstance(item, Due)] == [1, 2, 3]
+
+
+def test_question_whose_first_moment_never_comes_is_named_afterwards() -> None:
+    soon, late = Every(text="a", every_s=1.0), Every(text="b", every_s=9.0)
+    schedule = Schedule([soon, late, Once(text="c", at_s=9.0), When(text="d")])
+    assert schedule.never_due == (soon, late)
+    list(schedule.through(frames_at(*HALVES), lambda: 2))
+    assert schedule.never_due == (late,)
 
 
 def test_question_at_a_moment_cuts_a_chunk_so_that_nothing_later_is_seen() -> None:
@@ -126,7 +140,7 @@ def test_frames_are_taken_one_by_one() -> None:
             taken.append(frame.timestamp_s)
             yield frame
 
-    next(Schedule([]).through(camera(), 2))
+    next(Schedule([]).through(camera(), lambda: 2))
     assert taken == [0.0, 0.5]
 
 

@@ -1,18 +1,13 @@
-"""How well a run agrees with another of the same frames, and with the truth; means over worlds with their intervals."""
+"""How well a run agrees with another of the same frames; means over worlds, and intervals by drawing worlds again."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from longtake.evaluate.absolute import absolute_error
 from longtake.evaluate.angles import rotation_angle_deg
-from longtake.evaluate.association import PosePairs
-from longtake.evaluate.depth import DepthPair, measure_depth
-from longtake.evaluate.depth_alignment import DepthAlignment
 from longtake.evaluate.motion import path_length
 
 _RESAMPLES = 10_000
@@ -41,18 +36,6 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accuracy:
-    """Of one run against the truth."""
-
-    ate_share: float | None
-    """Root mean square distance of camera centres after Sim(3) alignment, over the length of the true path."""
-    rotation_deg: float
-    """Mean over frames, after the same alignment."""
-    depth_abs_rel: float
-    """Mean of |depth - true| / true, one scale for the sequence."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Mean:
     """Over worlds; the interval is of 95 % confidence and needs two worlds."""
 
@@ -76,28 +59,22 @@ def agreement(run: Seen, full: Seen) -> Agreement:
     )
 
 
-def accuracy(run: Seen, truth: Seen) -> Accuracy:
-    """How far a run is from the truth."""
-    times = torch.arange(len(run.depth), dtype=torch.float64)
-    error = absolute_error(PosePairs(timestamp_s=times, result=run.world_from_camera, truth=truth.world_from_camera))
-    depth = measure_depth(
-        lambda: [DepthPair(*pair) for pair in zip(run.depth, truth.depth, strict=True)], alignment=DepthAlignment.SCALE
-    )
-    return Accuracy(
-        ate_share=error.share_of_path,
-        rotation_deg=error.rotation_deg.mean,
-        depth_abs_rel=depth.abs_rel,
-    )
-
-
 def mean_over_worlds(values: Sequence[float | None]) -> Mean | None:
     """With a bootstrap interval, the same each time; of the worlds that have a value, none where none has."""
     exact = np.array([value for value in values if value is not None])
     if not len(exact):
         return None
-    if len(exact) < 2:
-        return Mean(mean=float(exact.mean()), low=None, high=None)
-    drawn = np.random.default_rng(0).integers(len(exact), size=(_RESAMPLES, len(exact)))
-    tail = (1 - _CONFIDENCE) / 2
-    low, high = np.quantile(exact[drawn].mean(axis=1), (tail, 1 - tail)).tolist()
+    low, high = bootstrap_interval(exact, np.mean)
     return Mean(mean=float(exact.mean()), low=low, high=high)
+
+
+def bootstrap_interval(
+    values: Float64[np.ndarray, "worlds"], statistic: Callable[..., Float64[np.ndarray, "resamples"]]
+) -> tuple[float | None, float | None]:
+    """Of 95 % confidence, of a statistic such as `numpy.mean`; the same each time, none of fewer than two worlds."""
+    if len(values) < 2:
+        return None, None
+    drawn = np.random.default_rng(0).integers(len(values), size=(_RESAMPLES, len(values)))
+    tail = (1 - _CONFIDENCE) / 2
+    low, high = np.quantile(statistic(values[drawn], axis=1), (tail, 1 - tail)).tolist()
+    return low, high

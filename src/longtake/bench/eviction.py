@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from longtake.bench.agreement import Accuracy, Agreement, Mean, Seen, accuracy, agreement, mean_over_worlds
+from longtake.bench.agreement import Agreement, Mean, Seen, agreement, mean_over_worlds
 from longtake.bench.contenders import KEEP_ALL, Contender, contenders, unseeing_twin
+from longtake.bench.scoring import Score, score
 from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel
 from longtake.runtime.build import usual_settings
@@ -66,6 +67,7 @@ class EvictionFigures:
     centre_share: Mean | None
     ate_share: Mean | None
     true_rotation_deg: Mean | None
+    """Of medians over frames, as for `bench quality`."""
     depth_abs_rel: Mean | None
 
 
@@ -90,7 +92,7 @@ class _Runner:
     tokens_over_time: list[int] = field(default_factory=list)
     parts: list[Seen] = field(default_factory=list)
     agreements: list[Agreement] = field(default_factory=list)
-    accuracies: list[Accuracy] = field(default_factory=list)
+    scores: list[Score] = field(default_factory=list)
 
     def start(self) -> None:
         self.session.clear()
@@ -119,7 +121,7 @@ class _Runner:
         seen = self.seen()
         self.agreements.append(agreement(seen, full))
         if truth is not None:
-            self.accuracies.append(accuracy(seen, truth))
+            self.scores.append(score(seen, truth))
 
     def _keep(self, geometry: Geometry) -> None:
         self.parts.append(Seen(geometry.depth.cpu(), geometry.world_from_camera.cpu().double()))
@@ -190,7 +192,7 @@ def _row(entry: Contender, runner: _Runner | None, twin: _Runner | None) -> Evic
 
 def _figures(runner: _Runner, twin: _Runner | None) -> EvictionFigures:
     session, times_ms = runner.session, _timed(runner)
-    agreed, accurate = runner.agreements, runner.accuracies
+    agreed, scores = runner.agreements, runner.scores
     ratios = None if twin is None else [own / other for own, other in zip(times_ms, _timed(twin), strict=True)]
     return EvictionFigures(
         declared_bytes=session.num_bytes,
@@ -205,9 +207,9 @@ def _figures(runner: _Runner, twin: _Runner | None) -> EvictionFigures:
         depth_p95=mean_over_worlds([one.depth_p95 for one in agreed]),
         rotation_deg=mean_over_worlds([one.rotation_deg for one in agreed]),
         centre_share=mean_over_worlds([one.centre_share for one in agreed]),
-        ate_share=mean_over_worlds([one.ate_share for one in accurate]),
-        true_rotation_deg=mean_over_worlds([one.rotation_deg for one in accurate]),
-        depth_abs_rel=mean_over_worlds([one.depth_abs_rel for one in accurate]),
+        ate_share=mean_over_worlds([one.ate_share for one in scores]),
+        true_rotation_deg=mean_over_worlds([one.rotation_deg for one in scores]),
+        depth_abs_rel=mean_over_worlds([one.depth_abs_rel for one in scores]),
     )
 
 

@@ -1,5 +1,6 @@
 """`longtake ask`: questions about videos, image folders, cameras and streams, while they are watched or afterwards."""
 
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,12 +18,14 @@ from longtake.language.load import LanguageModel, load_language
 from longtake.language.sampling import Sampling as Speaking
 from longtake.memory.budget import Budget
 from longtake.pipeline.ahead import Ahead, WhenFull
-from longtake.pipeline.asking import Asked, Due, Once, Schedule, When, parse_choices, parse_every, parse_when
+from longtake.pipeline.asking import Asked, Due, Every, Once, Schedule, When, parse_choices, parse_every, parse_when
+from longtake.pipeline.chunking import SIZES, Chunks
 from longtake.runtime.dialogue import DialogueSession
 from longtake.video.frame import VideoFrame
 from longtake.video.sampling import Sampling, parse_time
 from longtake.video.source import Source, SourceOptions, open_source
 
+_AUTO = "auto"
 _FRAMES_AHEAD = 4
 _QUESTION_TOKENS = 1024
 """Room for a question, and for a last frame without a partner, beside that of its answer."""
@@ -48,7 +51,7 @@ class AskOptions:
     memory: str
     max_tokens: int
     temperature: float
-    chunk: int
+    chunk: str
     device: str
 
 
@@ -56,6 +59,7 @@ def run_ask(options: AskOptions, *, as_json: bool) -> None:
     """Watch a source, answer what is due meanwhile and at its end, and what is typed or piped in then."""
     asked, choices, speaking = _asked(options), _choices(options), _speaking(options)
     budget_bytes, device = _budget_bytes(options.memory), choose_device(options.device)
+    chunk = _chunk(options)
     if options.model is None:
         raise SettingError(
             "No trained model comes with longtake yet; give --model with the folder of a Qwen2.5-VL, or its name on "
@@ -68,9 +72,9 @@ def run_ask(options: AskOptions, *, as_json: bool) -> None:
     replies: Replies = JsonReplies() if as_json else PlainReplies()
     conversation = _Conversation(session, replies, choices, speaking)
     try:
-        conversation.watch(source, asked, options.chunk)
+        conversation.watch(source, asked, chunk)
         if not asked:
-            _converse(conversation)
+            _converse(conversation, as_json=as_json)
     finally:
         session.close()
 
@@ -84,20 +88,29 @@ class _Conversation:
         self._session, self._replies = session, replies
         self._choices, self._speaking = choices, speaking
 
-    def watch(self, source: Source, asked: Sequence[Asked], chunk: int) -> None:
-        """Frames and questions in the order of time."""
+    def watch(self, source: Source, asked: Sequence[Asked], chunk: int | None) -> None:
+        """Frames and questions in the order of time; how many frames together is decided here if it is not said."""
         schedule, is_labelled = Schedule(asked), len(asked) > 1
-        when_full = WhenFull.NEWEST_WINS if source.is_live else WhenFull.BLOCK
+        has_standing = any(isinstance(each, When) for each in asked)
+        chunks = Chunks.auto(is_live=source.is_live, has_standing=has_standing) if chunk is None else Chunks(chunk)
+        when_full, num_ahead = WhenFull.BLOCK, _FRAMES_AHEAD
+        if source.is_live:
+            # as many as may come while a chunk is looked at
+            when_full, num_ahead = WhenFull.NEWEST_WINS, max(_FRAMES_AHEAD, chunk or SIZES[-1])
         with (
             self._replies.watching(source),
             stopped_by_interrupt(source.stop),
-            Ahead(source.frames(), _FRAMES_AHEAD, when_full) as frames,
+            Ahead(source.frames(), num_ahead, when_full) as frames,
         ):
-            for item in schedule.through(self._readable(frames), chunk):
+            for item in schedule.through(self._readable(frames), lambda: chunks.size):
                 if isinstance(item, Due):
                     self._answer_due(item, schedule, is_labelled=is_labelled)
                 else:
+                    started = time.perf_counter()
                     self._see(item)
+                    chunks.seen([frame.timestamp_s for frame in item], time.perf_counter() - started)
+        for unasked in schedule.never_due:
+            self._replies.note(never_due_note(unasked))
         self._replies.watched(self._session.info)
 
     def answer(self, question: str) -> None:
@@ -180,6 +193,11 @@ class _Conversation:
         )
 
 
+def never_due_note(asked: Every) -> str:
+    """Why there is no answer to a question that was to be asked every so often."""
+    return f"The video ended within {asked.every_s:g} s of its first frame; '{asked.text}' was never due."
+
+
 @contextmanager
 def _room_for(what: str, to_lower: str) -> Iterator[None]:
     """Says what did not fit in words of the command line."""
@@ -189,10 +207,10 @@ def _room_for(what: str, to_lower: str) -> Iterator[None]:
         raise MemoryFullError(f"The memory has no room for {what}; raise --memory, or lower {to_lower}.") from error
 
 
-def _converse(conversation: _Conversation) -> None:
+def _converse(conversation: _Conversation, *, as_json: bool) -> None:
     """Questions as they are typed, until an empty line or the end; from a pipe, one a line."""
     if sys.stdin.isatty():
-        for question in _typed():
+        for question in _typed(as_json=as_json):
             _answer_typed(conversation, question)
         return
     num_asked = 0
@@ -213,12 +231,22 @@ def _answer_typed(conversation: _Conversation, question: str) -> None:
         conversation.tell_problem(error)
 
 
-def _typed() -> Iterator[str]:
-    with suppress(ImportError):  # not on every system; it gives `input` its history
-        import readline  # noqa: F401
+def _typed(*, as_json: bool) -> Iterator[str]:
+    is_drawn = sys.stdout.isatty() and not as_json
+    if is_drawn:
+        with suppress(ImportError):  # not on every system; it gives `input` its history, and draws on stdout
+            import readline  # noqa: F401
     with suppress(EOFError):
-        while question := input("? ").strip():
+        while question := _line("? ", is_drawn=is_drawn).strip():
             yield question
+
+
+def _line(prompt: str, *, is_drawn: bool) -> str:
+    """A line as it is typed; stdout is for answers alone unless the line is drawn there, as for its history."""
+    if is_drawn:
+        return input(prompt)
+    print(prompt, end="", file=sys.stderr, flush=True)
+    return input("")
 
 
 def _asked(options: AskOptions) -> list[Asked]:
@@ -242,6 +270,15 @@ def _choices(options: AskOptions) -> tuple[str, ...]:
             f"'{options.choices}'."
         )
     return choices
+
+
+def _chunk(options: AskOptions) -> int | None:
+    """Frames of one look; None where the video decides."""
+    if options.chunk == _AUTO:
+        return None
+    if re.fullmatch(r"0*[1-9]\d{0,3}", options.chunk, re.ASCII) is None:
+        raise SettingError(f"Expected --chunk {_AUTO}, or a number from 1 to 9999, but got '{options.chunk}'.")
+    return int(options.chunk)
 
 
 def _speaking(options: AskOptions) -> Speaking:

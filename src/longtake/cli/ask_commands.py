@@ -52,7 +52,7 @@ def ask(
     memory: Annotated[str, typer.Option(help="Room for keys and values, such as 4GB.")] = "512MB",
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 64,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 always takes the likeliest word.")] = 0.0,
-    chunk: Annotated[int, typer.Option(min=1, help="Frames of one look.")] = 2,
+    chunk: Annotated[str, typer.Option(help="Frames of one look, or auto: as many as keep up.")] = "auto",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each event.")] = False,
 ) -> None:

@@ -166,3 +166,59 @@ def bench_ask(
     from longtake.cli.bench_ask import run_ask
 
     run_ask(chunks, quick=quick, as_json=as_json)
+
+
+@bench.command("chunks")
+def bench_chunks(
+    model: Annotated[
+        str | None, typer.Option(help="Folder of a Qwen2.5-VL model, or its hub name; else a random network.")
+    ] = None,
+    size: Annotated[str | None, typer.Option(help="Width x height of the frames, in pixels.")] = None,
+    fps: Annotated[float, typer.Option(help="Frames a second that come, for how long each waits.")] = 2.0,
+    rounds: Annotated[int, typer.Option(min=2, help="Rounds of 24 frames, of which the first warms up.")] = 4,
+    quick: Annotated[bool, typer.Option("--quick", help="A tiny network and 2 rounds.")] = False,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Time chunks of 2, 3, 4, 6 and 8 frames in two formats; tokens, grids, padding, and how long a frame waits."""
+    from longtake.cli.bench_chunks import ChunkOptions, run_chunks
+
+    options = ChunkOptions(model=model, size=size, fps=fps, rounds=rounds, quick=quick, device=device)
+    run_chunks(options, as_json=as_json)
+
+
+@bench.command("quality")
+def bench_quality(
+    model: Annotated[
+        str, typer.Option(help="A checkpoint, a preset's name, or tiny or micro (random weights).")
+    ] = "tiny",
+    worlds: Annotated[int, typer.Option(min=1, help="Test houses to walk through.")] = 50,
+    size: Annotated[str, typer.Option(help="Width x height of the images, in pixels.")] = "126x98",
+    frames: Annotated[str, typer.Option(help="Length of the walks; several separated by commas.")] = "48",
+    scale_frames: Annotated[str, typer.Option(help="Frames of the scale block, and anchors.")] = "usual",
+    policy: Annotated[str, typer.Option(help="What to forget, as for longtake map.")] = "usual",
+    memory: Annotated[str, typer.Option(help="Room for keys and values, such as 4GB or 8 frames.")] = "usual",
+    keyframes: Annotated[str, typer.Option(help="every:6 or flow:12px.")] = "usual",
+    windows: Annotated[str, typer.Option(help="128/16: kept frames by shared frames; none for one.")] = "usual",
+    align: Annotated[str, typer.Option(help="Windows by first-frame, keyframe-pairs or robust.")] = "usual",
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "cpu",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write all figures into this file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw ways from above into this PNG file.")] = None,
+) -> None:
+    """Score a model's maps of unseen houses against the truth, beside baselines; options take several, with commas."""
+    from longtake.cli.bench_quality import QualityOptions, run_quality
+
+    options = QualityOptions(
+        model=model,
+        worlds=worlds,
+        size=size,
+        frames=frames,
+        scale_frames=scale_frames,
+        policy=policy,
+        memory=memory,
+        keyframes=keyframes,
+        windows=windows,
+        align=align,
+        device=device,
+    )
+    run_quality(options, json_file=json_file, plot=plot)

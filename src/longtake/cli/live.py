@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from longtake.cli.ask import never_due_note
 from longtake.cli.interrupt import stopped_by_interrupt
 from longtake.cli.live_telling import BarLive, JsonLive, LiveTeller
 from longtake.cli.map import TINY_NAME, random_model
@@ -114,6 +115,8 @@ def run_live(options: LiveOptions, *, as_json: bool) -> None:
             teller.note("The map's weights are random: poses show how longtake works, and no geometry.")
         with teller.watching(source), stopped_by_interrupt(live.stop), _told_of_full_memory():
             _tell_all(live, dialogue, teller, poses)
+        for unasked in live.never_due:
+            teller.note(never_due_note(unasked))
         teller.watched(dialogue.info, live.num_dropped)
 
 

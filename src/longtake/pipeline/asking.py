@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -105,8 +105,8 @@ class Schedule:
         self._num_asked = [0] * len(self._asked)
         self._last: dict[When, str] = {}
 
-    def through(self, frames: Iterable[_Frame], chunk: int) -> Iterator[list[_Frame] | Due]:
-        """Frames to look at, so many together, and questions, in the order of time.
+    def through(self, frames: Iterable[_Frame], chunk: Callable[[], int]) -> Iterator[list[_Frame] | Due]:
+        """Frames to look at, as many together as `chunk` says by then, and questions, in the order of time.
 
             frames      0.0   0.5   1.0   1.5   2.0
             question at          0.7
@@ -115,7 +115,6 @@ class Schedule:
         A question comes after every frame up to its moment and before any later one, so that its answer does not depend
         on the chunks; one from before the first frame comes after that frame.
         """
-        assert chunk > 0
         waiting: list[_Frame] = []
         first_s = last_s = None
         for frame in frames:
@@ -126,7 +125,7 @@ class Schedule:
             yield from due
             first_s, last_s = frame.timestamp_s if first_s is None else first_s, frame.timestamp_s
             waiting.append(frame)
-            if len(waiting) == chunk:
+            if len(waiting) >= chunk():
                 yield from self._look(waiting)
                 waiting = []
         if waiting:
@@ -134,6 +133,12 @@ class Schedule:
         if first_s is not None and last_s is not None:
             yield from self._due(first_s, math.nextafter(last_s, math.inf))
         yield from self._left(last_s)
+
+    @property
+    def never_due(self) -> tuple[Every, ...]:
+        """Questions asked every so often whose first moment has not come."""
+        counted = zip(self._asked, self._num_asked, strict=True)
+        return tuple(asked for asked, number in counted if isinstance(asked, Every) and not number)
 
     def became(self, when: When, answer: str) -> bool:
         """Whether this answer is the one that is waited for, and the one before was not."""

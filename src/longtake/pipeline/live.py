@@ -19,7 +19,7 @@ from longtake.export.frame import FrameStatus, MappedFrame
 from longtake.language.evidence import Evidence
 from longtake.language.sampling import Sampling as Speaking
 from longtake.pipeline.ahead import Ahead, WhenFull
-from longtake.pipeline.asking import Asked, Due, Schedule, When
+from longtake.pipeline.asking import Asked, Due, Every, Schedule, When
 from longtake.pipeline.mapper import Mapper, Prepared
 from longtake.pipeline.run import QUEUED, Unreadable
 from longtake.runtime.dialogue import DialogueSession
@@ -103,6 +103,11 @@ class LiveSession:
         """Frames of a live source that came while both sessions were busy."""
         return 0 if self._decoded is None else self._decoded.num_dropped
 
+    @property
+    def never_due(self) -> tuple[Every, ...]:
+        """Questions asked every so often whose first moment has not come."""
+        return self._schedule.never_due
+
     def stop(self) -> None:
         """Take no more frames; what is to be asked at the end is asked."""
         self._source.stop()
@@ -113,7 +118,7 @@ class LiveSession:
         with Ahead(self._source.frames(), QUEUED, when_full) as self._decoded:
             try:
                 # One by one, so that a question comes between just the frames that it lies between.
-                for item in self._schedule.through(self._readable(self._decoded, beside), chunk=1):
+                for item in self._schedule.through(self._readable(self._decoded, beside), lambda: 1):
                     yield from _drained(beside)
                     yield from self._answer(item) if isinstance(item, Due) else self._watch(item[0])
                 yield from _drained(beside)

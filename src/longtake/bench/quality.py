@@ -1,0 +1,250 @@
+"""How well a model maps walks through houses it has never seen, in streaming mode, against the truth.
+
+Each world is filmed once, and all ways to watch it see the same frames; a shorter walk is a longer one's beginning.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+from longtake.bench.agreement import Seen
+from longtake.bench.baselines import BaselineScore, constant_velocity, score_baselines
+from longtake.bench.scoring import Score, Summary, fov_error_deg, paired, score, summary_over_worlds
+from longtake.errors import SettingError
+from longtake.evaluate.freedom import Freedom, move_onto_truth
+from longtake.evaluate.motion import path_length
+from longtake.geometry.model import GeometryModel
+from longtake.runtime.alignment import Alignment
+from longtake.runtime.build import SessionSettings, open_session
+from longtake.runtime.steps import VideoSession
+from longtake.runtime.windowed import WindowedSession
+from longtake.types import Geometry
+from longtake.world.seeds import Split, seeds
+from longtake.world.tour import Tour
+
+FEWEST_FRAMES = 3
+"""Which an alignment with scale needs."""
+_PUBLISHED_ALIGNMENT = Alignment()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """One way to watch a walk."""
+
+    name: str
+    session: SessionSettings
+    alignment: Alignment = _PUBLISHED_ALIGNMENT
+    """Between windows, where there are several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualitySettings:
+    """What is watched, and how."""
+
+    watches: tuple[Watch, ...]
+    frames: tuple[int, ...]
+    """Lengths of the walks."""
+    num_worlds: int
+    size: tuple[int, int]
+    """Height and width."""
+
+    def __post_init__(self) -> None:
+        if not self.watches or not self.frames or self.num_worlds < 1:
+            raise SettingError("Expected a way to watch, a length and a world at least; name one of each.")
+        if min(self.frames) < FEWEST_FRAMES:
+            raise SettingError(f"Expected walks of {FEWEST_FRAMES} frames at least, but got {min(self.frames)}.")
+
+    @property
+    def num_steps(self) -> int:
+        """Frames filmed and frames watched."""
+        return self.num_worlds * (max(self.frames) + len(self.watches) * sum(self.frames))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Film:
+    """The frames of a walk and what is true of them."""
+
+    images: Float[Tensor, "frames 3 height width"]
+    truth: Seen
+    intrinsics: Float[Tensor, "3 3"]
+
+    def first(self, num_frames: int) -> "Film":
+        truth = Seen(self.truth.depth[:num_frames], self.truth.world_from_camera[:num_frames])
+        return Film(images=self.images[:num_frames], truth=truth, intrinsics=self.intrinsics)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a run said of all frames, on the host."""
+
+    seen: Seen
+    intrinsics: Float[Tensor, "frames 3 3"]
+
+    @classmethod
+    def of(cls, geometry: Geometry) -> "Found":
+        seen = Seen(geometry.depth.cpu(), geometry.world_from_camera.cpu().double())
+        return cls(seen, geometry.intrinsics.cpu())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """Camera centres from above, x and z of the true world; all but the true ones are aligned by Sim(3)."""
+
+    true: Float64[Tensor, "frames 2"]
+    found: Float64[Tensor, "frames 2"]
+    velocity: Float64[Tensor, "frames 2"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldQuality:
+    """One world, watched in one way."""
+
+    seed: int
+    path_m: float
+    score: Score
+    baselines: BaselineScore
+    fov_deg: float
+    watched_s: float
+    ways: Ways
+
+    @property
+    def times_velocity(self) -> float | None:
+        """How many times better than constant velocity; none where nothing is wrong, or nothing moved."""
+        return _times_better(self.score.ate_share, self.baselines.velocity_ate_share)
+
+    @property
+    def times_straight(self) -> float | None:
+        return _times_better(self.score.ate_share, self.baselines.straight_ate_share)
+
+    @property
+    def times_mean_depth(self) -> float | None:
+        return _times_better(self.score.depth_abs_rel, self.baselines.mean_depth_abs_rel)
+
+    def figures(self) -> dict[str, float | None]:
+        """All of them by name."""
+        return {
+            **asdict(self.score),
+            **asdict(self.baselines),
+            "times_velocity": self.times_velocity,
+            "times_straight": self.times_straight,
+            "times_mean_depth": self.times_mean_depth,
+            "fov_deg": self.fov_deg,
+            "path_m": self.path_m,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityRow:
+    """All worlds, watched in one way for so many frames."""
+
+    watch: Watch
+    num_frames: int
+    worlds: tuple[WorldQuality, ...]
+
+    @property
+    def frame_ms(self) -> float:
+        """Mean time that the session took for a frame."""
+        return 1e3 * sum(world.watched_s for world in self.worlds) / (len(self.worlds) * self.num_frames)
+
+    def summaries(self) -> Mapping[str, Summary | None]:
+        """Every figure over worlds, by name."""
+        columns = [world.figures() for world in self.worlds]
+        return {name: summary_over_worlds([figures[name] for figures in columns]) for name in columns[0]}
+
+    def better_share(self, name: str) -> float | None:
+        """Share of worlds in which the model beats a baseline, by the name of a `times_` figure."""
+        known = [times for world in self.worlds if (times := world.figures()[name]) is not None]
+        return sum(times > 1 for times in known) / len(known) if known else None
+
+
+def measure_quality(
+    model: GeometryModel, settings: QualitySettings, progress: Callable[[int], None]
+) -> list[QualityRow]:
+    """A row for each length and way to watch, over the first test houses."""
+    cases = list(itertools.product(settings.frames, settings.watches))
+    found: list[list[WorldQuality]] = [[] for _ in cases]
+    for watch in settings.watches:
+        open_watch(model, watch, settings.size)  # a setting that is refused is refused before the work
+    for seed in itertools.islice(seeds(Split.TEST), settings.num_worlds):
+        film = film_world(seed, max(settings.frames), settings.size, next(model.parameters()).device, progress)
+        for (num_frames, watch), worlds in zip(cases, found, strict=True):
+            worlds.append(_watch_world(model, watch, seed, film.first(num_frames)))
+            progress(num_frames)
+    return [
+        QualityRow(watch=watch, num_frames=num_frames, worlds=tuple(worlds))
+        for (num_frames, watch), worlds in zip(cases, found, strict=True)
+    ]
+
+
+def film_world(
+    seed: int, num_frames: int, size: tuple[int, int], device: torch.device, progress: Callable[[int], None]
+) -> Film:
+    """The first frames of a tour; images stay where they were drawn, the truth goes to the host."""
+    height, width = size
+    tour = Tour(seed=seed, width=width, height=height)
+    images, depths, poses = [], [], []
+    for view in itertools.islice(tour.views(device), num_frames):
+        images.append(view.image)
+        depths.append(view.depth.cpu())
+        poses.append(view.world_from_camera)
+        progress(1)
+    return Film(
+        images=torch.stack(images),
+        truth=Seen(torch.stack(depths), torch.stack(poses)),
+        intrinsics=tour.intrinsics(),
+    )
+
+
+def judge(found: Found, film: Film, *, seed: int, watched_s: float) -> WorldQuality:
+    """What a run said of a film against what is true of it."""
+    height, width = film.images.shape[-2:]
+    cameras, truth = found.seen.world_from_camera, film.truth.world_from_camera
+    return WorldQuality(
+        seed=seed,
+        path_m=float(path_length(truth)[-1]),
+        score=score(found.seen, film.truth),
+        baselines=score_baselines(film.truth),
+        fov_deg=fov_error_deg(found.intrinsics, film.intrinsics, height=height, width=width),
+        watched_s=watched_s,
+        ways=Ways(
+            true=_from_above(truth),
+            found=_from_above(_aligned(cameras, truth)),
+            velocity=_from_above(_aligned(constant_velocity(truth), truth)),
+        ),
+    )
+
+
+def _watch_world(model: GeometryModel, watch: Watch, seed: int, film: Film) -> WorldQuality:
+    height, width = film.images.shape[-2:]
+    session = open_watch(model, watch, (height, width))
+    start = time.perf_counter()
+    found = Found.of(Geometry.join(list(session.run(film.images))))
+    return judge(found, film, seed=seed, watched_s=time.perf_counter() - start)
+
+
+def open_watch(model: GeometryModel, watch: Watch, size: tuple[int, int]) -> VideoSession:
+    """A session that watches in this way."""
+    session = open_session(model, watch.session, size)
+    if isinstance(session, WindowedSession):
+        assert watch.session.windows is not None
+        return WindowedSession(session.session, watch.session.windows, watch.alignment)
+    return session
+
+
+def _aligned(
+    cameras: Float64[Tensor, "frames 4 4"], truth: Float64[Tensor, "frames 4 4"]
+) -> Float64[Tensor, "frames 4 4"]:
+    return move_onto_truth(paired(cameras, truth), Freedom.SIM3).result
+
+
+def _from_above(cameras: Float64[Tensor, "frames 4 4"]) -> Float64[Tensor, "frames 2"]:
+    return cameras[:, [0, 2], 3]
+
+
+def _times_better(error: float | None, baseline: float | None) -> float | None:
+    return baseline / error if error and baseline is not None else None

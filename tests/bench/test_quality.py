@@ -1,0 +1,258 @@
+"""Maps of unseen houses: the truth itself scores best, rows are those of sessions, options become settings."""
+
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from longtake.bench.agreement import Seen
+from longtake.bench.quality import (
+    Film,
+    Found,
+    QualityRow,
+    QualitySettings,
+    Watch,
+    film_world,
+    judge,
+    measure_quality,
+    open_watch,
+)
+from longtake.cli.bench_quality import QualityOptions, run_quality, watches
+from longtake.cli.map import random_model
+from longtake.errors import BudgetError, InputError, SettingError
+from longtake.geometry.model import GeometryModel
+from longtake.memory.budget import Budget
+from longtake.runtime.alignment import Alignment, Anchoring
+from longtake.runtime.build import SMALL
+from longtake.runtime.keyframes import EveryNth
+from longtake.runtime.retention import ContextRetention
+from longtake.runtime.rules import rule_named
+from longtake.runtime.session import GeometrySession
+from longtake.runtime.windowed import WindowedSession
+from longtake.runtime.windows import Windows
+from longtake.weights.load import save_geometry
+from longtake.weights.presets import TINY
+from longtake.world.tour import Tour
+
+SIZE = (28, 42)
+CPU = torch.device("cpu")
+USUAL = Watch(name="usual", session=SMALL)
+WINDOWED = Watch(
+    name="windowed",
+    session=replace(SMALL, windows=Windows(size=6, overlap_frames=2)),
+    alignment=Alignment(Anchoring.ROBUST),
+)
+SETTINGS = QualitySettings(watches=(USUAL, WINDOWED), frames=(5, 9), num_worlds=2, size=SIZE)
+OPTIONS = QualityOptions(
+    model="tiny",
+    worlds=2,
+    size="42x28",
+    frames="4,7",
+    scale_frames="usual",
+    policy="usual",
+    memory="usual",
+    keyframes="usual",
+    windows="usual",
+    align="usual",
+    device="cpu",
+)
+
+
+@pytest.fixture(scope="module")
+def model() -> GeometryModel:
+    return random_model(TINY, CPU)
+
+
+@pytest.fixture(scope="module")
+def rows(model: GeometryModel) -> list[QualityRow]:
+    ticks: list[int] = []
+    found = measure_quality(model, SETTINGS, ticks.append)
+    assert sum(ticks) == SETTINGS.num_steps == 2 * (9 + 2 * (5 + 9))
+    return found
+
+
+@pytest.fixture(scope="module")
+def film() -> Film:
+    return film_world(9, 9, SIZE, CPU, lambda _: None)
+
+
+def test_film_is_the_beginning_of_the_tour(film: Film) -> None:
+    views = list(itertools.islice(Tour(seed=9, width=SIZE[1], height=SIZE[0]).views(), 9))
+    assert torch.equal(film.images, torch.stack([view.image for view in views]))
+    assert torch.equal(film.truth.depth, torch.stack([view.depth for view in views]))
+    assert torch.equal(film.truth.world_from_camera, torch.stack([view.world_from_camera for view in views]))
+    assert torch.equal(film.intrinsics, views[0].intrinsics)
+    assert (
+        len(film.first(4).images) == len(film.first(4).truth.depth) == len(film.first(4).truth.world_from_camera) == 4
+    )
+
+
+def test_truth_itself_has_no_error_and_beats_every_baseline(film: Film) -> None:
+    found = Found(film.truth, film.intrinsics.expand(9, 3, 3))
+    world = judge(found, film, seed=9, watched_s=1.0)
+    assert world.score.ate_share == pytest.approx(0, abs=1e-9)
+    assert world.score.rotation_deg == pytest.approx(0, abs=1e-5)
+    assert world.score.depth_abs_rel == pytest.approx(0, abs=1e-6)
+    assert world.fov_deg == pytest.approx(0, abs=1e-4)
+    torch.testing.assert_close(world.ways.found, world.ways.true)
+    row = QualityRow(watch=USUAL, num_frames=9, worlds=(world,))
+    assert row.better_share("times_velocity") == row.better_share("times_straight") == 1
+    assert row.frame_ms == pytest.approx(1000 / 9)
+
+
+def test_times_better_is_the_baseline_over_the_error(film: Film) -> None:
+    bent = film.truth.world_from_camera.clone()
+    bent[4:, 0, 3] += 0.1
+    run = Seen(film.truth.depth * torch.linspace(1, 1.5, 9)[:, None, None], bent)
+    world = judge(Found(run, film.intrinsics.expand(9, 3, 3)), film, seed=9, watched_s=1.0)
+    assert world.score.ate_share is not None
+    assert world.baselines.velocity_ate_share is not None
+    assert world.times_velocity == world.baselines.velocity_ate_share / world.score.ate_share
+    assert world.times_mean_depth == world.baselines.mean_depth_abs_rel / world.score.depth_abs_rel
+    assert world.path_m == pytest.approx(float(film.truth.world_from_camera[:, :3, 3].diff(dim=0).norm(dim=-1).sum()))
+
+
+def test_share_of_worlds_counts_those_that_beat_the_baseline(rows: list[QualityRow]) -> None:
+    for row in rows:
+        times = [world.times_mean_depth for world in row.worlds]
+        assert None not in times
+        assert row.better_share("times_mean_depth") == sum(time > 1 for time in times if time is not None) / 2
+
+
+def test_every_length_and_way_has_a_row_of_test_worlds(rows: list[QualityRow]) -> None:
+    assert [(row.num_frames, row.watch.name) for row in rows] == [
+        (5, "usual"),
+        (5, "windowed"),
+        (9, "usual"),
+        (9, "windowed"),
+    ]
+    assert all([world.seed for world in row.worlds] == [9, 19] for row in rows)
+    for summary in rows[0].summaries().values():
+        assert summary is not None
+        assert summary.num_worlds == 2
+        assert summary.lower_quartile <= summary.median <= summary.upper_quartile
+
+
+def test_figures_are_those_of_a_session_that_watched_the_same_frames(
+    model: GeometryModel, rows: list[QualityRow], film: Film
+) -> None:
+    for row in rows[2:]:
+        session = open_watch(model, row.watch, SIZE)
+        parts = [part for image in film.images if len(part := session.step(image))] + [session.finish()]
+        poses = torch.cat([part.world_from_camera for part in parts]).double()
+        run = Found(Seen(torch.cat([part.depth for part in parts]), poses), torch.cat([p.intrinsics for p in parts]))
+        want = judge(run, film, seed=9, watched_s=0.0)
+        assert row.worlds[0].figures() == want.figures()
+
+
+def test_windows_matter_once_a_walk_is_longer(rows: list[QualityRow]) -> None:
+    short, short_windowed, long, long_windowed = (row.worlds[0].figures() for row in rows)
+    assert short == short_windowed
+    assert long != long_windowed
+
+
+def test_alignment_is_that_of_the_watch(model: GeometryModel) -> None:
+    opened = open_watch(model, WINDOWED, SIZE)
+    assert isinstance(opened, WindowedSession)
+    once = replace(USUAL, session=replace(SMALL, windows=None))
+    assert isinstance(open_watch(model, once, SIZE), GeometrySession)
+
+
+def test_walk_that_is_too_short_to_align_is_refused() -> None:
+    with pytest.raises(SettingError, match="3 frames at least, but got 2"):
+        replace(SETTINGS, frames=(48, 2))
+    with pytest.raises(SettingError, match="name one of each"):
+        replace(SETTINGS, watches=())
+
+
+def test_setting_without_room_is_refused_before_anything_is_filmed(model: GeometryModel) -> None:
+    crowded = replace(USUAL, session=replace(SMALL, budget=Budget(num_frames=2)))
+    ticks: list[int] = []
+    with pytest.raises(BudgetError, match="cannot hold 4 anchors"):
+        measure_quality(model, replace(SETTINGS, watches=(crowded,)), ticks.append)
+    assert not ticks
+
+
+def test_choices_of_options_are_combined() -> None:
+    chosen = watches(replace(OPTIONS, keyframes="usual,every:3", windows="64/8, none", align="usual,robust"), SMALL)
+    assert [watch.name for watch in chosen] == [
+        "windows 64/8",
+        "windows 64/8, robust",
+        "windows none",
+        "every:3, windows 64/8",
+        "every:3, windows 64/8, robust",
+        "every:3, windows none",
+    ]
+    assert chosen[4].session.keyframes == EveryNth(3)
+    assert chosen[4].session.windows == Windows(size=64, overlap_frames=8)
+    assert chosen[4].alignment == Alignment(Anchoring.ROBUST)
+    assert chosen[5].session.windows is None
+
+
+def test_nothing_said_is_the_usual_way() -> None:
+    assert watches(OPTIONS, SMALL) == (USUAL,)
+
+
+def test_policy_memory_and_scale_frames_are_set() -> None:
+    (managed,) = watches(replace(OPTIONS, policy="managed", memory="24 frames"), SMALL)
+    assert (managed.name, managed.session.retention) == ("managed, 24 frames", rule_named("managed"))
+    assert managed.session.budget == Budget(num_frames=24)
+    (fewer,) = watches(replace(OPTIONS, scale_frames="2"), SMALL)
+    assert fewer.session.num_scale_frames == 2
+    assert fewer.session.retention == ContextRetention(anchors=2, window=12, history=512)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"frames": "48,many"}, "such as 48,300"),
+        ({"frames": "0"}, "such as 48,300"),
+        ({"scale_frames": "none"}, "such as 4, but got 'none'"),
+        ({"windows": "8-2"}, "windows as 128/16"),
+        ({"keyframes": "sometimes"}, "keyframes as every:6"),
+        ({"align": "by eye"}, "no alignment rule 'by eye'"),
+        ({"policy": "lots"}, "no memory policy 'lots'"),
+        ({"size": "small"}, "Expected a size"),
+    ],
+)
+def test_option_without_meaning_is_refused(changes: dict[str, str], said: str) -> None:
+    with pytest.raises(SettingError, match=said):
+        run_quality(replace(OPTIONS, **changes), json_file=None, plot=None)
+
+
+def test_folder_that_is_not_there_is_told_before_the_work(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no folder .*missing to write q\.json"):
+        run_quality(OPTIONS, json_file=tmp_path / "missing" / "q.json", plot=None)
+
+
+def test_table_json_and_plot_are_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    run_quality(OPTIONS, json_file=tmp_path / "quality.json", plot=tmp_path / "quality.png")
+    said = capsys.readouterr().out
+    assert "4 frames, usual settings, tiny, 2 test worlds at 42x28, CPU, 1 thread" in said
+    assert "constant velocity" in said
+    assert "The weights are random" in said
+    written = json.loads((tmp_path / "quality.json").read_text())
+    assert [(row["num_frames"], row["settings"]) for row in written["rows"]] == [(4, "usual"), (7, "usual")]
+    row = written["rows"][0]
+    assert [world["seed"] for world in row["worlds"]] == [9, 19]
+    shares = [world["ate_share"] for world in row["worlds"]]
+    assert row["summary"]["ate_share"]["median"] == pytest.approx(sum(shares) / 2)
+    assert set(row["better_share"]) == {"times_velocity", "times_straight", "times_mean_depth"}
+    assert (tmp_path / "quality.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_several_ways_are_compared_and_a_model_from_a_file_is_not_called_random(
+    model: GeometryModel, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "model.safetensors"
+    save_geometry(model, path)
+    options = replace(OPTIONS, model=str(path), frames="7", windows="usual,6/2", worlds=1)
+    run_quality(options, json_file=None, plot=None)
+    said = capsys.readouterr().out
+    assert "model.safetensors, 1 test world at 42x28" in said
+    assert "windows 6/2" in said
+    assert "random" not in said
