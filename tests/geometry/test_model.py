@@ -29,7 +29,7 @@ def check_forward(golden, prediction, features):
 def run(model, images, recall):
     grid = model.grid(*images.shape[-2:])
     with torch.no_grad():
-        return model(images, recall, grid), model.features(images, recall, grid)
+        return model(images, recall, grid), model.features(images, recall, grid, model.clip_rotation(recall, grid))
 
 
 def test_scale_block_matches_golden(tiny_model, golden, golden_frames, whole_clip):

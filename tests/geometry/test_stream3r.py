@@ -41,7 +41,7 @@ def slow_recall(attention: str, num_frames: int = NUM_FRAMES) -> ClipRecall:
 def look(model: GeometryModel, images: Tensor, recall: ClipRecall) -> tuple[Prediction, list[Tensor]]:
     grid = model.grid(*images.shape[-2:])
     with torch.no_grad():
-        return model(images, recall, grid), model.features(images, recall, grid)
+        return model(images, recall, grid), model.features(images, recall, grid, model.clip_rotation(recall, grid))
 
 
 @pytest.mark.parametrize("name", RUNS)

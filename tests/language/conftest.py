@@ -13,8 +13,13 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor
+from transformers import Qwen2_5_VLForConditionalGeneration
 
+from longtake.language.facts import text_facts
 from longtake.language.formats import SpecialIds
+from longtake.language.frames import PictureFormat
+from longtake.language.load import LanguageModel
+from longtake.language.words import Words
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "vlm"
 REAL_TOKENIZER = Path(__file__).parents[2] / ".oracles" / "qwen2.5-tokenizer"
@@ -65,6 +70,27 @@ def vlm_special() -> SpecialIds:
     roles = {role: (ids[role],) for role in ("system", "user", "assistant")}
     names = ("im_start", "im_end", "vision_start", "vision_end", "image_pad", "video_pad")
     return SpecialIds(**{name: ids[name] for name in names}, newline=ids["nl"], **roles)
+
+
+@pytest.fixture(scope="session")
+def tiny_language(vlm_special: SpecialIds) -> LanguageModel:
+    """The golden model, with a word `w80` for every id that is not special."""
+    names = read_json("tokens.json")["ids"]
+    special = {f"<{name}>": token for name, token in names.items()}
+    words = {f"w{token}": token for token in range(256) if token not in special.values()}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(special | words, unk_token="<pad>"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    tokenizer.add_special_tokens(list(special))
+    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(GOLDEN, dtype=torch.float32).eval()
+    return LanguageModel(
+        model=model.requires_grad_(False),
+        tokenizer=Words(tokenizer),
+        special=vlm_special,
+        text=text_facts(GOLDEN, model.config),
+        picture_format=PictureFormat(),
+        eos_ids=(vlm_special.im_end,),
+        suppressed_ids=tuple(read_json("index.json")["greedy_suppressed_ids"]),
+    )
 
 
 def byte_tokenizer() -> tokenizers.Tokenizer:

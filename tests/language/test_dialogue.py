@@ -11,22 +11,17 @@ from typing import Any
 
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch import Tensor
 from transformers import Qwen2_5_VLForConditionalGeneration
 
 from longtake.attention.causal import CausalRecall
 from longtake.errors import InputError, LongtakeError, MemoryFullError, SavedSessionError
-from longtake.language.facts import text_facts
-from longtake.language.formats import SpecialIds, StreamFormat, first_chunk, next_chunk, pieces_of, turn_question
+from longtake.language.formats import StreamFormat, first_chunk, next_chunk, pieces_of, turn_question
 from longtake.language.frames import PictureFormat, PixelRows, pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.positions import Film, positions
 from longtake.language.retaining import KeepUntilFull, RecentFrames, Retaining, ThinnedPast
 from longtake.language.sampling import Sampling
-from longtake.language.words import Words
 from longtake.memory.saved import write_tensors
 from longtake.runtime.answers import Answer, DialogueInfo, Ending
 from longtake.runtime.dialogue import DialogueSession
@@ -42,27 +37,6 @@ BUDGET = 4_000_000
 @pytest.fixture(scope="module")
 def frames(vlm_case: Callable[[str], dict[str, Tensor]]) -> Tensor:
     return next(value for name, value in vlm_case("stream_open_clip").items() if name.startswith("frames_u8"))
-
-
-@pytest.fixture(scope="module")
-def tiny_language(vlm_special: SpecialIds) -> LanguageModel:
-    """The golden model, with a word `w80` for every id that is not special."""
-    names = json.loads((GOLDEN / "tokens.json").read_text())["ids"]
-    special = {f"<{name}>": token for name, token in names.items()}
-    words = {f"w{token}": token for token in range(256) if token not in special.values()}
-    tokenizer = Tokenizer(WordLevel(special | words, unk_token="<pad>"))
-    tokenizer.pre_tokenizer = WhitespaceSplit()
-    tokenizer.add_special_tokens(list(special))
-    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(GOLDEN, dtype=torch.float32).eval()
-    return LanguageModel(
-        model=model.requires_grad_(False),
-        tokenizer=Words(tokenizer),
-        special=vlm_special,
-        text=text_facts(GOLDEN, model.config),
-        picture_format=PictureFormat(),
-        eos_ids=(vlm_special.im_end,),
-        suppressed_ids=tuple(INDEX["greedy_suppressed_ids"]),
-    )
 
 
 @pytest.fixture
@@ -338,6 +312,11 @@ def test_file_that_is_no_dialogue_or_of_other_weights_is_refused(
         DialogueSession.resume(path, replace(tiny_language, model=other))
     write_tensors(path, {}, {"format": 2})
     with pytest.raises(SavedSessionError, match="another kind of session"):
+        DialogueSession.resume(path, tiny_language)
+    write_tensors(path, {}, {"kind": "dialogue", "format": 1, "longtake": "0.1"})
+    with pytest.raises(
+        SavedSessionError, match=r"of format 2 in .*, but got 1; resume it with the longtake that wrote"
+    ):
         DialogueSession.resume(path, tiny_language)
 
 

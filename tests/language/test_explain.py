@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLModel
@@ -132,6 +133,9 @@ def test_only_the_library_lets_a_question_fall_behind_and_says_when() -> None:
         assert all(chunk.question.time > chunk.last.time for chunk in found[name].chunks)
 
 
+@pytest.mark.skipif(
+    not transformers.__version__.startswith("5.22."), reason="the column is of 5.22; 5.17 also cuts seconds short"
+)
 @pytest.mark.parametrize("fps", [1.0, 2.0, 4.0])
 def test_the_library_column_is_what_the_installed_library_says(fps: float) -> None:
     with torch.device("meta"):

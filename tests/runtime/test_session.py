@@ -143,7 +143,7 @@ def test_streaming_trunk_reproduces_the_golden_run(
         keep = Keep.YES if since_scale_block < 0 else EveryNth(interval).before(since_scale_block)
         with memory.begin(clip.shape[1], keep) as transaction:
             recall = StreamRecall(transaction, SdpaBackend(), 2)
-            features = tiny_model.features(clip, recall, grid)
+            features = tiny_model.features(clip, recall, grid, tiny_model.clip_rotation(recall, grid))
             tiny_model.camera_head(features[-1][:, :, 0], recall)
             if keep is Keep.YES:
                 transaction.commit()

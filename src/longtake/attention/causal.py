@@ -5,6 +5,7 @@ query heads may share a head of keys: they become more queries of that head, so 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +20,8 @@ from longtake.memory.transaction import Transaction
 
 Asking = Float[Tensor, "batch tokens heads head_dim"]
 Own = Float[Tensor, "batch tokens key_heads head_dim"]
+Past = Float[Tensor, "1 tokens key_heads head_dim"]
+Keys = Float[Tensor, "tokens key_heads head_dim"]
 
 
 class Witness:
@@ -41,6 +44,8 @@ class CausalRecall:
     transaction: Transaction
     backend: Backend
     witness: Witness | None = None
+    turn: Callable[[int, Keys], Keys] | None = None
+    """What makes of stored keys, from some token of the past on, those to be read; none where they are the same."""
 
     def attend(self, stream: str, layer: int, q: Asking, k: Own, v: Own) -> Asking:
         """Remember this layer's keys and values if the clip may be kept; attend to the past and to what came before."""
@@ -49,7 +54,7 @@ class CausalRecall:
                 raise InputError(f"A stream is one video, but a batch of {len(q)} came; open a session for each.")
             self.transaction.write(stream, layer, k.squeeze(0), v.squeeze(0))
         key_heads = k.shape[2]
-        seen = [(keys.unsqueeze(0), values.unsqueeze(0)) for keys, values in self.transaction.read(stream, layer)]
+        seen = self._seen(stream, layer)
         asked = _group(q, key_heads).to(seen[0][0].dtype) if seen else _group(q, key_heads)
         past = [self.backend.attend(asked, keys, values) for keys, values in seen]
         own = attend_to_earlier(q, k, v)
@@ -57,6 +62,15 @@ class CausalRecall:
         if self.witness is not None and seen:
             self.witness.add(torch.cat([received(asked, keys, together.log_sum_exp) for keys, _ in seen]))
         return _ungroup(together.values, q)
+
+    def _seen(self, stream: str, layer: int) -> list[tuple[Past, Past]]:
+        """Keys and values of the past, block by block."""
+        seen, start = [], 0
+        for keys, values in self.transaction.read(stream, layer):
+            turned = keys if self.turn is None else self.turn(start, keys)
+            seen.append((turned.unsqueeze(0), values.unsqueeze(0)))
+            start += len(keys)
+        return seen
 
 
 def attend_to_earlier(q: Asking, k: Own, v: Own) -> Attended:

@@ -141,7 +141,7 @@ class StreamCache(DialogueSession):
         twin = copy.copy(self)
         with self._turn:
             twin._memory, twin._state = self._memory.fork(), self._state
-        twin._turn, twin._earlier = threading.Lock(), []
+        twin._turn, twin._changing, twin._earlier = threading.Lock(), threading.Lock(), []
         # published scripts drop a copy without a word
         weakref.finalize(twin, twin._memory.close)
         return twin

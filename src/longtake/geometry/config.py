@@ -36,12 +36,15 @@ class EncoderConfig:
     registers: int
     side: int
     """Learned positions along each side of the image; any other grid is resampled from them."""
+    stem: int = 0
+    """Channels of a convolution at half the resolution before patches are cut; 0 to cut them from the pixels."""
     eps: float = 1e-6
 
     def __post_init__(self) -> None:
         sizes = (self.depth, self.heads, self.side)
         _require(min(sizes) > 0, "a positive encoder depth, heads and side", sizes)
         _require(self.registers >= 0, "no or some encoder registers", self.registers)
+        _require(self.stem >= 0, "a stem of no or some channels", self.stem)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +134,7 @@ class GeometryConfig:
         sizes = (self.width, self.patch)
         _require(min(sizes) > 0, "a positive width and patch", sizes)
         encoder_heads, trunk_heads, camera_heads = self.encoder.heads, self.trunk.heads, self.camera.heads
+        _require(self.encoder.stem == 0 or self.patch % 2 == 0, "a patch of an even size behind a stem", self.patch)
         _require(self.width % encoder_heads == 0, f"a width that {encoder_heads} encoder heads share", self.width)
         _require(self.width % (4 * trunk_heads) == 0, f"{trunk_heads} trunk heads of 4n channels each", self.width)
         _require(self.width % camera_heads == 0, f"a width that {camera_heads} camera heads share", self.width)

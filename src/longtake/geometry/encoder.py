@@ -21,7 +21,7 @@ class Encoder(nn.Module):
         self.class_token = nn.Parameter(1e-6 * torch.randn(1, 1, width))
         self.registers = nn.Parameter(1e-6 * torch.randn(1, encoder.registers, width))
         self.positions = nn.Parameter(0.02 * torch.randn(1, 1 + encoder.side**2, width))
-        self.patches = PatchEmbed(config.patch, width)
+        self.patches = PatchEmbed(config.patch, width, stem=encoder.stem)
         self.blocks = nn.ModuleList(Block(width, encoder.heads, eps=encoder.eps) for _ in range(encoder.depth))
         self.norm = nn.LayerNorm(width, eps=encoder.eps)
 

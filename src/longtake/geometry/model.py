@@ -121,12 +121,16 @@ class GeometryModel(nn.Module):
 
     def forward(self, images: Float[Tensor, "batch frames 3 height width"], recall: Recall, grid: Grid) -> Prediction:
         """Poses, depth and points; the heads run in the precision of their own weights, whatever autocast says."""
-        features = self.features(images, recall, grid)
+        features = self.features(images, recall, grid, self.clip_rotation(recall, grid))
         with torch.autocast(images.device.type, enabled=False):
             return self._predict([feature.to(self.camera_head.first_pose.dtype) for feature in features], recall, grid)
 
     def features(
-        self, images: Float[Tensor, "batch frames 3 height width"], recall: Recall, grid: Grid
+        self,
+        images: Float[Tensor, "batch frames 3 height width"],
+        recall: Recall,
+        grid: Grid,
+        rotate_clip: Rotate,
     ) -> list[Float[Tensor, "batch frames tokens both"]]:
         """Outputs of the selected trunk pairs, not normalised."""
         batch, frames, _, height, width = images.shape
@@ -141,10 +145,11 @@ class GeometryModel(nn.Module):
         special = self.tokens(recall.ordinals, recall.num_scale_frames).expand(batch, -1, -1, -1)
         tokens = torch.cat([special, patches], dim=2)
         rotate_frame = partial(rotate_halves, grid.frame_phases)
-        selected: list[Tensor] = self.trunk(tokens, recall, rotate_frame, self._clip_rotation(recall, grid))
+        selected: list[Tensor] = self.trunk(tokens, recall, rotate_frame, rotate_clip)
         return selected
 
-    def _clip_rotation(self, recall: Recall, grid: Grid) -> Rotate:
+    def clip_rotation(self, recall: Recall, grid: Grid) -> Rotate:
+        """How global blocks turn the tokens of a clip, by when and where they are."""
         if not self.config.trunk.global_rotary:
             return leave_unrotated
         if not self.config.trunk.temporal_rotary:

@@ -33,7 +33,9 @@ class SpecialTokens(nn.Module):
 
     def forward(self, ordinals: Sequence[int], num_scale_frames: int) -> Float[Tensor, "frames special channels"]:
         """Camera and registers single out the first frame of a sequence, the scale token its scale block."""
-        return torch.stack([self._of_frame(int(o > 0), int(o >= num_scale_frames)) for o in ordinals])
+        kinds = [(int(o > 0), int(o >= num_scale_frames)) for o in ordinals]
+        tokens = {kind: self._of_frame(*kind) for kind in set(kinds)}
+        return torch.stack([tokens[kind] for kind in kinds])
 
     def _of_frame(self, later: int, after_scale: int) -> Float[Tensor, "special channels"]:
         tokens = [self.camera[0, later], self.registers[0, later]]

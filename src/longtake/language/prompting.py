@@ -13,6 +13,7 @@ from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
 from longtake.errors import InputError
+from longtake.language.closing_up import Run
 from longtake.language.formats import (
     StreamFormat,
     clip_question,
@@ -44,11 +45,23 @@ class OpenClip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedClip:
+    """A clip that a remembered question has closed, of which some grids are left."""
+
+    end: int
+    """Which token of the conversation comes after its grids."""
+    start_s: float
+    last_time: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Talk:
     """All that the next token depends on beside the memory; replaced as a whole."""
 
     next_position: int = 0
     clip: OpenClip | None = None
+    closed: tuple[ClosedClip, ...] = ()
+    """Those before it, oldest first."""
     fit: FrameFit | None = None
     held: tuple[UInt8[Tensor, "3 height width"], ...] = ()
     """Frames that wait for their partners."""
@@ -61,6 +74,8 @@ class Talk:
     """All that may still leave, oldest first."""
     num_forgotten: int = 0
     """Those that have left."""
+    moved: tuple[Run, ...] = ()
+    """How far tokens have moved since they were written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +128,11 @@ class Prompter:
         start = len(system_turn(self._special, self._system)) if state.next_position == 0 else 0
         looks = _looks(features, len(times))
         whole = Segment(
-            first=start, num_tokens=len(ids) - start, time_s=times_s[0], novelty=_novelty(looks[0], state.last_look)
+            first=start,
+            num_tokens=len(ids) - start,
+            time_s=times_s[0],
+            novelty=_novelty(looks[0], state.last_look),
+            extent=place.next_position - state.next_position - start,
         )
         after = replace(state, next_position=place.next_position, last_look=looks[-1])
         return Fed(embedded, place.rows, after, (whole,))
@@ -150,14 +169,21 @@ class Prompter:
         since = [time_s - clip.start_s for time_s in times_s]
         return tuple(max(clip.last_time, at) for at in grid_times(since, self._language.text.tokens_per_second))
 
-    def questioned(self, state: Talk, question: Sequence[int]) -> Fed:
-        """The question as the next tokens; a frame that waits for its partner is shown twice, on this fork alone."""
+    def questioned(self, state: Talk, question: Sequence[int], *, next_token: int) -> Fed:
+        """The question as the tokens of the conversation from `next_token` on.
+
+        A frame that waits for its partner is shown twice, on this fork alone.
+        """
         parts: list[Fed] = []
         if state.held:
             waiting = replace(state, held=(), held_s=())
             parts.append(self.shown(waiting, torch.stack(state.held), state.held_s[:1], pad=True))
-            state = parts[0].state
+            coming = [replace(segment, first=segment.first + next_token) for segment in parts[0].segments]
+            state = replace(parts[0].state, segments=(*state.segments, *coming))
+            next_token += parts[0].embedded.shape[1]
         if state.clip is not None:
+            closed = ClosedClip(end=next_token, start_s=state.clip.start_s, last_time=state.clip.last_time)
+            state = replace(state, clip=None, closed=(*state.closed, closed))
             ids = clip_question(self._special, question)
         elif state.next_position == 0:
             ids = [
@@ -167,9 +193,7 @@ class Prompter:
         else:
             ids = turn_question(self._special, question)
         place = positions([Text(len(ids))], state.next_position)
-        parts.append(
-            Fed(self._network.embed(ids), place.rows, replace(state, clip=None, next_position=place.next_position))
-        )
+        parts.append(Fed(self._network.embed(ids), place.rows, replace(state, next_position=place.next_position)))
         embedded = torch.cat([part.embedded for part in parts], dim=1)
         return Fed(embedded, np.concatenate([part.rows for part in parts], axis=1), parts[-1].state)
 

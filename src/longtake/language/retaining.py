@@ -20,6 +20,9 @@ class Segment:
     time_s: float
     novelty: float
     """How much it differs from the one before it; infinite for the first."""
+    extent: int = 0
+    """By how many positions what comes after it moves back when it leaves: all that a turn takes up, and nothing for a
+    grid, as time has gone on."""
 
 
 class Retaining(ABC):

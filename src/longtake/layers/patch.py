@@ -7,14 +7,17 @@ from torch.nn import functional
 
 
 class PatchEmbed(nn.Module):
-    """One linear map per patch, tokens row by row."""
+    """One linear map per patch, tokens row by row; with a stem, of edges and corners found before."""
 
-    def __init__(self, patch: int, width: int) -> None:
+    def __init__(self, patch: int, width: int, *, stem: int = 0) -> None:
         super().__init__()
-        self.proj = nn.Conv2d(3, width, kernel_size=patch, stride=patch)
+        self.stem = nn.Conv2d(3, stem, kernel_size=7, stride=2, padding=3) if stem else None
+        channels, side = (stem, patch // 2) if stem else (3, patch)
+        self.proj = nn.Conv2d(channels, width, kernel_size=side, stride=side)
 
     def forward(self, images: Float[Tensor, "images 3 height width"]) -> Float[Tensor, "images patches channels"]:
-        patches: Tensor = self.proj(images)
+        found = images if self.stem is None else functional.gelu(self.stem(images))
+        patches: Tensor = self.proj(found)
         return patches.flatten(2).transpose(1, 2)
 
 

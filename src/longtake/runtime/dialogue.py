@@ -5,25 +5,27 @@ model would get for the video so far. A question closes the clip on a fork, whic
 remembered, becomes the session. Two other formats give every call of `see` a turn of its own.
 """
 
+import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from string import ascii_uppercase
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
 from longtake.attention.backend import Backend
 from longtake.attention.causal import CausalRecall, Witness
 from longtake.attention.choose import backend_named
 from longtake.attention.sdpa import SdpaBackend
-from longtake.errors import InputError, MemoryFullError, SavedSessionError
-from longtake.language.anchoring import RANGE, moved_back
-from longtake.language.evidence import evidence
+from longtake.errors import ForkError, InputError, MemoryFullError
+from longtake.language.anchoring import RANGE, Turn, moved_back
+from longtake.language.closing_up import moved_back_by
+from longtake.language.evidence import Evidence, evidence
 from longtake.language.formats import StreamFormat
 from longtake.language.load import LanguageModel
 from longtake.language.network import TEXT
@@ -31,22 +33,18 @@ from longtake.language.positions import Text, positions
 from longtake.language.prompting import Fed, Prompter, Talk, with_frames
 from longtake.language.retaining import RecentFrames, Retaining
 from longtake.language.sampling import Sampling
-from longtake.language.words import TextStream
 from longtake.memory.budget import Needs, require_room
 from longtake.memory.memory import Memory
 from longtake.memory.retention import Keep, KeepAll
 from longtake.memory.saved import SavedTensors, write_tensors
-from longtake.runtime.answers import Answer, Choice, DialogueInfo, Ending, LetterChoice, Timing
-from longtake.runtime.dialogue_file import (
-    header,
-    require_dialogue,
-    rule_of,
-    rule_record,
-    talk_of,
-    talk_pieces,
-    talk_record,
-)
-from longtake.runtime.record import fingerprint
+from longtake.memory.transaction import Transaction
+from longtake.runtime.answers import Answer, Choice, DialogueInfo, LetterChoice
+from longtake.runtime.choosing import by_letters, by_likelihood, equally_long, offered_by_letters, require_choices
+from longtake.runtime.dialogue_file import dialogue_record, require_dialogue, rule_of, talk_of, talk_pieces
+from longtake.runtime.making_room import beside_questions, leaving_for, require_known, taken_up, tokens_of, without
+from longtake.runtime.portions import Portion, portions
+from longtake.runtime.speaking import Spoken, speak
+from longtake.runtime.within_range import later_clips, leaving_for_range, within_range
 
 SYSTEM = "You are a helpful assistant."
 _GREEDY = Sampling()
@@ -84,30 +82,37 @@ class DialogueSession:
         require_room(sum(plan.num_bytes for plan in plans.values()), self._network.device)
         self._memory = Memory(plans, self._network.device)
         self._num_places = plans[TEXT].num_slots - answer_tokens
+        most = language.text.max_positions
+        self._range = min(RANGE, max(most - answer_tokens, most // 2))
         self._retaining = retaining or RecentFrames()
-        self._range = RANGE
         self._state = Talk()
         self._turn = threading.Lock()
+        self._changing = threading.Lock()
         self._seeing_s = 0.0
 
-    def see(self, frames: UInt8[Tensor, "frames 3 height width"], timestamps_s: Sequence[float]) -> None:
-        """Take more frames. One without a partner waits for it; frames that are refused leave the session as it was."""
+    def see(
+        self, frames: UInt8[Tensor, "frames 3 height width"], timestamps_s: Sequence[float], *, patience_s: float = 0.0
+    ) -> None:
+        """Take more frames. One without a partner waits for it; frames that are refused leave the session as it was.
+
+        What leaves a full memory stays for questions under way: up to `patience_s` these are waited for.
+        """
         started = time.perf_counter()
-        state = with_frames(self._state, frames, timestamps_s, self._language.picture_format)
-        pair = self._language.picture_format.temporal_patch
-        num_whole = len(state.held) // pair * pair
-        if not num_whole:
-            self._state = state
-            return
-        whole, whole_s = state.held[:num_whole], state.held_s[:num_whole]
-        state = replace(state, held=state.held[num_whole:], held_s=state.held_s[num_whole:])
-        size = pair * self._grids_at_once(state)
-        for start in range(0, num_whole, size):
-            times = whole_s[start : start + size : pair]
-            frames_now = torch.stack(whole[start : start + size])
-            fed = self._with_room(self._prompter.shown(self._anchored(state, times[-1]), frames_now, times, pad=False))
-            self._take_in(self._memory, fed, keep_state=True)
-            state = fed.state
+        with self._changing:
+            with self._turn:  # an answer may be on its way into the session
+                state = self._state
+            coming = with_frames(state, frames, timestamps_s, self._language.picture_format)
+            if len(coming.held) < self._language.picture_format.temporal_patch:
+                with self._turn:
+                    self._state = coming
+            for portion in self._portions(coming):
+                state = self._anchored(portion.after(state), portion.times_s)
+                fed = self._with_room(self._prompter.shown(state, portion.frames, portion.times_s, pad=False))
+                try:
+                    self._take_in(self._memory, fed, keep_state=True, patience_s=patience_s)
+                except MemoryFullError as error:
+                    raise beside_questions(len(fed.rows[0]), portion.times_s[0], patience_s) from error
+                state = fed.state
         self._seeing_s += time.perf_counter() - started
 
     def ask(self, question: str, sampling: Sampling = _GREEDY, *, remember: bool = False) -> Answer:
@@ -122,54 +127,53 @@ class DialogueSession:
         """Text as it comes, whole characters only, and last the answer; leaving early leaves no trace."""
         started = time.perf_counter()
         asked = self._encode(question)
-        with self._turn:
-            fork, state = self._memory.fork(), self._state
+        fork, state = self._fork()
         with fork:
-            forked = time.perf_counter()
-            token = fork.tokens(TEXT).frame
+            forked, token = time.perf_counter(), fork.tokens(TEXT).frame
             witness = Witness(len(token))
-            logits, state = self._hear(fork, self._prompter.questioned(state, asked), witness)
-            for said in self._speak(fork, logits, state, sampling, (started, forked), witness, remember=remember):
-                if isinstance(said, Answer) and state.last_s is not None:
-                    received = witness.received.numpy()
-                    spans = evidence(state.segments, token, received, until_s=state.last_s)
-                    yield replace(said, evidence=spans)
+            logits, heard = self._hear(fork, self._questioned(fork, state, asked), witness)
+
+            def hear(word: int) -> Float[Tensor, " words"]:
+                nonlocal heard
+                following, heard = self._hear(fork, self._prompter.word(word, heard), witness)
+                return following
+
+            for said in speak(self._language, sampling, logits, hear):
+                if isinstance(said, Spoken):
+                    if remember:
+                        self._remember(fork, state, self._prompter.turn_closed(heard, said.ids[said.num_heard :]))
+                    yield Answer(
+                        text=said.text,
+                        ids=said.ids,
+                        ending=said.ending,
+                        seen_until_s=state.last_s,
+                        evidence=self._evidence(state, token, witness),
+                        timing=said.timing(started, forked),
+                    )
                 else:
                     yield said
 
     def ask_choice(self, question: str, choices: Sequence[str]) -> list[Choice]:
         """How likely each choice is as the answer, all scored in one pass over the same past; in the order given."""
-        _require_choices(choices)
-        texts = [self._encode(choice) for choice in choices]
+        require_choices(choices)
+        tokens = [self._encode(choice) for choice in choices]
         asked = self._encode(question)
-        with self._turn:
-            fork, state = self._memory.fork(), self._state
+        fork, state = self._fork()
         with fork:
-            logits, state = self._hear(fork, self._prompter.questioned(state, asked))
-            likelihoods = self._score(fork, logits, state, texts)
-        return [
-            Choice(text=text, sum_log_likelihood=sum(parts), mean_log_likelihood=sum(parts) / len(parts))
-            for text, parts in zip(choices, likelihoods, strict=True)
-        ]
+            logits, state = self._hear(fork, self._questioned(fork, state, asked))
+            later = self._hear_all(fork, state, equally_long(tokens))
+        return by_likelihood(choices, tokens, logits.log_softmax(-1), later)
 
     def ask_letter(self, question: str, choices: Sequence[str]) -> list[LetterChoice]:
         """The same with the choices in the question, as A., B. and so on: which letter comes first, in one pass."""
-        _require_choices(choices)
-        if len(choices) > len(ascii_uppercase):
-            raise InputError(f"Expected at most {len(ascii_uppercase)} choices by letters, but got {len(choices)}.")
+        require_choices(choices)
         self._encode(question)
-        offered = [f"{letter}. {choice}" for letter, choice in zip(ascii_uppercase, choices, strict=False)]
-        with self._turn:
-            fork, state = self._memory.fork(), self._state
+        asked = self._encode(offered_by_letters(question, choices))
+        fork, state = self._fork()
         with fork:
-            asked = self._encode("\n".join([question, *offered]))
-            logits, _ = self._hear(fork, self._prompter.questioned(state, asked))
-        letters = ascii_uppercase[: len(choices)]
-        best = torch.stack([logits[self._first_ids(letter)].max() for letter in letters]).softmax(0).tolist()
-        return [
-            LetterChoice(text=text, letter=letter, share=share)
-            for text, letter, share in zip(choices, letters, best, strict=True)
-        ]
+            logits, _ = self._hear(fork, self._questioned(fork, state, asked))
+        best = [logits[self._first_ids(letter)].max() for letter in ascii_uppercase[: len(choices)]]
+        return by_letters(choices, torch.stack(best))
 
     def _first_ids(self, letter: str) -> list[int]:
         """Ids with which an answer that is this letter may begin."""
@@ -177,7 +181,7 @@ class DialogueSession:
 
     def reset(self) -> None:
         """Forget the video and the conversation."""
-        with self._turn:
+        with self._changing, self._turn:
             self._memory.clear()
             self._state = Talk()
 
@@ -199,15 +203,8 @@ class DialogueSession:
     def save(self, path: Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
         with self._turn:
-            record = (
-                header()
-                | self._settings
-                | {
-                    "weights": fingerprint(self._language.model),
-                    "backend": self._backend.name,
-                    "retaining": rule_record(self._retaining),
-                    "talk": talk_record(self._state),
-                }
+            record = dialogue_record(
+                self._settings, self._language.model, self._backend.name, self._retaining, self._state
             )
             write_tensors(path, self._memory.contents() | talk_pieces(self._state), record)
 
@@ -216,9 +213,7 @@ class DialogueSession:
         """Go on where `save` was called, with the same weights; bit-identical on the same backend."""
         saved = SavedTensors(path)
         said = dict(saved.record)
-        require_dialogue(path, said)
-        if said["weights"] != fingerprint(language.model):
-            raise SavedSessionError("The saved dialogue was made with other weights; load those it was made with.")
+        require_dialogue(path, said, language.model)
         session = cls(
             language,
             budget_bytes=said["budget_bytes"],
@@ -235,52 +230,55 @@ class DialogueSession:
     def close(self) -> None:
         self._memory.close()
 
-    def _grids_at_once(self, state: Talk) -> int:
-        """So many that they take no more than a quarter of the memory, but one at least."""
-        assert state.fit is not None
-        return max(1, self._num_places // 4 // (state.fit.rows * state.fit.columns))
-
-    def _anchored(self, state: Talk, until_s: float) -> Talk:
-        """The same talk, its clip moved back in time where its positions would leave the range."""
-        clip, facts = state.clip, self._language.text
-        reach = min(self._range, facts.max_positions)
-        if clip is None or clip.base + (until_s - clip.start_s) * facts.tokens_per_second < reach:
-            return state
-        grids = [segment for segment in state.segments if segment.time_s >= clip.start_s]
-        if not grids:
-            return state
-        back = int((grids[0].time_s - clip.start_s) * facts.tokens_per_second)
-        places = [np.arange(segment.first, segment.first + segment.num_tokens) for segment in grids]
-        moved = back and self._memory.revise_keys(
-            TEXT, np.concatenate(places), lambda keys: moved_back(keys, back, facts)
-        )
-        if not moved:
-            return state
-        clip = replace(clip, start_s=clip.start_s + back / facts.tokens_per_second, last_time=clip.last_time - back)
-        after = replace(state, clip=clip, next_position=state.next_position - back)
+    def _fork(self) -> tuple[Memory, Talk]:
+        """The session as it is now, to ask on."""
         with self._turn:
-            self._state = replace(self._state, clip=clip, next_position=after.next_position)
+            return self._memory.fork(), self._state
+
+    def _portions(self, coming: Talk) -> Iterator[Portion]:
+        """Of whole grids that take no more than a quarter of the memory, but one at least, or of the range."""
+        assert coming.fit is not None
+        most_grids = max(1, self._num_places // 4 // (coming.fit.rows * coming.fit.columns))
+        is_clip = self._settings["stream_format"] == StreamFormat.OPEN_CLIP
+        most_s = self._range / 4 / self._language.text.tokens_per_second if is_clip else math.inf
+        pair = self._language.picture_format.temporal_patch
+        return portions(coming, pair, most_grids=most_grids, most_s=most_s)
+
+    def _anchored(self, state: Talk, times_s: Sequence[float]) -> Talk:
+        """The same talk, its oldest grids gone and its clips moved back in time, where grids would leave the range.
+
+        Not while a question is under way, which reads the keys that would change: then it has to wait.
+        """
+        facts = self._language.text
+        leaving = leaving_for_range(state, times_s, self._range, facts, self._retaining)
+        if leaving is None:
+            return state
+        with self._turn:
+            for later in later_clips(state, leaving, facts):
+                revise = partial(moved_back, positions=later.back, facts=facts)
+                if not self._memory.revise_keys(TEXT, tokens_of(later.grids), revise):
+                    return state
+            if leaving:
+                self._memory.forget(TEXT, tokens_of(leaving))
+            staying, next_token = self._memory.tokens(TEXT).frame, self._memory.num_kept
+            self._state, after = (
+                within_range(talk, leaving, times_s[0], staying, next_token=next_token, facts=facts)
+                for talk in (self._state, state)
+            )
         return after
 
     def _with_room(self, fed: Fed) -> Fed:
         """What is to be taken in, once older frames have left where there was no room for it."""
         num_missing = len(self._memory.tokens(TEXT)) + fed.embedded.shape[1] - self._num_places
-        segments = fed.state.segments
-        leaving = self._retaining.leaving(segments, max(0, num_missing))
-        if num_missing > sum(segment.num_tokens for segment in leaving):
-            raise MemoryFullError(
-                f"The memory has room for {self._num_places} tokens beside those for answers, and the next frames need "
-                f"{num_missing} more than are left; give it a larger budget, smaller frames, or let old ones leave."
-            )
+        leaving = leaving_for(fed.state.segments, num_missing, self._num_places, self._retaining)
+        next_token, after = self._memory.num_kept, fed.state
         if leaving:
-            places = [np.arange(segment.first, segment.first + segment.num_tokens) for segment in leaving]
-            self._memory.forget(TEXT, np.concatenate(places))
-        start = self._memory.num_kept
-        coming = [replace(segment, first=segment.first + start) for segment in fed.segments]
-        gone = {segment.first for segment in leaving}
-        stay = tuple(segment for segment in segments if segment.first not in gone)
-        num_forgotten = fed.state.num_forgotten + len(leaving)
-        return replace(fed, state=replace(fed.state, segments=(*stay, *coming), num_forgotten=num_forgotten))
+            with self._turn:
+                self._memory.forget(TEXT, tokens_of(leaving))
+                staying = self._memory.tokens(TEXT).frame
+                self._state = without(self._state, leaving, staying, next_token=next_token)
+            after = without(after, leaving, staying, next_token=next_token)
+        return taken_up(fed, after, next_token=next_token)
 
     def _encode(self, text: str) -> tuple[int, ...]:
         if not text.strip():
@@ -288,102 +286,69 @@ class DialogueSession:
         return self._language.words.encode(text)
 
     def _take_in(
-        self, memory: Memory, fed: Fed, *, keep_state: bool, witness: Witness | None = None
+        self,
+        memory: Memory,
+        fed: Fed,
+        *,
+        keep_state: bool,
+        witness: Witness | None = None,
+        patience_s: float = 0.0,
     ) -> Float[Tensor, "1 tokens width"]:
         """Read tokens and remember them; for the session itself its state changes with its memory, in one step."""
-        with memory.begin(fed.embedded.shape[1], Keep.YES) as transaction:
-            hidden = self._network.read(fed.embedded, fed.rows, CausalRecall(transaction, self._backend, witness))
+        require_known(fed, self._language.text)
+        with memory.begin(fed.embedded.shape[1], Keep.YES, patience_s=patience_s) as transaction:
+            recall = self._recall(memory, transaction, fed.state, witness)
+            hidden = self._network.read(fed.embedded, fed.rows, recall)
             with self._turn:
                 transaction.commit()
                 if keep_state:
                     self._state = fed.state
         return hidden
 
+    def _recall(
+        self, memory: Memory, transaction: Transaction, state: Talk, witness: Witness | None = None
+    ) -> CausalRecall:
+        """The past as it is read now: what has moved since it was written is turned on the way, never in memory."""
+        turn = None
+        if state.moved:
+            back = moved_back_by(state.moved, memory.tokens(TEXT).frame)
+            turn = Turn.back(back, self._language.text, self._network.device)
+        return CausalRecall(transaction, self._backend, witness, turn)
+
+    def _questioned(self, fork: Memory, state: Talk, asked: Sequence[int]) -> Fed:
+        return self._prompter.questioned(state, asked, next_token=fork.num_kept)
+
     def _hear(self, fork: Memory, fed: Fed, witness: Witness | None = None) -> tuple[Float[Tensor, " words"], Talk]:
         """What comes after these tokens."""
         hidden = self._take_in(fork, fed, keep_state=False, witness=witness)
         return self._network.logits(hidden[0, -1]), fed.state
 
-    def _speak(
-        self,
-        fork: Memory,
-        logits: Float[Tensor, " words"],
-        state: Talk,
-        sampling: Sampling,
-        clock: tuple[float, float],
-        witness: Witness,
-        *,
-        remember: bool,
-    ) -> Iterator[str | Answer]:
-        stream, generator = TextStream(self._language.words, sampling.stop), sampling.new_generator(logits.device)
-        ids: list[int] = []
-        said: list[str] = []
-        ending, num_fed, first = Ending.LENGTH, 0, 0.0
-        while len(ids) < sampling.max_new_tokens:
-            token = sampling.choose(logits, generator, self._language.suppressed_ids)
-            first = first or time.perf_counter()
-            ids.append(token)
-            piece = "" if token in self._language.eos_ids else stream.add(token)
-            if piece:
-                said.append(piece)
-                yield piece
-            if token in self._language.eos_ids or stream.stopped:
-                ending = Ending.STOP
-                break
-            if len(ids) < sampling.max_new_tokens:
-                logits, state = self._hear(fork, self._prompter.word(token, state), witness)
-                num_fed += 1
-        rest = stream.finish()
-        if rest:
-            said.append(rest)
-            yield rest
-        ended = time.perf_counter()
-        if remember:
-            self._remember(fork, state, ids[num_fed:])
-        started, forked = clock
-        yield Answer(
-            text="".join(said),
-            ids=tuple(ids),
-            ending=ending,
-            seen_until_s=state.last_s,
-            evidence=(),
-            timing=Timing(
-                fork_s=forked - started,
-                prefill_s=first - forked,
-                first_token_s=first - started,
-                total_s=ended - started,
-                tokens_per_s=(len(ids) - 1) / (ended - first) if len(ids) > 1 and ended > first else None,
-            ),
-        )
-
-    def _remember(self, fork: Memory, state: Talk, unfed: Sequence[int]) -> None:
-        """Close the turn; the fork becomes the session, unless frames have come meanwhile."""
-        closed = self._prompter.turn_closed(state, unfed)
+    def _remember(self, fork: Memory, before: Talk, closed: Fed) -> None:
+        """Close the turn; the fork becomes the session, unless frames came since it was as `before`, or are coming."""
         self._take_in(fork, closed, keep_state=False)
         with self._turn:
+            if self._changing.locked() or self._state is not before:
+                raise ForkError(
+                    "The video has moved on since this question was asked, so that its answer cannot be remembered; "
+                    "ask again, between two calls of `see`."
+                )
             fork.commit_fork()
             self._state = closed.state
 
-    def _score(
-        self, fork: Memory, logits: Float[Tensor, " words"], state: Talk, choices: Sequence[Sequence[int]]
-    ) -> list[list[float]]:
-        """Log-likelihood of every token of every choice."""
-        first = logits.log_softmax(-1)
-        longest = max(map(len, choices))
-        padded = [[*choice, *[choice[-1]] * (longest - len(choice))] for choice in choices]
-        later = torch.empty(len(choices), 0, len(logits))
-        if longest > 1:
-            embedded = torch.cat([self._network.embed(ids[:-1]) for ids in padded])
-            place = positions([Text(longest - 1)], state.next_position)
-            with fork.begin(1, Keep.NO) as transaction:
-                hidden = self._network.read(embedded, place.rows, CausalRecall(transaction, self._backend))
-            later = self._network.logits(hidden).log_softmax(-1)
-        return [
-            [float(first[ids[0]])] + [float(later[entry, at, ids[at + 1]]) for at in range(len(ids) - 1)]
-            for entry, ids in enumerate(choices)
-        ]
+    def _evidence(self, state: Talk, token: Int64[np.ndarray, " tokens"], witness: Witness) -> tuple[Evidence, ...]:
+        if state.last_s is None:
+            return ()
+        return evidence(state.segments, token, witness.received.numpy(), until_s=state.last_s)
 
-
-def _require_choices(choices: Sequence[str]) -> None:
-    if len(choices) < 2 or len(set(choices)) < len(choices):
-        raise InputError(f"Expected two choices or more, all different, but got {list(choices)}; give others.")
+    def _hear_all(
+        self, fork: Memory, state: Talk, branches: Sequence[Sequence[int]]
+    ) -> Float[Tensor, "branches tokens words"]:
+        """Log-likelihoods of what comes after each token but the last, of branches that go on from the same past."""
+        num_tokens = len(branches[0]) - 1
+        if not num_tokens:
+            return torch.empty(len(branches), 0, self._language.text.vocabulary_size)
+        embedded = torch.cat([self._network.embed(ids[:-1]) for ids in branches])
+        place = positions([Text(num_tokens)], state.next_position)
+        with fork.begin(1, Keep.NO) as transaction:
+            hidden = self._network.read(embedded, place.rows, self._recall(fork, transaction, state))
+        return self._network.logits(hidden).log_softmax(-1)

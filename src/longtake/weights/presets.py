@@ -61,11 +61,11 @@ TINY_CAUSAL = replace(
 """STream3R in small, without trained weights."""
 
 MICRO = GeometryConfig(
-    width=160,
+    width=144,
     patch=14,
-    encoder=EncoderConfig(depth=3, heads=4, registers=1, side=9),
-    trunk=TrunkConfig(depth=4, heads=4, registers=1, selected=(0, 1, 2, 3)),
-    camera=CameraConfig(depth=1, heads=4, iterations=4),
+    encoder=EncoderConfig(depth=2, heads=3, registers=1, side=9, stem=32),
+    trunk=TrunkConfig(depth=6, heads=3, registers=1, selected=(1, 3, 4, 5)),
+    camera=CameraConfig(depth=1, heads=3, iterations=4),
     dense=DenseConfig(features=32, channels=(32, 64, 96, 96)),
 )
-"""5.5 million parameters: as much as a laptop runs in real time."""
+"""micro-map, 5.5 million parameters: as much as a laptop runs in real time."""

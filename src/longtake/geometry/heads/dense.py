@@ -33,10 +33,14 @@ class DenseHead(nn.Module):
         self.activate_confidence = CONFIDENCE_ACTIVATIONS[config.confidence_activation]
 
     def forward(
-        self, levels: Sequence[Float[Tensor, "batch frames patches channels"]], positions: DensePositions
+        self,
+        levels: Sequence[Float[Tensor, "batch frames patches channels"]],
+        positions: DensePositions,
+        *,
+        frames_at_once: int = FRAMES_AT_ONCE,
     ) -> DenseMap:
         batch_and_frames = levels[0].shape[:2]
-        chunks = zip(*(level.flatten(0, 1).split(FRAMES_AT_ONCE) for level in levels), strict=True)
+        chunks = zip(*(level.flatten(0, 1).split(frames_at_once) for level in levels), strict=True)
         raw = torch.cat([self.dpt(chunk, positions) for chunk in chunks]).unflatten(0, batch_and_frames)
         return DenseMap(
             values=self.activate(raw[:, :, :-1].movedim(2, -1)),
