@@ -16,7 +16,15 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 
 from longtake.attention.causal import CausalRecall
 from longtake.errors import InputError, LongtakeError, MemoryFullError, SavedSessionError
-from longtake.language.formats import StreamFormat, first_chunk, next_chunk, pieces_of, turn_question
+from longtake.language.formats import (
+    StreamFormat,
+    clip_question,
+    first_chunk,
+    next_chunk,
+    open_clip,
+    pieces_of,
+    turn_question,
+)
 from longtake.language.frames import PictureFormat, PixelRows, pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.positions import Film, positions
@@ -154,6 +162,35 @@ def test_turns_equal_one_forward_over_the_whole_conversation(
     ids += turn_question(special, tiny_language.words.encode(QUESTION))
     heard = first_logits(session, monkeypatch)
     assert (heard - plain_logits(tiny_language, ids, films, pixels)).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("sizes", [[21], [8, 6, 7], [2] * 9 + [3], [1, 4, 3, 1, 1, 1, 2, 5, 2, 1]])
+def test_one_three_and_ten_chunks_at_mixed_rates_equal_one_native_forward(
+    sizes: list[int],
+    open_dialogue: Callable[..., DialogueSession],
+    tiny_language: LanguageModel,
+    frames: Tensor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four frames a second, then two, a pause, then one; the last frame has no partner."""
+    many = torch.cat([frames, frames.flip(-1)])[:21]
+    at_s = [*(at / 4 for at in range(8)), *(2 + at / 2 for at in range(6)), *(12.0 + at for at in range(7))]
+    session, start = open_dialogue(), 0
+    for size in sizes:
+        session.see(many[start : start + size], at_s[start : start + size])
+        start += size
+    special, words = tiny_language.special_ids, tiny_language.words
+    film = Film(tuple(int(2 * first_s) for first_s in at_s[::2]), 3, 4)
+    clip = [*open_clip(special, words.encode(SYSTEM)), *[special.video_pad] * film.num_tokens]
+    ids = [*clip, *clip_question(special, words.encode(QUESTION))]
+    pixels = [pixel_rows(many, PictureFormat().fit(84, 112), pad=True)]
+    assert (first_logits(session, monkeypatch) - plain_logits(tiny_language, ids, [film], pixels)).abs().max() < 1e-4
+    said: list[int] = []
+    for _ in range(6):
+        logits = plain_logits(tiny_language, [*ids, *said], [film], pixels)
+        logits[list(tiny_language.suppressed_ids)] = -torch.inf
+        said.append(int(logits.argmax()))
+    assert list(session.ask(QUESTION, Sampling(max_new_tokens=6)).ids) == said
 
 
 def test_timed_turns_say_the_time(open_dialogue: Callable[..., DialogueSession], frames: Tensor) -> None:
