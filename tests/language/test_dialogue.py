@@ -193,6 +193,53 @@ def test_one_three_and_ten_chunks_at_mixed_rates_equal_one_native_forward(
     assert list(session.ask(QUESTION, Sampling(max_new_tokens=6)).ids) == said
 
 
+def test_answer_is_what_the_library_generates_where_its_positions_are_right(
+    open_dialogue: Callable[..., DialogueSession], tiny_language: LanguageModel, frames: Tensor
+) -> None:
+    """A clip that lasts no longer than it is wide; the library goes on by its own cache and `rope_deltas`."""
+    session = open_dialogue()
+    show(session, frames, [2, 2])
+    special, words = tiny_language.special_ids, tiny_language.words
+    opening, question = open_clip(special, words.encode(SYSTEM)), clip_question(special, words.encode(QUESTION))
+    pixels = pixel_rows(frames[:4], PictureFormat().fit(84, 112))
+    kinds = [[0] * len(opening) + [2] * 24 + [0] * len(question)]
+    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(GOLDEN, dtype=torch.float32).eval()
+    told = model.generate(
+        input_ids=torch.tensor([[*opening, *[special.video_pad] * 24, *question]]),
+        attention_mask=torch.ones(1, len(kinds[0]), dtype=torch.long),
+        mm_token_type_ids=torch.tensor(kinds),
+        pixel_values_videos=pixels.values,
+        video_grid_thw=torch.tensor([pixels.grid]),
+        second_per_grid_ts=torch.tensor([1.0]),
+        max_new_tokens=12,
+        do_sample=False,
+        suppress_tokens=sorted(tiny_language.suppressed_ids),
+        eos_token_id=sorted(tiny_language.eos_ids),
+        pad_token_id=0,
+    )
+    assert told[0, len(kinds[0]) :].tolist() == list(session.ask(QUESTION, TWELVE).ids)
+
+
+def test_sessions_of_one_model_do_not_know_of_each_other(
+    open_dialogue: Callable[..., DialogueSession], frames: Tensor
+) -> None:
+    films = (frames, frames.flip(-1))
+    alone = [open_dialogue() for _ in films]
+    for session, film in zip(alone, films, strict=True):
+        show(session, film, [2, 4, 2])
+    together = [open_dialogue() for _ in films]
+    for start, size in ((0, 2), (2, 4), (6, 2)):
+        for session, film in zip(together, films, strict=True):
+            show(session, film, [size], start)
+    streams = [session.ask_stream(QUESTION, TWELVE) for session in together]
+    asked = [said for step in zip(*streams, strict=False) for said in step]
+    assert asked
+    assert [digest(session) for session in together] == [digest(session) for session in alone]
+    assert [session.ask(QUESTION, TWELVE).ids for session in together] == [
+        session.ask(QUESTION, TWELVE).ids for session in alone
+    ]
+
+
 def test_timed_turns_say_the_time(open_dialogue: Callable[..., DialogueSession], frames: Tensor) -> None:
     plain, timed = (open_dialogue(stream_format=kind) for kind in (StreamFormat.TURNS, StreamFormat.TIMED_TURNS))
     for session in (plain, timed):
