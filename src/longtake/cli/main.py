@@ -12,6 +12,7 @@ from longtake import __version__
 from longtake.cli.ask_commands import AskCommand, ask, live
 from longtake.cli.bench_commands import bench
 from longtake.cli.shared_options import AsJson
+from longtake.cli.train_commands import train
 from longtake.errors import LongtakeError
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(bench, name="bench")
+app.add_typer(train, name="train")
 models = typer.Typer(invoke_without_command=True)
 app.add_typer(models, name="models")
 explain = typer.Typer(help="Show what a model is told, without a model.", no_args_is_help=True)

@@ -1,0 +1,29 @@
+"""Trainings as commands; what they need is imported when they run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+train = typer.Typer(help="Train the small networks of this package, in pieces.", no_args_is_help=True)
+
+
+@train.command("micro-map")
+def train_micro_map(
+    folder: Annotated[Path, typer.Option(help="Where the training is put away; one that is there goes on.")],
+    minutes: Annotated[float, typer.Option(min=0.0, help="How long this piece takes; then it is put away.")] = 9.0,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    recipe: Annotated[
+        Path | None, typer.Option(help="A recipe of your own; by default the one of the package.")
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Processes that build houses; by default all processors but two.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A few steps of a miniature, to see that all works.")] = False,
+) -> None:
+    """Train micro-map on walks through procedural houses; Ctrl-C puts away what was learned."""
+    from longtake.cli.train import TrainOptions, run_train
+
+    run_train(
+        TrainOptions(folder=folder, minutes=minutes, device=device, recipe=recipe, processes=processes, quick=quick)
+    )

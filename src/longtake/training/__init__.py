@@ -1,0 +1,1 @@
+"""How the small networks of this package are trained, on walks through procedural houses."""

@@ -1,0 +1,195 @@
+"""Walks through many houses, filmed: clips for training are cut from them faster than they could be drawn.
+
+house 0   │ frame 0 │ 1 │ 2 │ … │           bytes for pixels, half floats for depth, all on the device
+house 1   │    clip ──▶ ├───┼───┤           a clip begins anywhere, skips frames, or runs backwards
+  …
+house n                                     room for what is still being built and walked through, in other processes
+"""
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from multiprocessing import get_context
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float16, Float32, Int64, UInt8
+from torch import Tensor
+
+from longtake.errors import InputError, SettingError
+from longtake.world.house import House, build_house
+from longtake.world.render import Cameras, render
+from longtake.world.scene import Scene, SceneSize
+from longtake.world.seeds import seeds, split_of
+from longtake.world.tour import Tour
+from longtake.world.walk import walk
+
+HOUSES_AT_ONCE = 2
+"""Drawn in one go; the same number each time, so that drawing is compiled once, and few enough for 32-bit indices."""
+_SIZE = SceneSize(boxes=160, balls=10, tapers=34, rooms=6, things=24, materials=36)
+"""Holds all houses but one in many hundreds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clips:
+    """Some clips with their truth."""
+
+    image: Float[Tensor, "clips frames 3 height width"]
+    """0 to 1."""
+    depth: Float[Tensor, "clips frames height width"]
+    world_from_camera: Float[Tensor, "clips frames 4 4"]
+    intrinsics: Float[Tensor, "clips frames 3 3"]
+
+
+class Footage:
+    """What was filmed so far: as many frames in every house."""
+
+    def __init__(self, num_houses: int, num_frames: int, size: tuple[int, int], device: torch.device) -> None:
+        """Room for so many houses."""
+        self._size, self._device = size, device
+        self._image: UInt8[Tensor, "houses frames 3 height width"] = torch.empty(
+            num_houses, num_frames, 3, *size, dtype=torch.uint8, device=device
+        )
+        self._depth: Float16[Tensor, "houses frames height width"] = torch.empty(
+            num_houses, num_frames, *size, dtype=torch.float16, device=device
+        )
+        self._world_from_camera: Float32[Tensor, "houses frames 4 4"] = torch.empty(
+            num_houses, num_frames, 4, 4, device=device
+        )
+        self._intrinsics: Float32[Tensor, "houses 3 3"] = torch.empty(num_houses, 3, 3, device=device)
+        self.num_houses = 0
+
+    @property
+    def has_room(self) -> bool:
+        return self.num_houses < len(self._image)
+
+    def add(self, walked: "Sequence[Walked]") -> None:
+        """Film these; of more than there is room for, the first."""
+        height, width = self._size
+        room = slice(self.num_houses, min(self.num_houses + len(walked), len(self._image)))
+        count = room.stop - room.start
+        lenses = [Tour(seed=one.house.seed, width=width, height=height).intrinsics() for one in walked]
+        poses = torch.from_numpy(np.stack([one.world_from_camera for one in walked])).to(self._device)
+        intrinsics = torch.stack(lenses).to(self._device)
+        cameras = Cameras(
+            world_from_camera=poses,
+            intrinsics=intrinsics[:, None].expand(-1, poses.shape[1], -1, -1),
+            height=height,
+            width=width,
+        )
+        scene = Scene.of([one.house for one in walked], self._device, _SIZE)
+        pictures = render(scene, cameras, fuse=self._device.type == "cuda")
+        assert bool(pictures.depth.isfinite().all()), "a ray met nothing"
+        self._image[room] = (pictures.image[:count] * 255).round().to(torch.uint8)
+        self._depth[room] = pictures.depth[:count].half()
+        self._world_from_camera[room], self._intrinsics[room] = poses[:count], intrinsics[:count]
+        self.num_houses = room.stop
+
+    def cut(self, num_clips: int, num_frames: int, rng: np.random.Generator, *, longest_stride: int) -> Clips:
+        """Clips from anywhere, each with a stride of its own; half of them run backwards."""
+        num_filmed = self._image.shape[1]
+        if num_frames > num_filmed:
+            raise SettingError(f"Expected clips of {num_filmed} frames at most, as filmed, but got {num_frames}.")
+        longest = min(longest_stride, (num_filmed - 1) // max(1, num_frames - 1))
+        stride = rng.integers(1, longest, endpoint=True, size=num_clips)
+        start = rng.integers(0, num_filmed - (num_frames - 1) * stride)
+        frame = start[:, None] + stride[:, None] * np.arange(num_frames)
+        backwards = rng.random(num_clips) < 0.5
+        frame[backwards] = frame[backwards, ::-1]
+        return self.take(rng.integers(self.num_houses, size=num_clips), frame)
+
+    def take(self, house: Int64[np.ndarray, " clips"], frame: Int64[np.ndarray, "clips frames"]) -> Clips:
+        """Clips of these frames."""
+        house_at, frame_at = torch.from_numpy(house).to(self._device), torch.from_numpy(frame).to(self._device)
+        return Clips(
+            image=self._image[house_at[:, None], frame_at].float() / 255,
+            depth=self._depth[house_at[:, None], frame_at].float(),
+            world_from_camera=self._world_from_camera[house_at[:, None], frame_at],
+            intrinsics=self._intrinsics[house_at][:, None].expand(-1, frame.shape[1], -1, -1),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """A house and a walk through it."""
+
+    house: House
+    world_from_camera: Float32[np.ndarray, "frames 4 4"]
+
+
+class Walkers:
+    """Processes that build houses and walk through them, a group at a time, in the order of the groups."""
+
+    def __init__(self, groups: Sequence[Sequence[int]], num_frames: int, *, processes: int | None = None) -> None:
+        """Groups of seeds; by default all processors but two work on them."""
+        at_least_one = max(1, (os.cpu_count() or 2) - 2)
+        self._pool = ProcessPoolExecutor(processes or at_least_one, mp_context=get_context("spawn"))
+        with _interrupts_ignored():  # and so they are by the processes that now begin, which leave Ctrl-C to this one
+            self._coming: deque[Future[list[Walked]]] = deque(
+                self._pool.submit(walk_through, group, num_frames) for group in groups
+            )
+
+    def next_group(self, *, wait: bool) -> list[Walked] | None:
+        """The next houses; None if there are no more, or if they are not ready and are not waited for."""
+        if not self._coming or not (wait or self._coming[0].done()):
+            return None
+        try:
+            return self._coming.popleft().result()
+        except BrokenProcessPool as error:
+            raise InputError(
+                "A process that builds houses was ended from outside, perhaps for want of memory; go on with fewer."
+            ) from error
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+def in_groups(some_seeds: Sequence[int]) -> list[Sequence[int]]:
+    """As many in each as are drawn in one go."""
+    return [some_seeds[start : start + HOUSES_AT_ONCE] for start in range(0, len(some_seeds), HOUSES_AT_ONCE)]
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # no other may say what is done with signals
+        yield
+        return
+    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+def walk_through(some_seeds: Sequence[int], num_frames: int) -> list[Walked]:
+    """The houses of these seeds, each with a walk; one that is too large for the scene gives way to the next."""
+    houses = [next(filter(_fits, map(build_house, seeds(split_of(seed), start=seed)))) for seed in some_seeds]
+    return [_walk(house, num_frames) for house in houses]
+
+
+def _fits(house: House) -> bool:
+    return SceneSize.of(house) | _SIZE == _SIZE
+
+
+def _walk(house: House, num_frames: int) -> Walked:
+    poses = [step.world_from_camera for step in islice(walk(house, house.seed), num_frames)]
+    return Walked(house, np.stack(poses).astype(np.float32))
+
+
+def recoloured(image: Float[Tensor, "clips frames 3 height width"]) -> Float[Tensor, "clips frames 3 height width"]:
+    """As another camera would have taken it: each clip with its own light, contrast and tint, each frame with noise."""
+    clips, device = len(image), image.device
+    light = torch.empty(clips, 1, 1, 1, 1, device=device).uniform_(-0.3, 0.3).exp()
+    contrast = torch.empty(clips, 1, 1, 1, 1, device=device).uniform_(0.75, 1.25)
+    tint = torch.empty(clips, 1, 3, 1, 1, device=device).uniform_(-0.1, 0.1).exp()
+    noise = torch.empty(clips, 1, 1, 1, 1, device=device).uniform_(0, 0.03)
+    mean = image.mean(dim=(1, 2, 3, 4), keepdim=True)
+    changed = ((image - mean) * contrast + mean) * light * tint
+    return (changed + noise * torch.randn_like(image)).clamp(0, 1)

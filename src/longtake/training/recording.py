@@ -1,0 +1,51 @@
+"""One step of learning, forward and backward: plainly, or recorded once as a CUDA graph and replayed.
+
+A step of a small network is thousands of short kernels, and launching them takes the host longer than running them
+takes the GPU. A recording launches them all at once.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Compute = Callable[..., tuple[Float[Tensor, ""], Float[Tensor, " figures"]]]
+"""From some tensors to a loss and figures to look at."""
+_WARM_UPS = 3
+
+
+def prepare_gradients(weights: Sequence[Tensor]) -> None:
+    """Gradients have one place throughout, which recordings know."""
+    for weight in weights:
+        weight.grad = torch.zeros_like(weight)
+
+
+def learn(compute: Compute, inputs: Sequence[Tensor], weights: Sequence[Tensor]) -> Float[Tensor, " figures"]:
+    """Leave the gradients of the loss in the weights; returns the figures."""
+    torch._foreach_zero_([weight.grad for weight in weights if weight.grad is not None])
+    loss, figures = compute(*inputs)
+    loss.backward()
+    return figures.detach()
+
+
+class Recording:
+    """The same as `learn` for inputs of one shape; its figures are overwritten by the next replay."""
+
+    def __init__(self, compute: Compute, inputs: Sequence[Tensor], weights: Sequence[Tensor], pool: Any) -> None:
+        self._inputs = [tensor.clone() for tensor in inputs]
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(_WARM_UPS):
+                learn(compute, self._inputs, weights)
+        torch.cuda.current_stream().wait_stream(aside)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph, pool=pool):
+            self._figures = learn(compute, self._inputs, weights)
+
+    def replay(self, inputs: Sequence[Tensor]) -> Float[Tensor, " figures"]:
+        torch._foreach_copy_(self._inputs, list(inputs))
+        self._graph.replay()
+        return self._figures

@@ -1,0 +1,175 @@
+"""A whole training in miniature: it learns, is put away, goes on with other houses, and ends when it must."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from longtake.errors import InputError, SettingError
+from longtake.geometry.model import GeometryModel
+from longtake.training.checkpoint import is_training
+from longtake.training.losses import PARTS
+from longtake.training.micro_map import MicroMapTraining, Piece
+from longtake.training.recipe import Recipe, Stage
+from longtake.weights.load import load_geometry, save_geometry
+from longtake.weights.presets import MICRO, TINY
+from longtake.world.seeds import Split, split_of
+
+
+@pytest.fixture
+def train(miniature: Recipe, tmp_path: Path, asked_seeds: list[int]) -> Callable[..., MicroMapTraining]:
+    """Makes trainings of the miniature in one folder: the first is begun, the others take it up."""
+
+    def make(tell: Any = lambda line: None, *, seconds: float = 1000.0, **changes: Any) -> MicroMapTraining:
+        piece = Piece(folder=tmp_path, seconds=seconds, device=torch.device("cpu"), processes=1)
+        return MicroMapTraining(replace(miniature, **changes), piece, tell, network=TINY)
+
+    return make
+
+
+def curve(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "curve.jsonl").read_text().splitlines()]
+
+
+def test_a_miniature_is_trained_to_its_end(train: Callable[..., MicroMapTraining], tmp_path: Path) -> None:
+    told: list[dict[str, float]] = []
+    training = train(told.append)
+    before = {name: weight.clone() for name, weight in training.model.state_dict().items()}
+    assert not training.is_done
+    training.run()
+    assert training.is_done
+    assert not training.is_stopped
+    assert training.step == 8
+    lines = curve(tmp_path)
+    assert lines == told
+    assert [line["step"] for line in lines] == [0, 1, 4, 8, 8]
+    assert {"loss", *(f"loss_{part}" for part in PARTS)} <= lines[1].keys() == lines[3].keys()
+    assert all({"path_error_8", "depth_error_8"} <= line.keys() for line in (lines[2], lines[4]))
+    assert all(math.isfinite(value) for line in lines for value in line.values())
+    unchanged = [name for name, weight in training.model.state_dict().items() if torch.equal(weight, before[name])]
+    assert unchanged == []
+    assert train().is_done
+
+
+def test_a_training_goes_on_where_it_was_put_away_with_other_houses(
+    train: Callable[..., MicroMapTraining], asked_seeds: list[int], tmp_path: Path
+) -> None:
+    first = train(lambda line: first.stop() if line["step"] == 1 else None)
+    first.run()
+    assert first.is_stopped
+    assert not first.is_done
+    assert first.step == 1
+    seen = list(asked_seeds)
+    asked_seeds.clear()
+    second = train()
+    assert second.step == 1
+    for name, weight in first.model.state_dict().items():
+        assert torch.equal(weight, second.model.state_dict()[name])
+    second.run()
+    assert second.step == 8
+    assert [line["step"] for line in curve(tmp_path) if "loss" not in line and "began_s" not in line] == [1, 4, 8]
+    by_split = [
+        {split: [seed for seed in some if split_of(seed) is split] for split in Split} for some in (seen, asked_seeds)
+    ]
+    assert by_split[0][Split.VALIDATION] == by_split[1][Split.VALIDATION] == [8, 18]
+    filmed = by_split[1][Split.TRAINING][0]
+    assert by_split[0][Split.TRAINING] == [0, 1, 2, 3]
+    assert by_split[1][Split.TRAINING] == [filmed, filmed + 1, filmed + 2, filmed + 3]
+    assert filmed in (2, 4)
+    assert by_split[0][Split.TEST] == by_split[1][Split.TEST] == []
+
+
+def test_no_house_for_validation_is_learned_from(
+    train: Callable[..., MicroMapTraining], miniature: Recipe, asked_seeds: list[int]
+) -> None:
+    odd = replace(miniature.judge, houses=1, every_steps=100)
+    training = train(judge=odd, film=replace(miniature.film, houses=3, first_houses=3))
+    learned = []
+    learn = training._learn
+
+    def note(footage: Any) -> Any:
+        learned.append(footage.num_houses)
+        return learn(footage)
+
+    training._learn = note
+    training.run()
+    assert asked_seeds == [8, 0, 1, 2]
+    assert set(learned) == {3}
+
+
+def test_the_same_seeds_give_the_same_training(miniature: Recipe, tmp_path: Path, asked_seeds: list[int]) -> None:
+    curves = []
+    for name in ("a", "b"):
+        piece = Piece(folder=tmp_path / name, seconds=1000.0, device=torch.device("cpu"))
+        all_at_once = replace(miniature, film=replace(miniature.film, houses=2))
+        MicroMapTraining(all_at_once, piece, lambda line: None, network=TINY).run()
+        lines = curve(tmp_path / name)
+        curves.append(
+            [{key: value for key, value in line.items() if not key.endswith(("seconds", "_s"))} for line in lines]
+        )
+    assert curves[0] == curves[1]
+
+
+def test_time_that_is_up_before_the_first_step_leaves_nothing(
+    train: Callable[..., MicroMapTraining], tmp_path: Path
+) -> None:
+    training = train(seconds=0.0)
+    training.run()
+    assert training.step == 0
+    assert not is_training(tmp_path)
+    stopped = train()
+    stopped.stop()
+    stopped.run()
+    assert stopped.step == 0
+    assert not is_training(tmp_path)
+
+
+@pytest.mark.parametrize(("broken", "step"), [("loss", 10), ("weights", 8)])
+def test_a_training_that_went_astray_is_refused_and_not_put_away(
+    broken: str, step: int, train: Callable[..., MicroMapTraining], miniature: Recipe, tmp_path: Path
+) -> None:
+    train(stages=(Stage(steps=4, clip_frames=(4,)),)).run()
+    kept = {path.name: path.read_bytes() for path in tmp_path.glob("training-*")}
+    longer = (Stage(steps=30, clip_frames=(4,)),)
+    if broken == "weights":
+        training = train(stages=longer, rate=1e30)
+    else:
+        training = train(stages=longer, judge=replace(miniature.judge, every_steps=100))
+        with torch.no_grad():
+            training.model.camera_head.first_pose.fill_(math.nan)
+    with pytest.raises(SettingError, match=f"went astray by step {step}.*smaller rate") as refused:
+        training.run()
+    assert "\n" not in str(refused.value)
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("training-*")} == kept
+    assert train().step == 4
+
+
+def test_pictures_that_patches_do_not_divide_are_refused(
+    train: Callable[..., MicroMapTraining], miniature: Recipe
+) -> None:
+    with pytest.raises(InputError, match="multiples of 14"):
+        train(film=replace(miniature.film, height=30))
+
+
+def test_the_model_is_written_in_half_and_read_as_any_other(
+    train: Callable[..., MicroMapTraining], tmp_path: Path
+) -> None:
+    training = train()
+    training.export(tmp_path / "model.safetensors")
+    read = load_geometry(tmp_path / "model.safetensors")
+    assert read.config == TINY
+    for name, weight in training.model.state_dict().items():
+        assert weight.dtype is torch.float32
+        assert torch.equal(read.state_dict()[name], weight.half().float())
+
+
+def test_micro_map_is_small_enough_to_come_with_the_package(tmp_path: Path) -> None:
+    model = GeometryModel(MICRO)
+    assert sum(weight.numel() for weight in model.parameters()) <= 6_000_000
+    save_geometry(model.half(), tmp_path / "micro-map.safetensors")
+    assert (tmp_path / "micro-map.safetensors").stat().st_size <= 12_000_000
