@@ -18,7 +18,6 @@ from longtake.pipeline.asking import (
     When,
     parse_choices,
     parse_every,
-    parse_span,
     parse_when,
 )
 
@@ -200,13 +199,6 @@ def test_any_span_asks_at_most_once_a_gap_and_never_ahead_of_the_frames(every_s:
             assert not following or item.time_s < following[0]
         else:
             seen.extend(item)
-
-
-@pytest.mark.parametrize(
-    ("text", "span_s"), [("10s", 10.0), ("500ms", 0.5), ("2min", 120.0), ("1.5h", 5400.0), ("00:42", 42.0), ("7", 7.0)]
-)
-def test_span_is_read_as_people_write_it(text: str, span_s: float) -> None:
-    assert parse_span(text) == span_s
 
 
 def test_standing_questions_are_read_as_people_write_them() -> None:

@@ -153,15 +153,28 @@ def test_neighbouring_parts_share_no_frame_and_miss_none(fps: float, stride: int
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("42", 42.0), ("42.5", 42.5), ("0", 0.0), ("90", 90.0), ("00:42", 42.0), ("1:02:03.5", 3723.5), (" 5. ", 5.0)],
+    [
+        *[
+            ("42", 42.0),
+            ("42.5", 42.5),
+            ("0", 0.0),
+            ("90", 90.0),
+            ("00:42", 42.0),
+            ("1:02:03.5", 3723.5),
+            (" 5. ", 5.0),
+        ],
+        *[("10s", 10.0), ("500ms", 0.5), ("2 min", 120.0), ("1.5h", 5400.0)],
+    ],
 )
 def test_times_are_read_as_people_write_them(text: str, seconds: float) -> None:
     assert parse_time(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "1:2:3:4", "1:", ":5", "1e3", "nan", "1.5:00", "٣"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "-1", "1:2:3:4", "1:", ":5", "1e3", "nan", "1.5:00", "٣", "1:00s", "s", "5 m"]
+)
 def test_times_that_are_none_are_refused(text: str) -> None:
-    with pytest.raises(SettingError, match=r"Expected a time such as 42\.5, 00:42 or 1:02:03\.5, but got"):
+    with pytest.raises(SettingError, match=r"Expected a time such as 42\.5, 10s, 00:42 or 1:02:03\.5, but got"):
         parse_time(text)
 
 

@@ -1,7 +1,6 @@
 """Which questions about a video are due as its time goes on: at a moment, every so often, or until an answer turns."""
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -11,7 +10,6 @@ from longtake.video.sampling import Timed, parse_time
 
 _Frame = TypeVar("_Frame", bound=Timed)
 _YES_NO = ("yes", "no")
-_UNITS_S = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,16 +67,10 @@ class Due:
     """Whether the video ended before the moment that was asked for."""
 
 
-def parse_span(text: str) -> float:
-    """Seconds from `10s`, `500ms`, `2min`, `1.5h`, or from a time as `00:42`."""
-    match = re.fullmatch(r"(\d+(?:\.\d*)?)\s*(ms|s|min|h)", text.strip(), re.ASCII)
-    return parse_time(text) if match is None else float(match[1]) * _UNITS_S[match[2]]
-
-
 def parse_every(text: str) -> Every:
     """A span and a question, as in `10s how many people are there?`."""
     span, _, question = text.strip().partition(" ")
-    return Every(text=question.strip(), every_s=parse_span(span))
+    return Every(text=question.strip(), every_s=parse_time(span))
 
 
 def parse_when(text: str) -> When:

@@ -10,6 +10,7 @@ from longtake.errors import SettingError
 
 # Containers such as Matroska round times to a millisecond, so that a frame may come that much before its tick.
 _ROUNDING_S = 0.001
+_UNITS_S = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 @runtime_checkable
@@ -118,10 +119,12 @@ class Sampling:
 
 
 def parse_time(text: str) -> float:
-    """Seconds from `42.5`, `00:42` or `1:02:03.5`."""
+    """Seconds from `42.5`, `00:42` or `1:02:03.5`, or with a unit from `10s`, `500ms`, `2min` or `1.5h`."""
+    if with_unit := re.fullmatch(r"(\d+(?:\.\d*)?)\s*(ms|s|min|h)", text.strip(), re.ASCII):
+        return float(with_unit[1]) * _UNITS_S[with_unit[2]]
     match = re.fullmatch(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d*)?)", text.strip(), re.ASCII)
     if match is None:
-        raise SettingError(f"Expected a time such as 42.5, 00:42 or 1:02:03.5, but got '{text}'.")
+        raise SettingError(f"Expected a time such as 42.5, 10s, 00:42 or 1:02:03.5, but got '{text}'.")
     hours, minutes, seconds = int(match[1] or 0), int(match[2] or 0), float(match[3])
     if (match[2] and seconds >= 60) or (match[1] and minutes >= 60):
         raise SettingError(f"Expected minutes and seconds below 60 in a time with colons, but got '{text}'.")
