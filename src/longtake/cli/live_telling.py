@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from longtake.cli.replies import PlainReplies, Reply, format_time
+from longtake.cli.replies import PlainReplies, Reply, format_time, looked_at
 from longtake.pipeline.asking import Asked, Every, Once, When
 from longtake.pipeline.live import Answered, Event, FrameKnown
 from longtake.pipeline.run import Unreadable
@@ -100,7 +100,7 @@ class BarLive(LiveTeller):
                 kind=_kind(asked),
                 time_s=answered.due.time_s,
                 question=asked.text,
-                text=f"{answered.text} ({_where(answered)}{_looked_at(answered)})",
+                text=f"{answered.text} ({'; '.join(filter(None, (_where(answered), looked_at(answered.evidence))))})",
                 total_s=0.0,
             )
         )
@@ -144,13 +144,6 @@ def _where(answered: Answered) -> str:
         return "no pose yet"
     x, y, z = answered.pose.world_from_camera[:3, 3].tolist()
     return f"at {x:.2f} {y:.2f} {z:.2f}"
-
-
-def _looked_at(answered: Answered) -> str:
-    if not answered.evidence:
-        return ""
-    spans = [f"{format_time(span.start_s)}-{format_time(span.end_s)} {span.weight:.0%}" for span in answered.evidence]
-    return f"; looked at {', '.join(spans)}"
 
 
 def _late(answered: Answered) -> str | None:

@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from longtake.language.evidence import Evidence
 from longtake.runtime.answers import Answer, Choice, DialogueInfo
 from longtake.video.reading import Source
 
@@ -127,11 +128,12 @@ def _record(reply: Reply) -> dict[str, Any]:
 
 
 class PlainReplies(Replies):
-    """Answers on stdout and nothing else; a bar and notes on stderr."""
+    """Answers on stdout and nothing else; a bar, notes and what an answer looked at on stderr."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
         self._progress: Progress | None = None
+        self._looked_at = ""
 
     @contextmanager
     def watching(self, source: Source) -> Iterator[None]:
@@ -160,15 +162,19 @@ class PlainReplies(Replies):
     @contextmanager
     def replying(self, label: str) -> Iterator[None]:
         with self._without_bar():
+            self._looked_at = ""
             print(label, end="", flush=True)
             yield
             print(flush=True)
+            if self._looked_at:
+                self._console.print(self._looked_at, style="dim", soft_wrap=True)
 
     def piece(self, text: str) -> None:
         print(text, end="", flush=True)
 
     def said(self, reply: Reply) -> None:
-        pass
+        if reply.answer is not None:
+            self._looked_at = looked_at(reply.answer.evidence)
 
     def chosen(self, reply: Reply) -> None:
         scores = ", ".join(f"{choice.text} {choice.mean_log_likelihood:.2f}" for choice in reply.choices)
@@ -208,3 +214,9 @@ def format_time(time_s: float) -> str:
     hours, minutes = divmod(minutes, 60)
     seconds = f"{rest // 10:02d}" + (f".{rest % 10}" if rest % 10 else "")
     return f"{hours}:{minutes:02d}:{seconds}" if hours else f"{minutes:02d}:{seconds}"
+
+
+def looked_at(evidence: Sequence[Evidence]) -> str:
+    """Which times of the video an answer comes from, for people."""
+    spans = [f"{format_time(span.start_s)}-{format_time(span.end_s)} {span.weight:.0%}" for span in evidence]
+    return f"looked at {', '.join(spans)}" if spans else ""
