@@ -20,7 +20,7 @@ from longtake.geometry.config import TRUNK, Attention
 from longtake.geometry.model import GeometryModel
 from longtake.memory.evictions.managed import Managed
 from longtake.runtime.evicting import BudgetedMemory, LayerwiseMemory, RatioMemory
-from longtake.runtime.retention import KeepEverything, MemoryPlan
+from longtake.runtime.retention import ContextRetention, KeepEverything, MemoryPlan
 from longtake.runtime.session import GeometrySession
 from longtake.weights.load import save_geometry
 from longtake.weights.presets import TINY, TINY_CAUSAL
@@ -287,3 +287,12 @@ def test_network_that_cannot_stream_is_refused(tmp_path: Path) -> None:
     save_geometry(random_model(replace(TINY_CAUSAL, attention=Attention.FULL), torch.device("cpu")), path)
     with pytest.raises(SettingError, match="cannot watch frame by frame"):
         run_eviction(replace(OPTIONS, model=str(path)), as_json=True, plot=None)
+
+
+def test_rule_with_scale_frames_has_its_anchors_within_the_budget() -> None:
+    small, fitting, whole = contenders(["context"], [4, 8, 60], TINY, (98, 126), 50)
+    assert small.rule is None
+    assert small.refused is not None
+    assert "smallest that works is 5 frames" in small.refused
+    assert fitting.rule == ContextRetention(anchors=4, window=4, history=60)
+    assert whole.rule == ContextRetention(anchors=4, window=56, history=60)

@@ -13,12 +13,14 @@ from longtake.geometry.config import GeometryConfig
 from longtake.memory.eviction import Clip, Eviction, LayerBook, Verdict
 from longtake.memory.layout import StreamLayout
 from longtake.memory.retention import Retention
+from longtake.runtime.build import usual_settings
 from longtake.runtime.evicting import BudgetedMemory, FarthestFramesMemory, LayerwiseMemory, RatioMemory
-from longtake.runtime.retention import KeepEverything, MemoryRule
+from longtake.runtime.retention import ContextRetention, KeepEverything, MemoryRule
 from longtake.runtime.rules import rule_named
 
 KEEP_ALL = "none"
-SIZED = ("managed", "key-diversity", "farthest-frames", "window")
+_CONTEXT = "context"
+SIZED = (_CONTEXT, "managed", "key-diversity", "farthest-frames", "window")
 """Policies that are told how much to keep."""
 POLICIES = (KEEP_ALL, "ratio", "layerwise-0.5", "layerwise-0.7", "strict-0.5", *SIZED)
 _CHOICES = f"{KEEP_ALL}, ratio, layerwise-R and strict-R with a ratio R such as 0.5, {', '.join(SIZED)}"
@@ -44,12 +46,19 @@ def contenders(
     """Each policy once, those with a size once for each budget, for a video of `num_frames` frames."""
     found = []
     for name in policies:
-        rule = _camera_for(_rule(name, num_frames), num_frames)
+        rule = _context(config, max(num_frames, *budgets, 0)) if name == _CONTEXT else _rule(name, num_frames)
+        rule = _camera_for(rule, num_frames)
         if name in SIZED:
             found += [_sized(name, rule, budget, config, size) for budget in budgets]
         else:
             found.append(Contender(policy=name, budget_frames=None, rule=rule))
     return found
+
+
+def _context(config: GeometryConfig, num_frames: int) -> ContextRetention:
+    """The rule of networks with scale frames, which are its anchors; its trail is as long as the video."""
+    anchors = usual_settings(config).num_scale_frames
+    return ContextRetention(anchors=anchors, window=1, history=max(num_frames, anchors + 1))
 
 
 def _rule(name: str, num_frames: int) -> MemoryRule:
