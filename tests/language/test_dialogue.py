@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from hearing import first_logits
 from torch import Tensor
 from transformers import Qwen2_5_VLForConditionalGeneration
 
@@ -95,20 +96,6 @@ def test_any_chunks_give_the_same_answer(
     assert list(session.ask(QUESTION, TWELVE).ids) == OPEN["greedy"]["after_append_3"]["tokens"]
 
 
-def first_logits(session: DialogueSession, monkeypatch: pytest.MonkeyPatch) -> Tensor:
-    """What the network says right after the question."""
-    heard: list[Tensor] = []
-
-    def choose(_: Sampling, logits: Tensor, *__: object) -> int:
-        heard.append(logits)
-        return int(logits.argmax())
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Sampling, "choose", choose)
-        session.ask(QUESTION, Sampling(max_new_tokens=1))
-    return heard[0]
-
-
 def test_open_clip_equals_the_native_prompt_after_each_append(
     open_dialogue: Callable[..., DialogueSession],
     frames: Tensor,
@@ -120,7 +107,7 @@ def test_open_clip_equals_the_native_prompt_after_each_append(
         show(session, frames, [size], seen)
         seen += size
         want = vlm_case("stream_open_clip")[f"native_last_logits_{number}"]
-        assert (first_logits(session, monkeypatch) - want).abs().max() < 1e-4
+        assert (first_logits(session, QUESTION, monkeypatch) - want).abs().max() < 1e-4
 
 
 def plain_logits(language: LanguageModel, ids: list[int], films: list[Film], pixels: list[PixelRows]) -> Tensor:
@@ -160,7 +147,7 @@ def test_turns_equal_one_forward_over_the_whole_conversation(
         pixels.append(pixel_rows(frames[start : start + size], fit))
         start += size
     ids += turn_question(special, tiny_language.words.encode(QUESTION))
-    heard = first_logits(session, monkeypatch)
+    heard = first_logits(session, QUESTION, monkeypatch)
     assert (heard - plain_logits(tiny_language, ids, films, pixels)).abs().max() < 1e-4
 
 
@@ -184,7 +171,9 @@ def test_one_three_and_ten_chunks_at_mixed_rates_equal_one_native_forward(
     clip = [*open_clip(special, words.encode(SYSTEM)), *[special.video_pad] * film.num_tokens]
     ids = [*clip, *clip_question(special, words.encode(QUESTION))]
     pixels = [pixel_rows(many, PictureFormat().fit(84, 112), pad=True)]
-    assert (first_logits(session, monkeypatch) - plain_logits(tiny_language, ids, [film], pixels)).abs().max() < 1e-4
+    assert (
+        first_logits(session, QUESTION, monkeypatch) - plain_logits(tiny_language, ids, [film], pixels)
+    ).abs().max() < 1e-4
     said: list[int] = []
     for _ in range(6):
         logits = plain_logits(tiny_language, [*ids, *said], [film], pixels)
@@ -288,7 +277,7 @@ def test_what_was_forgotten_is_not_seen_and_the_rest_is_as_if_masked(
     session = DialogueSession(tiny_language, budget_bytes=BUDGET, system=SYSTEM, retaining=RecentFrames(most=1))
     ids = [*OPEN["prefix_ids"], *[tiny_language.special_ids.video_pad] * 72, *OPEN["question_suffix_ids"]]
     show(session, frames, [2] * 6)
-    heard = first_logits(session, monkeypatch)
+    heard = first_logits(session, QUESTION, monkeypatch)
     size, sink = len(ids), len(OPEN["prefix_ids"])
     sees = torch.ones(size, size, dtype=torch.bool).tril()
     for grid in range(4):  # the last two are there when the question comes

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hearing import first_logits
 from torch import Tensor
 
 from longtake.errors import LongtakeError
@@ -56,20 +57,6 @@ def open_turns(tiny_language: LanguageModel) -> Callable[..., DialogueSession]:
 def show(session: DialogueSession, frames: list[Tensor], numbers: Sequence[int]) -> None:
     for number in numbers:
         session.see(frames[number % 6], [float(number), number + 0.5])
-
-
-def first_logits(session: DialogueSession, monkeypatch: pytest.MonkeyPatch) -> Tensor:
-    """What the network says right after the question."""
-    heard: list[Tensor] = []
-
-    def choose(_: Sampling, logits: Tensor, *__: object) -> int:
-        heard.append(logits)
-        return int(logits.argmax())
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Sampling, "choose", choose)
-        session.ask(QUESTION, Sampling(max_new_tokens=1))
-    return heard[0]
 
 
 def keys_read(session: DialogueSession, layer: int = 0) -> Tensor:
@@ -267,7 +254,7 @@ def test_turns_that_stay_are_read_as_if_written_where_they_stand(
     for layer in range(4):
         fresh = twin.at(twin.raw_keys(layer), twin.rows)
         assert (keys_read(session, layer) - fresh).abs().max() < 2e-5
-    assert (first_logits(session, monkeypatch) - twin.question()).abs().max() < 1e-4
+    assert (first_logits(session, QUESTION, monkeypatch) - twin.question()).abs().max() < 1e-4
 
 
 def test_thinned_past_moves_by_what_left_before_each(
@@ -298,11 +285,11 @@ def test_remembered_words_between_turns_close_up_too(
         said = [token for token in answer.ids if token != special.im_end]
         twin.words("said", [*turn_question(special, asked), *said, *turn_end(special)])
         assert session.info.next_position == twin.next_position
-        assert (first_logits(session, monkeypatch) - twin.question()).abs().max() < 1e-4
+        assert (first_logits(session, QUESTION, monkeypatch) - twin.question()).abs().max() < 1e-4
     watch(session, twin, frames, range(6, 12))
     assert session.info.next_position == twin.next_position
     assert (keys_read(session) - twin.at(twin.raw_keys(0), twin.rows)).abs().max() < 2e-5
-    assert (first_logits(session, monkeypatch) - twin.question()).abs().max() < 1e-4
+    assert (first_logits(session, QUESTION, monkeypatch) - twin.question()).abs().max() < 1e-4
 
 
 def test_positions_and_state_are_bounded_by_what_is_remembered(
@@ -334,7 +321,7 @@ def test_thousand_evictions_do_not_drift(
     for number in range(1003):
         watch(session, twin, frames, [number])
         if number in (3, 4, 5, 1000, 1001, 1002):
-            errors.append(float((first_logits(session, monkeypatch) - twin.question()).abs().max()))
+            errors.append(float((first_logits(session, QUESTION, monkeypatch) - twin.question()).abs().max()))
     assert max(errors) < 1e-4
     assert session.info.num_forgotten == 1000
 
@@ -391,7 +378,7 @@ def test_question_that_finds_room_made_but_not_taken_sees_turns_closed_up(
 
     def ask_and_fail(*given: Any) -> Tensor:
         monkeypatch.setattr(session._network, "read", read)
-        heard.append(first_logits(session, monkeypatch))
+        heard.append(first_logits(session, QUESTION, monkeypatch))
         raise RuntimeError("broken")
 
     monkeypatch.setattr(session._network, "read", ask_and_fail)
@@ -402,7 +389,7 @@ def test_question_that_finds_room_made_but_not_taken_sees_turns_closed_up(
     assert session.info.next_position == twin.next_position
     assert (heard[0] - twin.question()).abs().max() < 1e-4
     watch(session, twin, frames, [4])
-    assert (first_logits(session, monkeypatch) - twin.question()).abs().max() < 1e-4
+    assert (first_logits(session, QUESTION, monkeypatch) - twin.question()).abs().max() < 1e-4
 
 
 def test_remembering_fails_in_a_sentence_when_turns_left_meanwhile(
@@ -441,7 +428,7 @@ def test_resumed_session_reads_the_same_to_the_bit(
             show(one, frames, coming)
         assert digest(resumed) == digest(session)
         assert torch.equal(keys_read(resumed, 3), keys_read(session, 3))
-        assert torch.equal(first_logits(resumed, monkeypatch), first_logits(session, monkeypatch))
+        assert torch.equal(first_logits(resumed, QUESTION, monkeypatch), first_logits(session, QUESTION, monkeypatch))
 
 
 def test_questions_leave_stored_keys_and_state_identical_to_the_bit(
@@ -511,10 +498,10 @@ def test_all_moved_by_a_constant_leaves_what_is_said(
     """The sink too; positions below 0 are positions."""
     session = open_turns(stream_format=kind)
     show(session, frames, range(2))
-    before = first_logits(session, monkeypatch)
+    before = first_logits(session, QUESTION, monkeypatch)
     state = session._state
     runs = (Run(0, back), Run(session._memory.num_kept, 0))
     session._state = replace(state, next_position=state.next_position - back, moved=runs)
-    after = first_logits(session, monkeypatch)
+    after = first_logits(session, QUESTION, monkeypatch)
     assert not torch.equal(after, before)
     assert (after - before).abs().max() < 1e-3
