@@ -122,15 +122,22 @@ class Slab:
 
 def _run_at_bottom(free: Integers, count: int) -> Integers:
     """The lowest run of `count` neighbours, or the lowest `count` slots where no run is long enough."""
-    spans = free[count - 1 :] - free[: len(free) - count + 1]
-    starts = np.flatnonzero(spans == count - 1)
+    if count and free[count - 1] - free[0] == count - 1:
+        return free[:count]  # most often; looking through all takes milliseconds where there are many
+    starts = _starts_of_runs(free, count)
     first = int(starts[0]) if len(starts) else 0
     return free[first : first + count]
 
 
 def _run_at_top(free: Integers, count: int) -> Integers:
     """The highest run of `count` neighbours, or the highest `count` slots where no run is long enough."""
-    spans = free[count - 1 :] - free[: len(free) - count + 1]
-    starts = np.flatnonzero(spans == count - 1)
+    if count and free[-1] - free[-count] == count - 1:
+        return free[len(free) - count :]
+    starts = _starts_of_runs(free, count)
     first = int(starts[-1]) if len(starts) else len(free) - count
     return free[first : first + count]
+
+
+def _starts_of_runs(free: Integers, count: int) -> Integers:
+    spans = free[count - 1 :] - free[: len(free) - count + 1]
+    return np.flatnonzero(spans == count - 1)
