@@ -19,6 +19,7 @@ from typing import Any  # noqa: E402
 import forked  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
+from done import Done  # noqa: E402
 from safetensors import safe_open  # noqa: E402
 from torch import Tensor  # noqa: E402
 
@@ -256,7 +257,7 @@ def offline(word_language: Path, tmp_path_factory: pytest.TempPathFactory) -> di
 
 
 @pytest.fixture(scope="session")
-def longtake(offline: dict[str, str]) -> Callable[..., forked.Done]:
+def longtake(offline: dict[str, str]) -> Callable[..., Done]:
     """Runs the command line in a process of its own, in that environment."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in offline.items():

@@ -2,24 +2,21 @@
 
 import builtins
 import itertools
-import json
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from done import Done
 from PIL import Image
 
-from longtake.cli.main import main
 from longtake.cli.replies import format_time
 from longtake.language.load import load_language
 from longtake.language.sampling import Sampling as Speaking
@@ -46,32 +43,13 @@ class Terminal(StringIO):
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.stdout.splitlines()]
-
-    def of(self, event: str) -> list[dict[str, Any]]:
-        return [found for found in self.events if found["event"] == event]
-
-
 @pytest.fixture
-def ask(model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+def ask(model: Path, monkeypatch: pytest.MonkeyPatch, run_here: Callable[..., Done]) -> Callable[..., Done]:
     def run(*arguments: str, stdin: str = "", terminal: bool = False) -> Done:
         options = [] if "--model" in arguments else ["--model", str(model)]
         options += [] if "--memory" in arguments else ["--memory", str(BUDGET)]
-        monkeypatch.setattr(sys, "argv", ["longtake", "ask", *arguments, *options, "--max-tokens", "4"])
         monkeypatch.setattr(sys, "stdin", Terminal(stdin) if terminal else StringIO(stdin))
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return Done(int(ended.value.code or 0), said.out, said.err)
+        return run_here("ask", *arguments, *options, "--max-tokens", "4")
 
     return run
 

@@ -1,19 +1,15 @@
 """`longtake live` as a user meets it, with tiny models, against the commands that do one half of it each."""
 
-import json
 import re
 import signal
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from done import Done
 
 from longtake.cli.live import Shares
-from longtake.cli.main import main
 from longtake.errors import SettingError
 from longtake.runtime.dialogue import DialogueSession
 from longtake.takes.tum import read_tum
@@ -28,46 +24,19 @@ def language(word_language: Path) -> Path:
     return word_language
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.stdout.splitlines()]
-
-    def of(self, event: str) -> list[dict[str, Any]]:
-        return [found for found in self.events if found["event"] == event]
-
-
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    def started(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["longtake", *arguments])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return Done(int(ended.value.code or 0), said.out, said.err)
-
-    return started
-
-
-@pytest.fixture
-def live(language: Path, run: Callable[..., Done]) -> Callable[..., Done]:
+def live(language: Path, run_here: Callable[..., Done]) -> Callable[..., Done]:
     def started(*arguments: str) -> Done:
         options = [] if "--language" in arguments else ["--language", str(language)]
         options += [] if "--memory" in arguments else ["--memory", MEMORY]
         options += [] if "--device" in arguments else ["--device", "cpu"]
-        return run("live", *arguments, *options, "--max-tokens", "4")
+        return run_here("live", *arguments, *options, "--max-tokens", "4")
 
     return started
 
 
 def test_json_lines_have_every_pose_and_answers_with_time_evidence_and_pose(
-    live: Callable[..., Done], run: Callable[..., Done], language: Path, tmp_path: Path
+    live: Callable[..., Done], run_here: Callable[..., Done], language: Path, tmp_path: Path
 ) -> None:
     done = live(SOURCE, "w90", "w91 w92", "--at", "1.3", "--every", "2s", "w93", "--json", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
@@ -81,7 +50,7 @@ def test_json_lines_have_every_pose_and_answers_with_time_evidence_and_pose(
     frames = {frame["index"]: frame for frame in done.of("frame")}
     assert list(frames) == list(range(12))
     options = ("--model", str(language), "--max-tokens", "4", "--json", "--device", "cpu")
-    asked = run("ask", SOURCE, "w90", "w91 w92", "--at", "1.3", "--every", "2s", "w93", *options).of("answer")
+    asked = run_here("ask", SOURCE, "w90", "w91 w92", "--at", "1.3", "--every", "2s", "w93", *options).of("answer")
     for answer, expected in zip(done.of("answer"), asked, strict=True):
         same = ("kind", "question", "text")
         assert [answer[key] for key in same] == [expected[key] for key in same]
@@ -214,8 +183,8 @@ def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, live: Ca
     assert not done.stdout
 
 
-def test_without_a_language_model_a_sentence_says_what_to_give(run: Callable[..., Done]) -> None:
-    done = run("live", SOURCE, "w90")
+def test_without_a_language_model_a_sentence_says_what_to_give(run_here: Callable[..., Done]) -> None:
+    done = run_here("live", SOURCE, "w90")
     assert done.returncode == 1
     assert "give --language with the folder" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -2,10 +2,11 @@
 
 import os
 import sys
-from dataclasses import dataclass
 from multiprocessing import forkserver, get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from done import Done
 
 import longtake.cli
 
@@ -16,13 +17,6 @@ IMPORTED = [
     "transformers.models.qwen2_5_vl.modeling_qwen2_5_vl",
     *sorted(f"longtake.cli.{path.stem}" for path in Path(longtake.cli.__file__).parent.glob("[a-z]*.py")),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    returncode: int | None
-    stdout: str
-    stderr: str
 
 
 def start() -> None:
