@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from forked import Done
+from done import Done
 from PIL import Image
 
 LONGTAKE = str(Path(sys.executable).with_name("longtake"))

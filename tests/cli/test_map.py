@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from forked import Done
+from done import Done
 
 from longtake.export.names import EXPORT_FOLDER, RECORD_NAME, SESSION_NAME
 from longtake.export.report.folder import PROGRESS_NAME, SUMMARY_NAME

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from forked import Done
+from done import Done
 from safetensors.torch import save_file
 
 from longtake.geometry.model import GeometryModel
