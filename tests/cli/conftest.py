@@ -1,12 +1,15 @@
 """The command line in the process of the test, which may change what it meets."""
 
+import signal
 import sys
 from collections.abc import Callable
 
 import pytest
+import torch
 from done import Done
 
 from longtake.cli.main import main
+from longtake.runtime.dialogue import DialogueSession
 
 
 @pytest.fixture
@@ -20,3 +23,22 @@ def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         return Done(int(ended.value.code or 0), said.out, said.err)
 
     return run
+
+
+@pytest.fixture
+def interrupt_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Has Ctrl-C pressed once a dialogue has looked so many times."""
+
+    def arrange(num_looks: int) -> None:
+        see, left = DialogueSession.see, num_looks
+
+        def see_and_interrupt(session: DialogueSession, frames: torch.Tensor, timestamps_s: list[float]) -> None:
+            nonlocal left
+            see(session, frames, timestamps_s)
+            left -= 1
+            if left == 0:
+                signal.raise_signal(signal.SIGINT)
+
+        monkeypatch.setattr(DialogueSession, "see", see_and_interrupt)
+
+    return arrange

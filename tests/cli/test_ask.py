@@ -3,7 +3,6 @@
 import builtins
 import itertools
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -292,18 +291,9 @@ def test_progress_is_shown_on_a_terminal_and_gives_way_to_answers(
 
 
 def test_interrupt_ends_the_watching_and_what_is_left_is_answered(
-    ask: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+    ask: Callable[..., Done], interrupt_after: Callable[[int], None]
 ) -> None:
-    see, num_looks = DialogueSession.see, 0
-
-    def see_and_interrupt(session: DialogueSession, frames: torch.Tensor, timestamps_s: list[float]) -> None:
-        nonlocal num_looks
-        see(session, frames, timestamps_s)
-        num_looks += 1
-        if num_looks == 2:
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(DialogueSession, "see", see_and_interrupt)
+    interrupt_after(2)
     done = ask("world:3?size=112x84&fps=2", "w90", "--json", "--chunk", "2")
     assert done.returncode == 0
     assert 4 <= done.of("watched")[0]["num_frames"] < 20

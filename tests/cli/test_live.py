@@ -1,7 +1,6 @@
 """`longtake live` as a user meets it, with tiny models, against the commands that do one half of it each."""
 
 import re
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from done import Done
 
 from longtake.cli.live import Shares
 from longtake.errors import SettingError
-from longtake.runtime.dialogue import DialogueSession
 from longtake.takes.tum import read_tum
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "vlm"
@@ -112,18 +110,9 @@ def test_progress_is_shown_on_a_terminal_and_answers_stay_the_same(
 
 
 def test_interrupt_ends_the_watching_and_what_is_left_is_answered(
-    live: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+    live: Callable[..., Done], interrupt_after: Callable[[int], None]
 ) -> None:
-    see, num_looks = DialogueSession.see, 0
-
-    def see_and_interrupt(session: DialogueSession, frames: torch.Tensor, timestamps_s: list[float]) -> None:
-        nonlocal num_looks
-        see(session, frames, timestamps_s)
-        num_looks += 1
-        if num_looks == 3:
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(DialogueSession, "see", see_and_interrupt)
+    interrupt_after(3)
     done = live("world:3?size=112x84&fps=2", "w90", "--json")
     assert done.returncode == 0, done.stderr
     (answer,), (watched,) = done.of("answer"), done.of("watched")

@@ -129,8 +129,8 @@ class Walkers:
 
     def __init__(self, groups: Sequence[Sequence[int]], num_frames: int, *, processes: int | None = None) -> None:
         """Groups of seeds; by default all processors but two work on them."""
-        at_least_one = max(1, (os.cpu_count() or 2) - 2)
-        self._pool = ProcessPoolExecutor(processes or at_least_one, mp_context=get_context("spawn"))
+        all_but_two = max(1, (os.cpu_count() or 2) - 2)
+        self._pool = ProcessPoolExecutor(processes or all_but_two, mp_context=get_context("spawn"))
         with _interrupts_ignored():  # and so they are by the processes that now begin, which leave Ctrl-C to this one
             self._coming: deque[Future[list[Walked]]] = deque(
                 self._pool.submit(walk_through, group, num_frames) for group in groups
