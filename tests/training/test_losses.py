@@ -115,7 +115,7 @@ def smooth(away: float, beta: float) -> float:
 
 def slow_step(said: Tensor, truth: Tensor, gap: int) -> float:
     """Of one clip: the later camera seen from the earlier one, as matrices."""
-    beta, places, turns = (0.02 if gap == 1 else 0.05), [], []
+    beta, places, turns = (0.005 if gap == 1 else 0.02), [], []
     for frame in range(len(truth) - gap):
         both = []
         for pose in (said, truth):

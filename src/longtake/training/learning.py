@@ -1,7 +1,8 @@
 """What a network says of clips watched in one way, and what it learns from being told the truth."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -51,8 +52,9 @@ class Way:
         deep: Int64[Tensor, " deep"],
     ) -> tuple[Float[Tensor, ""], Float[Tensor, " parts"]]:
         said = self.answers(images, deep)
+        losses_of_poses = _compiled_pose_losses() if pose.is_cuda else pose_losses
         of_depth = depth_losses(said.depth, said.confidence, depth)
-        parts = torch.stack([*pose_losses(said.poses, pose), *of_depth])
+        parts = torch.stack([*losses_of_poses(said.poses, pose), *of_depth])
         return weighted(parts), parts
 
     def answers(self, images: Float[Tensor, "clips frames 3 height width"], deep: Int64[Tensor, " deep"]) -> Answers:
@@ -62,10 +64,16 @@ class Way:
         learned = model.encoder.positions_on(*model.config.patches(grid.height, grid.width))
         with torch.autocast(images.device.type, torch.bfloat16, cache_enabled=False):
             features = model.features(images, self._recall, replace(grid, positions=learned), self._rotate_clip)
+            levels = [level[:, deep, model.config.special_tokens :] for level in features]
+            dense = model.depth_head(levels, grid.dense, frames_at_once=len(images) * len(deep))
         poses = model.camera_head(features[-1][:, :, 0].float(), self._recall)
-        levels = [level[:, deep, model.config.special_tokens :].float() for level in features]
-        dense = model.depth_head(levels, grid.dense, frames_at_once=len(images) * len(deep))
-        return Answers(poses=poses, depth=dense.values.squeeze(-1), confidence=dense.confidence)
+        return Answers(poses=poses, depth=dense.values.squeeze(-1).float(), confidence=dense.confidence.float())
+
+
+@cache
+def _compiled_pose_losses() -> Callable[..., tuple[Float[Tensor, ""], ...]]:
+    """Thousands of tiny products become a few kernels."""
+    return torch.compile(pose_losses, dynamic=False)
 
 
 def compile_parts(model: GeometryModel) -> None:

@@ -16,7 +16,7 @@ from longtake.spatial.rotation import matrix_from_quaternion
 from longtake.training.footage import Clips
 
 _ITERATION_DECAY = 0.6
-_PLACE_BETA, _STEP_BETA = 0.05, 0.02
+_PLACE_BETA, _STEP_BETA = 0.02, 0.005
 """Below these the loss is quadratic."""
 _CONFIDENCE_SHARE = 0.1
 
@@ -55,28 +55,28 @@ def pose_losses(
     said: Float[Tensor, "iterations clips frames 9"], truth: Float[Tensor, "clips frames 9"]
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""], Float[Tensor, ""], Float[Tensor, ""]]:
     """Place, turn, step and lens; later iterations count more."""
-    num_iterations = len(said)
-    weights = [_ITERATION_DECAY ** (num_iterations - 1 - at) for at in range(num_iterations)]
-    sums = [
-        [part * weight / sum(weights) for part in _of_iteration(one, truth)]
-        for one, weight in zip(said, weights, strict=True)
-    ]
-    place, turn, step, lens = (torch.stack(parts).sum() for parts in zip(*sums, strict=True))
+    place = _away(said[..., :3], truth[..., :3], _PLACE_BETA)
+    turn = _away(_upright(said[..., 3:7], truth[..., 3:7]), truth[..., 3:7], _PLACE_BETA)
+    length = (said[..., 3:7].norm(dim=-1) - 1).abs().flatten(1).mean(dim=1)
+    steps = [_step(said, truth, gap) for gap in _gaps(said.shape[2])]
+    lens = (said[..., 7:] - truth[..., 7:]).abs().flatten(1).mean(dim=1)
+    parts = torch.stack([place, turn + 0.05 * length, torch.stack(steps).mean(dim=0), lens])
+    weights = _ITERATION_DECAY ** torch.arange(len(said) - 1, -1, -1, device=said.device)
+    place, turn, step, lens = (parts @ weights / weights.sum()).unbind()
     return place, turn, step, lens
 
 
-def _of_iteration(
-    said: Float[Tensor, "clips frames 9"], truth: Float[Tensor, "clips frames 9"]
-) -> list[Float[Tensor, ""]]:
-    place = functional.smooth_l1_loss(said[..., :3], truth[..., :3], beta=_PLACE_BETA)
-    turn = functional.smooth_l1_loss(_upright(said[..., 3:7], truth[..., 3:7]), truth[..., 3:7], beta=_PLACE_BETA)
-    length = (said[..., 3:7].norm(dim=-1) - 1).abs().mean()
-    steps = [_step(said, truth, gap) for gap in _gaps(said.shape[1])]
-    lens = functional.l1_loss(said[..., 7:], truth[..., 7:])
-    return [place, turn + 0.05 * length, torch.stack(steps).mean(), lens]
+def _away(
+    said: Float[Tensor, "iterations *rest"], truth: Float[Tensor, "*rest"], beta: float
+) -> Float[Tensor, " iterations"]:
+    """Of each iteration; below beta it is quadratic."""
+    each = functional.smooth_l1_loss(said, truth.expand_as(said), beta=beta, reduction="none")
+    return each.flatten(1).mean(dim=1)
 
 
-def _upright(said: Float[Tensor, "*batch 4"], truth: Float[Tensor, "*batch 4"]) -> Float[Tensor, "*batch 4"]:
+def _upright(
+    said: Float[Tensor, "iterations *batch 4"], truth: Float[Tensor, "*batch 4"]
+) -> Float[Tensor, "iterations *batch 4"]:
     """Of unit length, and of the two quaternions of a turn the one on the truth's side."""
     unit = functional.normalize(said, dim=-1, eps=1e-6)
     same_side = (unit.detach() * truth).sum(dim=-1, keepdim=True) >= 0
@@ -87,22 +87,22 @@ def _gaps(num_frames: int) -> list[int]:
     return sorted({gap for gap in (1, 4, num_frames // 3) if 1 <= gap < num_frames})
 
 
-def _step(said: Float[Tensor, "clips frames 9"], truth: Float[Tensor, "clips frames 9"], gap: int) -> Float[Tensor, ""]:
+def _step(
+    said: Float[Tensor, "iterations clips frames 9"], truth: Float[Tensor, "clips frames 9"], gap: int
+) -> Float[Tensor, " iterations"]:
     """How frames so far apart lie to each other, seen from the earlier one."""
     (moved, turned), (true_moved, true_turned) = (_between(pose, gap) for pose in (said, truth))
     beta = _STEP_BETA if gap == 1 else _PLACE_BETA
-    of_place = functional.smooth_l1_loss(moved, true_moved, beta=beta)
-    of_turn = functional.smooth_l1_loss(turned, true_turned, beta=beta)
-    return of_place + 0.5 * of_turn
+    return _away(moved, true_moved, beta) + 0.5 * _away(turned, true_turned, beta)
 
 
 def _between(
-    pose: Float[Tensor, "clips frames 9"], gap: int
-) -> tuple[Float[Tensor, "clips pairs 3"], Float[Tensor, "clips pairs 3 3"]]:
+    pose: Float[Tensor, "*batch frames 9"], gap: int
+) -> tuple[Float[Tensor, "*batch pairs 3"], Float[Tensor, "*batch pairs 3 3"]]:
     rotation = matrix_from_quaternion(pose[..., 3:7])
-    back = rotation[:, :-gap].transpose(-1, -2)
-    moved = back @ (pose[:, gap:, :3] - pose[:, :-gap, :3]).unsqueeze(-1)
-    return moved.squeeze(-1), back @ rotation[:, gap:]
+    back = rotation[..., :-gap, :, :].transpose(-1, -2)
+    moved = back @ (pose[..., gap:, :3] - pose[..., :-gap, :3]).unsqueeze(-1)
+    return moved.squeeze(-1), back @ rotation[..., gap:, :, :]
 
 
 def depth_losses(
