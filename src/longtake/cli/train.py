@@ -12,7 +12,8 @@ from longtake.cli.interrupt import stopped_by_interrupt
 from longtake.cli.map import INTERRUPTED
 from longtake.cli.options import choose_device
 from longtake.errors import InputError, SettingError
-from longtake.training.micro_map import CURVE, Line, MicroMapTraining, Piece
+from longtake.training.micro_map import MicroMapTraining
+from longtake.training.pieces import CURVE, Line, Piece
 from longtake.training.recipe import Recipe, read_recipe, shipped_recipe
 from longtake.weights.presets import MICRO, TINY
 
