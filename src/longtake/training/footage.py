@@ -144,7 +144,7 @@ class Walkers:
         """Groups of seeds; by default all processors but two work on them."""
         at_least_one = max(1, (os.cpu_count() or 2) - 2)
         self._pool = ProcessPoolExecutor(processes or at_least_one, mp_context=get_context("spawn"))
-        with _interrupts_ignored():  # and so they are by the processes that now begin, which leave Ctrl-C to this one
+        with interrupts_ignored():  # and so they are by the processes that now begin, which leave Ctrl-C to this one
             self._coming: deque[Future[list[Walked]]] = deque(
                 self._pool.submit(walk_through, group, num_frames) for group in groups
             )
@@ -170,7 +170,8 @@ def in_groups(some_seeds: Sequence[int]) -> list[Sequence[int]]:
 
 
 @contextmanager
-def _interrupts_ignored() -> Iterator[None]:
+def interrupts_ignored() -> Iterator[None]:
+    """What begins meanwhile leaves Ctrl-C to this process."""
     if threading.current_thread() is not threading.main_thread():  # no other may say what is done with signals
         yield
         return

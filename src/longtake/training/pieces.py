@@ -45,7 +45,8 @@ class Piece:
 class Filmed(Protocol):
     """Houses that were filmed, and room for more."""
 
-    num_houses: int
+    @property
+    def num_houses(self) -> int: ...
 
     @property
     def has_room(self) -> bool: ...
@@ -98,10 +99,12 @@ class Training(ABC, Generic[F]):
                 if footage.has_room and (walked := walkers.next_group(wait=False)) is not None:
                     footage.add(walked)
                 self._advance(footage, known)
+            walkers.close()
+            if self.step > self._saved_at:
+                self._put_away(footage, known)
         finally:
             walkers.close()
-        if self.step > self._saved_at:
-            self._put_away(footage, known)
+            self._end()
 
     @abstractmethod
     def export(self, path: Path) -> None:
@@ -122,6 +125,9 @@ class Training(ABC, Generic[F]):
     @abstractmethod
     def _judge(self, known: F) -> dict[str, float]:
         """How good the model is by now, on houses that it does not learn from."""
+
+    def _end(self) -> None:
+        """Let go of what a kind of training has beside its film."""
 
     def _walkers(self) -> Walkers:
         """Through houses for validation, then through those for training that no earlier piece has seen."""
