@@ -2,6 +2,10 @@
 
 import numpy as np
 
+from longtake.language.formats import open_clip
+from longtake.training.asking import Errand
+from longtake.training.packing import Shape
+from longtake.training.vocabulary import Vocabulary
 from longtake.world.things import Colour, Kind, Sightings, Thing
 
 
@@ -24,3 +28,11 @@ def made_up(seed: int, num_frames: int, *, step_s: float = 0.5, num_things: int 
         column=column,
         image_pixels=112 * 168,
     )
+
+
+def errand(seed: int) -> Errand:
+    """To ask about two such walks."""
+    opening = len(open_clip(Vocabulary().special_ids, Vocabulary().system))
+    shape = Shape(num_frames=8, num_held=1, question_tokens=60, rows=4, columns=6, num_opening=opening)
+    seen = [made_up(seed, 8), made_up(seed + 1, 8)]
+    return Errand(shape=shape, tokens_per_second=2, moments=2, questions=3, seed=(seed,), seen=seen)

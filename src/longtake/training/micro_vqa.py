@@ -13,6 +13,7 @@ from torch import Tensor
 
 from longtake.errors import SettingError
 from longtake.language.formats import open_clip
+from longtake.language.frames import FrameFit
 from longtake.training.asking import NUM_HELD, Askers, Errand
 from longtake.training.examining import Exam, accuracies
 from longtake.training.footage import recoloured
@@ -37,6 +38,7 @@ class MicroVqaTraining(Training[Sights]):
         self, recipe: VqaRecipe, piece: Piece, tell: Callable[[Line], None], *, network: VqaConfig = MICRO_VQA
     ) -> None:
         """Begun anew, or taken up where it was put away; `tell` hears every figure as it comes."""
+        self._fit = _fit(recipe.film.height, recipe.film.width)
         torch.manual_seed(0)
         self.model = build_vqa(network).to(piece.device)
         if piece.device.type == "cuda":
@@ -97,16 +99,13 @@ class MicroVqaTraining(Training[Sights]):
         return self._recipe.ask.shortest_stride, self._recipe.film.longest_stride
 
     def _shape(self, num_frames: int) -> Shape:
-        film, words = self._recipe.film, Vocabulary()
-        fit = PICTURE_FORMAT.fit(film.height, film.width)
-        if (fit.resized.height, fit.resized.width) != (film.height, film.width):
-            raise SettingError(f"Expected frames of a size that the model asks for, such as {fit.resized}.")
+        words = Vocabulary()
         return Shape(
             num_frames=num_frames,
             num_held=NUM_HELD,
             question_tokens=self._recipe.ask.question_tokens,
-            rows=fit.rows,
-            columns=fit.columns,
+            rows=self._fit.rows,
+            columns=self._fit.columns,
             num_opening=len(open_clip(words.special_ids, words.system)),
         )
 
@@ -130,6 +129,17 @@ class MicroVqaTraining(Training[Sights]):
             self._askers.close()
         self._askers = None
         self._cuts.clear()
+
+
+def _fit(height: int, width: int) -> FrameFit:
+    """What the model makes of frames of this size, which must be what they are."""
+    fit = PICTURE_FORMAT.fit(height, width)
+    if fit.resized != fit.source:
+        raise SettingError(
+            f"Expected frames of a size that the model would not change, but {fit.source} would become {fit.resized}; "
+            "film them so."
+        )
+    return fit
 
 
 def _num_askers(processes: int | None) -> int:
