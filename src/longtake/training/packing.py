@@ -109,12 +109,14 @@ class Packer:
         assert len(times_s) == shape.num_frames
         assert len(held) == shape.num_held
         since = [time_s - times_s[0] for time_s in times_s]
+        moments = {shape.num_frames, *held, *(moment for moment, _ in asked)}
+        films = {moment: self._film(since, moment) for moment in moments}
         branches = _Branches(shape)
         for moment in held:
-            branches.hold(moment, self._film(since, moment))
+            branches.hold(moment, films[moment])
         for moment, question in asked[:most]:
-            branches.ask(moment, self._film(since, moment), self._ids(question), KINDS.index(question.kind))
-        clip = positions([Text(shape.num_opening), self._film(since, shape.num_frames)]).rows
+            branches.ask(moment, films[moment], self._ids(question), KINDS.index(question.kind))
+        clip = positions([Text(shape.num_opening), films[shape.num_frames]]).rows
         pairs = np.arange(shape.num_frames).reshape(-1, 2)
         waiting = [[moment - 1, moment - 1] for moment in held]
         return Packed(
@@ -167,7 +169,7 @@ class _Branches:
         fed = [*prompt, *answer[:-1]]
         if self._num_words + len(fed) > len(self.words):
             return
-        start = positions([Text(self._shape.num_opening), film]).next_position
+        start = self._shape.num_opening + film.extent
         words = slice(self._num_words, self._num_words + len(fed))
         held = len(self.until) - len(self.words)
         place = slice(held + words.start, held + words.stop)
