@@ -21,7 +21,7 @@ from longtake.bench.quality import (
     open_watch,
 )
 from longtake.cli.bench_quality import QualityOptions, run_quality, watches
-from longtake.cli.map import random_model
+from longtake.cli.networks import random_model
 from longtake.errors import BudgetError, InputError, SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget

@@ -12,24 +12,20 @@ from rich.console import Console
 from rich.progress import Progress
 
 from longtake.bench.quality import QualityRow, QualitySettings, Watch, measure_quality
-from longtake.cli.map import random_model
+from longtake.cli.networks import RANDOM, network_named
 from longtake.cli.options import choose_device, parse_size
 from longtake.cli.quality_plot import draw_quality
 from longtake.cli.quality_tables import print_quality
 from longtake.errors import InputError, SettingError
 from longtake.extras import import_from_extra
-from longtake.geometry.model import GeometryModel
-from longtake.hub.load import load_model
 from longtake.memory.budget import Budget
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SMALL, SessionSettings, parse_keyframes, parse_windows, usual_settings
 from longtake.runtime.retention import ContextRetention
 from longtake.runtime.rules import rule_named
-from longtake.weights.presets import MICRO, TINY
 
 USUAL = "usual"
 """Among several choices of an option: what the model is run with if nothing is said."""
-_RANDOM = {"tiny": TINY, "micro": MICRO}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +51,7 @@ def run_quality(options: QualityOptions, *, json_file: Path | None, plot: Path |
     if plot is not None:
         import_from_extra("matplotlib", "plot", "Drawing")
     device = choose_device(options.device)
-    model = _model(options.model, device)
+    model = network_named(options.model, device)
     usual = usual_settings(model.config)
     if usual.image_size == SMALL.image_size:
         torch.set_num_threads(1)  # the network and its pictures are too small to share
@@ -128,10 +124,6 @@ def _counts(text: str, what: str) -> list[int]:
     return list(dict.fromkeys(map(int, parts)))
 
 
-def _model(name: str, device: torch.device) -> GeometryModel:
-    return random_model(_RANDOM[name], device) if name in _RANDOM else load_model(name, device=device)
-
-
 def _require_folder(path: Path | None) -> None:
     if path is not None and not path.parent.is_dir():
         raise InputError(f"There is no folder {path.parent} to write {path.name} into; make it first.")
@@ -142,7 +134,7 @@ def _contract(settings: QualitySettings, model: str, device: torch.device) -> di
     cpu = f"CPU, {threads} thread{'s' * (threads > 1)}"
     return {
         "weights": model,
-        "is_random": model in _RANDOM,
+        "is_random": model in RANDOM,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu,
         "height": settings.size[0],
         "width": settings.size[1],

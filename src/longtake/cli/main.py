@@ -13,6 +13,7 @@ from longtake.cli.ask_commands import AskCommand, ask, live
 from longtake.cli.bench_commands import bench
 from longtake.cli.shared_options import AsJson
 from longtake.errors import LongtakeError
+from longtake.hub.bundled import DEFAULT_MODEL
 
 app = typer.Typer(
     name="longtake",
@@ -83,7 +84,9 @@ def map_(
     out: Annotated[Path, typer.Option(help="Folder to write; several sources get one each below it.")] = Path(
         "out/map"
     ),
-    model: Annotated[str, typer.Option(help="A checkpoint, a preset's name, or tiny (random weights).")] = "tiny",
+    model: Annotated[
+        str, typer.Option(help="A checkpoint, a name of longtake models, or tiny (random weights, to test files fast).")
+    ] = DEFAULT_MODEL,
     memory: Annotated[str | None, typer.Option(help="Room for keys and values, such as 4GB or 8 frames.")] = None,
     policy: Annotated[
         str | None, typer.Option(help="What to forget: managed, window, context, keep-all, ... By default as trained.")
@@ -306,7 +309,7 @@ def explain_positions(
 
 @models.callback()
 def models_list(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the published weights: sizes, where from, their licence, and whether they are on this machine."""
+    """List the weights known by name: sizes, where from, their licence, and whether they are on this machine."""
     if context.invoked_subcommand is None:
         from longtake.cli.models import run_list
 
