@@ -234,19 +234,8 @@ def test_a_full_disk_ends_the_run_with_a_sentence_and_whole_files(tmp_path: Path
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000));"
         "from longtake.cli.main import main; main()"
     )
-    command = [
-        sys.executable,
-        "-c",
-        start,
-        "map",
-        *MODEL,
-        SOURCE,
-        *OPTIONS[:4],
-        "--format",
-        "tum,ply",
-        "--out",
-        str(out),
-    ]
+    options = [*MODEL, *OPTIONS[:4], "--format", "tum,ply", "--out", str(out)]
+    command = [sys.executable, "-c", start, "map", SOURCE, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 1
     assert "cannot be written" in done.stderr
