@@ -204,6 +204,7 @@ def bench_quality(
     align: Annotated[str, typer.Option(help="Windows by first-frame, keyframe-pairs or robust.")] = "usual",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "cpu",
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write all figures into this file.")] = None,
+    card: Annotated[Path | None, typer.Option(help="Also write those over worlds, for a model card.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Also draw ways from above into this PNG file.")] = None,
 ) -> None:
     """Score a model's maps of unseen houses against the truth, beside baselines; options take several, with commas."""
@@ -222,4 +223,4 @@ def bench_quality(
         align=align,
         device=device,
     )
-    run_quality(options, json_file=json_file, plot=plot)
+    run_quality(options, json_file=json_file, card=card, plot=plot)

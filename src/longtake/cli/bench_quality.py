@@ -18,6 +18,7 @@ from longtake.cli.quality_plot import draw_quality
 from longtake.cli.quality_tables import print_quality
 from longtake.errors import InputError, SettingError
 from longtake.extras import import_from_extra
+from longtake.hub.bundled import fingerprint
 from longtake.memory.budget import Budget
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SMALL, SessionSettings, parse_keyframes, parse_windows, usual_settings
@@ -45,8 +46,10 @@ class QualityOptions:
     device: str
 
 
-def run_quality(options: QualityOptions, *, json_file: Path | None, plot: Path | None) -> None:
-    for path in (json_file, plot):
+def run_quality(
+    options: QualityOptions, *, json_file: Path | None = None, card: Path | None = None, plot: Path | None = None
+) -> None:
+    for path in (json_file, card, plot):
         _require_folder(path)  # said before the work, not after it
     if plot is not None:
         import_from_extra("matplotlib", "plot", "Drawing")
@@ -67,7 +70,9 @@ def run_quality(options: QualityOptions, *, json_file: Path | None, plot: Path |
     contract = _contract(settings, options.model, device)
     print_quality(rows, contract)
     if json_file is not None:
-        json_file.write_text(json.dumps(contract | {"rows": [_record(row) for row in rows]}, indent=1) + "\n")
+        _write(json_file, contract, [_summary(row) | {"worlds": _worlds(row)} for row in rows])
+    if card is not None:
+        _write(card, contract, [_summary(row) for row in rows])
     if plot is not None:
         draw_quality(plot, rows, title=f"{options.model}, walks through houses it has never seen, from above")
 
@@ -134,6 +139,7 @@ def _contract(settings: QualitySettings, model: str, device: torch.device) -> di
     cpu = f"CPU, {threads} thread{'s' * (threads > 1)}"
     return {
         "weights": model,
+        "weights_sha256": fingerprint(model),
         "is_random": model in RANDOM,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu,
         "height": settings.size[0],
@@ -142,7 +148,11 @@ def _contract(settings: QualitySettings, model: str, device: torch.device) -> di
     }
 
 
-def _record(row: QualityRow) -> dict[str, Any]:
+def _write(path: Path, contract: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    path.write_text(json.dumps(contract | {"rows": rows}, indent=1) + "\n")
+
+
+def _summary(row: QualityRow) -> dict[str, Any]:
     return {
         "settings": row.watch.name,
         "num_frames": row.num_frames,
@@ -151,5 +161,8 @@ def _record(row: QualityRow) -> dict[str, Any]:
         "better_share": {
             name: row.better_share(name) for name in ("times_velocity", "times_straight", "times_mean_depth")
         },
-        "worlds": [{"seed": world.seed, **world.figures()} for world in row.worlds],
     }
+
+
+def _worlds(row: QualityRow) -> list[dict[str, Any]]:
+    return [{"seed": world.seed, **world.figures()} for world in row.worlds]

@@ -1,5 +1,6 @@
 """Weights that come with the package, by name."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,12 @@ MICRO_MAP = Bundled(
 BUNDLED = (MICRO_MAP,)
 DEFAULT_MODEL = MICRO_MAP.name
 """What commands map with if no model is named."""
+
+
+def fingerprint(name: str) -> str | None:
+    """SHA-256 of a bundled file, by which figures say whose they are; none for other names."""
+    path = bundled_file(name)
+    return None if path is None else hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def bundled_file(name: str) -> Path | None:
