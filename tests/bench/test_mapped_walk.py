@@ -86,6 +86,7 @@ def test_report_has_the_true_way_where_the_result_is_and_figures_beside_baseline
     told = truth_for_report(moved, film, judge_walk(moved, film, seed=SEED, watched_s=1.0))
     assert np.allclose(told.centres, moved.trajectory.world_from_camera[:, :3, 3].numpy(), atol=1e-5)
     assert f"house {SEED}" in told.about
+    assert told.figures[-1].result == "1, 1 is right"
     beside = {figure.name: figure.baseline for figure in told.figures}
     assert (beside["Error of the way (ATE), of its length"] or "").startswith("constant velocity")
     assert (beside["Depth, mean relative error (AbsRel)"] or "").startswith("mean depth")

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from longtake.bench.agreement import Seen
 from longtake.bench.quality import Film, Found, WorldQuality, judge
-from longtake.bench.scoring import paired
+from longtake.bench.scoring import depth_errors, paired
 from longtake.errors import InputError
 from longtake.evaluate.freedom import Freedom, truth_from_result
 from longtake.export.report.truth import Figure, Truth
@@ -33,15 +33,21 @@ def judge_walk(result: Take, film: Film, *, seed: int, watched_s: float) -> Worl
 def truth_for_report(result: Take, film: Film, quality: WorldQuality) -> Truth:
     """The true way where it lies best in the result's world, and the figures in words."""
     pairs = paired(result.trajectory.world_from_camera, film.truth.world_from_camera)
-    result_from_truth = truth_from_result(pairs, Freedom.SIM3).inverse()
+    aligned = truth_from_result(pairs, Freedom.SIM3)
+    depth = depth_errors(_depth(result), film.truth.depth).correction
+    assert depth is not None
+    apart = float(aligned.scale) / depth.scale
     return Truth(
         about=(
             f"A walk of {quality.path_m:.1f} m through house {quality.seed}, which no training has seen. Cameras are "
             "aligned by Sim(3) on their centres, depth by one scale for the whole walk; what is said without looking "
             "is aligned alike."
         ),
-        centres=result_from_truth.of_points(film.truth.world_from_camera[:, :3, 3]).numpy(),
-        figures=_figures(quality),
+        centres=aligned.inverse().of_points(film.truth.world_from_camera[:, :3, 3]).numpy(),
+        figures=(
+            *_figures(quality),
+            Figure(name="Scale of the way over that of depth", result=f"{apart:.3g}, 1 is right"),
+        ),
     )
 
 
@@ -53,9 +59,9 @@ def _figures(quality: WorldQuality) -> tuple[Figure, ...]:
             result=_percent(score.ate_share),
             baseline=f"constant velocity {_percent(baselines.velocity_ate_share)}",
         ),
-        Figure(name="Rotation, median", result=f"{score.rotation_deg:.1f}°"),
-        Figure(name="Rotation since the first frame, median", result=f"{score.rotation_since_first_deg:.1f}°"),
-        Figure(name="Scale, largest over smallest", result=_number(score.scale_range)),
+        Figure(name="Rotation error, median", result=f"{score.rotation_deg:.1f}°"),
+        Figure(name="Error of the turn since the first frame, median", result=f"{score.rotation_since_first_deg:.1f}°"),
+        Figure(name="Scale along the way, largest over smallest", result=_number(score.scale_range)),
         Figure(name="Scale drift in 100 frames", result=_number(score.scale_drift_percent, " %")),
         Figure(
             name="Depth, mean relative error (AbsRel)",
@@ -63,7 +69,7 @@ def _figures(quality: WorldQuality) -> tuple[Figure, ...]:
             baseline=f"mean depth {baselines.mean_depth_abs_rel:.3f}",
         ),
         Figure(name="Depth within a factor of 1.25", result=_percent(score.depth_delta_1)),
-        Figure(name="Field of view", result=f"{quality.fov_deg:.1f}°"),
+        Figure(name="Field of view, mean error", result=f"{quality.fov_deg:.1f}°"),
     )
 
 
