@@ -14,7 +14,7 @@ from longtake.bench.agreement import Mean, Seen, agreement, mean_over_worlds
 from longtake.bench.contenders import POLICIES, EvenAttention, contenders, unseeing_twin
 from longtake.bench.eviction import EvictionFigures, EvictionRow, EvictionSettings, measure_eviction
 from longtake.cli.eviction import DEFAULT_POLICIES, EvictionOptions, run_eviction
-from longtake.cli.map import random_model
+from longtake.cli.networks import random_model
 from longtake.errors import SettingError
 from longtake.geometry.config import TRUNK, Attention
 from longtake.geometry.model import GeometryModel
@@ -31,7 +31,7 @@ TOKENS, LAYERS, FRAMES = 8, 4, 5
 NOTHING = Mean(mean=0.0, low=None, high=None)
 LINEUP = ("none", "ratio", "layerwise-0.5", "managed", "window")
 OPTIONS = EvictionOptions(
-    model=None,
+    model="tiny",
     frames=4,
     size="42x28",
     budgets="1,18",
@@ -252,7 +252,8 @@ def test_json_and_plot_are_written(capsys: pytest.CaptureFixture[str], tmp_path:
     pytest.importorskip("matplotlib")
     run_eviction(OPTIONS, as_json=True, plot=tmp_path / "eviction.png")
     said = json.loads(capsys.readouterr().out)
-    assert (said["weights"], said["num_frames"], said["width"], said["height"]) == ("RANDOM", 4, 42, 28)
+    assert (said["weights"], said["is_random"], said["num_frames"]) == ("tiny", True, 4)
+    assert (said["width"], said["height"]) == (42, 28)
     assert [row["policy"] for row in said["rows"]] == ["none", "managed", "managed", "ratio"]
     assert said["rows"][0]["figures"]["depth_median"] == {"mean": 0.0, "low": None, "high": None}
     assert (tmp_path / "eviction.png").read_bytes().startswith(b"\x89PNG")

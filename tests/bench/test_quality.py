@@ -21,7 +21,7 @@ from longtake.bench.quality import (
     open_watch,
 )
 from longtake.cli.bench_quality import QualityOptions, run_quality, watches
-from longtake.cli.map import random_model
+from longtake.cli.networks import random_model
 from longtake.errors import BudgetError, InputError, SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
@@ -220,17 +220,18 @@ def test_policy_memory_and_scale_frames_are_set() -> None:
 )
 def test_option_without_meaning_is_refused(changes: dict[str, str], said: str) -> None:
     with pytest.raises(SettingError, match=said):
-        run_quality(replace(OPTIONS, **changes), json_file=None, plot=None)
+        run_quality(replace(OPTIONS, **changes))
 
 
 def test_folder_that_is_not_there_is_told_before_the_work(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no folder .*missing to write q\.json"):
-        run_quality(OPTIONS, json_file=tmp_path / "missing" / "q.json", plot=None)
+        run_quality(OPTIONS, json_file=tmp_path / "missing" / "q.json")
 
 
 def test_table_json_and_plot_are_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    run_quality(OPTIONS, json_file=tmp_path / "quality.json", plot=tmp_path / "quality.png")
+    card = tmp_path / "card.json"
+    run_quality(OPTIONS, json_file=tmp_path / "quality.json", card=card, plot=tmp_path / "quality.png")
     said = capsys.readouterr().out
     assert "4 frames, usual settings, tiny, 2 test worlds at 42x28, CPU, 1 thread" in said
     assert "constant velocity" in said
@@ -242,6 +243,10 @@ def test_table_json_and_plot_are_written(capsys: pytest.CaptureFixture[str], tmp
     shares = [world["ate_share"] for world in row["worlds"]]
     assert row["summary"]["ate_share"]["median"] == pytest.approx(sum(shares) / 2)
     assert set(row["better_share"]) == {"times_velocity", "times_straight", "times_mean_depth"}
+    assert written["weights_sha256"] is None  # of the package's own files only
+    for row in written["rows"]:
+        del row["worlds"]
+    assert json.loads(card.read_text()) == written
     assert (tmp_path / "quality.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -251,7 +256,7 @@ def test_several_ways_are_compared_and_a_model_from_a_file_is_not_called_random(
     path = tmp_path / "model.safetensors"
     save_geometry(model, path)
     options = replace(OPTIONS, model=str(path), frames="7", windows="usual,6/2", worlds=1)
-    run_quality(options, json_file=None, plot=None)
+    run_quality(options)
     said = capsys.readouterr().out
     assert "model.safetensors, 1 test world at 42x28" in said
     assert "windows 6/2" in said

@@ -39,9 +39,10 @@ def longtake(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A mapped walk with exact depth and with images; the network is random."""
     out = tmp_path_factory.mktemp("mapped") / "run"
-    arguments = ["map", "world:3?frames=12&size=56x42", "--size", "56", "--out", str(out), "--format"]
+    source, options = "world:3?frames=12&size=56x42", ["--model", "tiny", "--size", "56", "--out", str(out)]
+    formats = ["--format", "tum,ply,kitti,depth-npz,confidence,images"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["longtake", *arguments, "tum,ply,kitti,depth-npz,confidence,images"])
+        patch.setattr(sys, "argv", ["longtake", "map", source, *options, *formats])
         with pytest.raises(SystemExit) as ended:
             main()
     assert not ended.value.code

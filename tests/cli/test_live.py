@@ -27,6 +27,7 @@ def live(language: Path, run_here: Callable[..., Done]) -> Callable[..., Done]:
     def started(*arguments: str) -> Done:
         options = [] if "--language" in arguments else ["--language", str(language)]
         options += [] if "--memory" in arguments else ["--memory", MEMORY]
+        options += [] if "--model" in arguments else ["--model", "tiny"]
         options += [] if "--device" in arguments else ["--device", "cpu"]
         return run_here("live", *arguments, *options, "--max-tokens", "4")
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from done import Done
-from PIL import Image
 
 LONGTAKE = str(Path(sys.executable).with_name("longtake"))
 
@@ -41,18 +40,6 @@ def test_doctor_reports_the_backend_and_a_small_error(longtake: Callable[..., Do
     assert findings["attention"]["found"] == "sdpa"
     assert float(findings["cpu float32"]["found"]) < 1e-5
     assert {"extra cuda", "extra plot"} <= findings.keys()
-
-
-def test_demo_says_its_weights_are_random_and_writes_a_picture(longtake: Callable[..., Done], tmp_path: Path) -> None:
-    done = longtake("demo", "--frames", "12", "--out", str(tmp_path / "new" / "out"))
-    assert done.returncode == 0, done.stderr
-    assert "weights are random" in done.stdout
-    figures = json.loads((tmp_path / "new" / "out" / "demo.json").read_text())
-    assert figures["frames"] == 12
-    assert figures["stream_to_clip_error"] < 2e-5
-    assert figures["resumed_is_identical"] is True
-    with Image.open(tmp_path / "new" / "out" / "demo.png") as picture:
-        assert picture.size == (6 * 126, 2 * 98)
 
 
 def test_bench_memory_agrees_with_the_formula_to_the_byte(longtake: Callable[..., Done]) -> None:

@@ -21,13 +21,14 @@ from longtake.takes.take import read_take
 from longtake.takes.tum import read_tum
 
 LONGTAKE = str(Path(sys.executable).with_name("longtake"))
+MODEL = ["--model", "tiny"]
 SOURCE = "world:3?frames=90&size=56x42"
 OPTIONS = ["--size", "56", "--windows", "24/6", "--format", "tum,ply,kitti,depth", "--checkpoint-every", "10"]
 
 
 @pytest.fixture(scope="module")
 def map_(longtake: Callable[..., Done]) -> Callable[..., Done]:
-    return partial(longtake, "map")
+    return partial(longtake, "map", *MODEL)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -39,7 +40,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def begun(out: Path, is_far_enough: Callable[[], bool]) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [LONGTAKE, "map", SOURCE, *OPTIONS, "--out", str(out)],
+        [LONGTAKE, "map", *MODEL, SOURCE, *OPTIONS, "--out", str(out)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -214,7 +215,7 @@ def test_interrupted_while_it_exports_a_run_ends_at_once_and_exports_when_resume
         "afterwards.read_result = lambda out: os.kill(os.getpid(), signal.SIGINT)\n"
         "from longtake.cli.main import main; main()"
     )
-    command = [sys.executable, "-c", start, "map", *options]
+    command = [sys.executable, "-c", start, "map", *MODEL, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 130, done.stderr
     assert "6 frames at" in done.stdout
@@ -233,7 +234,8 @@ def test_a_full_disk_ends_the_run_with_a_sentence_and_whole_files(tmp_path: Path
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000));"
         "from longtake.cli.main import main; main()"
     )
-    command = [sys.executable, "-c", start, "map", SOURCE, *OPTIONS[:4], "--format", "tum,ply", "--out", str(out)]
+    options = [*MODEL, *OPTIONS[:4], "--format", "tum,ply", "--out", str(out)]
+    command = [sys.executable, "-c", start, "map", SOURCE, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 1
     assert "cannot be written" in done.stderr

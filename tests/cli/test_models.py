@@ -33,6 +33,8 @@ def online(*arguments: str, home: Path, blocked: str = "nothing") -> subprocess.
 def test_list_names_sizes_sources_licences_and_what_is_here(tmp_path: Path) -> None:
     done = online("models", home=tmp_path, blocked="torch")
     assert done.returncode == 0, done.stderr
+    for text in ("micro-map", "11.0 MB in float16", "Apache-2.0", "the package, micro-map.safetensors"):
+        assert text in done.stdout
     for text in ("lingbot-map-long", "1,157,943,540", "4.63 GB", "robbyant/lingbot-map", "no tag seen", "not on this"):
         assert text in done.stdout
 
@@ -62,7 +64,10 @@ def test_list_as_json_says_where_a_preset_was_found(tmp_path: Path) -> None:
 def test_list_without_the_hub_package_still_lists_and_says_what_to_install(tmp_path: Path) -> None:
     done = online("models", "--json", home=tmp_path, blocked="huggingface_hub")
     assert done.returncode == 0, done.stderr
-    assert all('pip install "longtake[hub]"' in row["note"] for row in json.loads(done.stdout))
+    bundled, *published = json.loads(done.stdout)
+    assert (bundled["name"], bundled["note"]) == ("micro-map", "")
+    assert Path(bundled["found"]).is_file()
+    assert all('pip install "longtake[hub]"' in row["note"] for row in published)
 
 
 def test_check_says_what_a_file_is(tmp_path: Path, longtake: Callable[..., Done]) -> None:

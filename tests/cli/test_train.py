@@ -1,4 +1,4 @@
-"""`longtake train micro-map` as a user meets it."""
+"""`longtake train` as a user meets it."""
 
 import signal
 from collections.abc import Callable
@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from longtake.cli.train import TrainOptions, _Bar, run_train
+from longtake.cli.train import ASKING, MAPPING, TrainOptions, _Bar, run_train
 from longtake.errors import InputError, SettingError
+from longtake.language.load import load_language
 from longtake.training.recipe import shipped_recipe
 from longtake.weights.load import load_geometry
 
@@ -21,9 +22,11 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
         "longtake.training.footage.ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(1)
     )
 
-    def run(**changes: Any) -> None:
+    monkeypatch.setattr("longtake.training.asking.ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(1))
+
+    def run(kind: Any = MAPPING, **changes: Any) -> None:
         usual = {"minutes": 5.0, "device": "cpu", "recipe": None, "processes": None, "quick": True}
-        run_train(TrainOptions(**{"folder": tmp_path / "training"} | usual | changes))
+        run_train(TrainOptions(**{"folder": tmp_path / "training"} | usual | changes), kind)
 
     return run
 
@@ -53,6 +56,18 @@ def test_a_piece_is_put_away_by_an_interrupt_and_gone_on_with(
     train()
     assert capsys.readouterr().out.startswith("All 8 steps are done")
     assert (tmp_path / "training" / "curve.jsonl").read_text() == before
+
+
+def test_a_model_that_answers_is_trained_to_its_folder(
+    train: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(ASKING)
+    folder = tmp_path / "training" / "micro-vqa"
+    out = capsys.readouterr()
+    assert out.out.startswith(f"All 6 steps are done, and the model is {folder} (")
+    assert out.out.endswith(f"use it: longtake ask VIDEO QUESTION --model {folder}\n")
+    assert "% right answers" in out.err
+    load_language(folder)
 
 
 def test_too_little_time_is_said(train: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:

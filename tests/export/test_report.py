@@ -22,6 +22,7 @@ from longtake.export.report.page import write_report
 from longtake.export.report.payload import MOST_CLOUD_POINTS
 from longtake.export.report.plan import MOST_POINTS
 from longtake.export.report.strips import LARGEST_EDGE, MOST_STRIPS
+from longtake.export.report.truth import TRUTH_NAME, Figure, Truth
 from longtake.export.take import TakeSettings, TakeSink
 from longtake.takes.depth_files import DepthFiles
 from longtake.takes.frames import TakeFrame
@@ -112,6 +113,64 @@ def mapped(tmp_path: Path, frames: list[MappedFrame]) -> Path:
     more = {"settings": {"memory": {"budget": "4 GB"}}, "versions": {"torch": "2.99"}}
     (folder / "summary.json").write_text(json.dumps(summary | more))
     return folder
+
+
+@pytest.fixture
+def truth() -> Truth:
+    centres = np.array([[0.0, 0.0, 0.0], [0.5, 0.0, 4.0], [9.0, 0.0, 30.0]])
+    figures = (Figure(name="ATE <b>", result="2 %", baseline="line & 8 %"), Figure(name="Rotation", result="1°"))
+    return Truth(about="A walk <i>", centres=centres, figures=figures)
+
+
+def test_truth_is_shown_beside_the_result_in_plan_view_and_table(mapped: Path, truth: Truth) -> None:
+    plain = page_of(mapped)
+    truth.write(mapped / TRUTH_NAME)
+    page = page_of(mapped)
+    assert "Against the truth" not in plain.said
+    assert not plain.classed("true-way")
+    assert json.loads(plain.data)["truth"] is None
+    for words in ("Against the truth", "A walk <i>", "ATE <b>", "line & 8 %", "1°", "Grey: the true way"):
+        assert words in page.said
+    assert json.loads(page.data)["truth"] == truth.centres.ravel().tolist()
+    (drawn,) = page.classed("true-way")
+    places = np.array([place.split(",") for place in (drawn["points"] or "").split()], dtype=float)
+    assert len(places) == 3
+    (box,) = page.classed("plan")
+    width, height = (float(side) for side in (box["viewbox"] or "").split()[2:])
+    assert (places > 0).all()
+    assert (places < (width, height)).all()
+
+
+def test_true_way_lies_on_a_result_that_equals_it(tmp_path: Path) -> None:
+    places = [(0, 0, 0), (1, 0, 2), (3, 0, 3)]
+    folder = write_take(tmp_path / "map", [frame_at(index, place) for index, place in enumerate(places)])
+    Truth(about="", centres=np.array(places, dtype=float), figures=()).write(folder / TRUTH_NAME)
+    page = page_of(folder)
+    (true_way,) = page.classed("true-way")
+    pieces = [(piece["points"] or "").split() for piece in page.classed("way")]
+    assert (true_way["points"] or "").split() == [pieces[0][0], *(piece[-1] for piece in pieces)]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("{", "Expected a JSON object"),
+        ('{"about": "", "figures": [], "way": []}', "it has no places"),
+        ('{"about": "", "figures": [], "way": [{"centre": [1, 2]}]}', "3 finite numbers"),
+        ('{"about": "", "figures": [{"name": 3}], "way": []}', "a text as 'name'"),
+    ],
+)
+def test_damaged_truth_is_a_problem_on_the_page_and_nothing_else(mapped: Path, text: str, sentence: str) -> None:
+    (mapped / TRUTH_NAME).write_text(text)
+    page = page_of(mapped)
+    assert sentence in page.said
+    assert not page.classed("true-way")
+
+
+def test_true_places_without_end_are_drawn_all_the_same(mapped: Path, truth: Truth) -> None:
+    far = np.array([[0.0, 0.0, 0.0], [1e300, -1e300, 1e300]])
+    replace(truth, centres=far).write(mapped / TRUTH_NAME)
+    assert page_of(mapped).classed("true-way")
 
 
 def test_cloud_of_the_page_is_that_of_the_file(mapped: Path) -> None:

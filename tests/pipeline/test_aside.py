@@ -18,7 +18,7 @@ import pytest
 import torch
 from PIL import Image
 
-from longtake.cli.map import random_model
+from longtake.cli.networks import random_model
 from longtake.errors import InputError, SettingError
 from longtake.export.cloud import CloudSettings
 from longtake.export.frame import FrameStatus, MappedFrame
@@ -314,7 +314,7 @@ def test_masks_travel(ready: Aside, tmp_path: Path) -> None:
 RUN = """
 import sys, torch
 from pathlib import Path
-from longtake.cli.map import random_model
+from longtake.cli.networks import random_model
 from longtake.pipeline.aside import Aside
 from longtake.pipeline.video_map import MapSettings, VideoMap
 from longtake.runtime.build import SMALL

@@ -18,7 +18,7 @@ LARGEST_GROWTH_BYTES = 15_000_000
 def resident_over_frames(num_frames: int, out: Path, every: int) -> list[tuple[int, int]]:
     """Frames mapped and bytes resident in all, as the parent reads them while the video runs."""
     source = f"world:5?frames={num_frames}&size=42x28"
-    command = [LONGTAKE, "map", source, "--size", "42", "--json", "--out", str(out)]
+    command = [LONGTAKE, "map", "--model", "tiny", source, "--size", "42", "--json", "--out", str(out)]
     options = ["--format", "tum,ply,kitti", "--voxel", "0.2", "--max-points", "5000", "--windows", "64/8"]
     process = subprocess.Popen(
         [*command, *options],

@@ -7,6 +7,7 @@ from longtake.geometry.model import GeometryModel
 from longtake.layers.block import LayerScale
 from longtake.training.muon import Muon
 from longtake.training.optimise import Optimisers, initialise
+from longtake.training.vqa_model import TINY_VQA, build_vqa
 from longtake.training.watching import Watching
 from longtake.weights.presets import MICRO, TINY
 
@@ -79,3 +80,15 @@ def test_a_training_begins_where_every_camera_is_the_first_with_a_common_lens() 
         said = model(torch.rand(1, 6, 3, 28, 42), recall, model.grid(28, 42)).pose_encoding[0]
     first = torch.tensor([0.0] * 6 + [1.0, 1.1, 1.1])
     assert float((said - first).abs().max()) < 0.3
+
+
+def test_matrices_of_all_blocks_of_a_language_model_are_kept_near_orthogonal() -> None:
+    model = build_vqa(TINY_VQA)
+    learned_so = {
+        name.removeprefix("momentum/") for name in Optimisers(model, weight_decay=0.0).live() if "momentum" in name
+    }
+    of_text = {name for name in learned_so if name.startswith("model.language_model.layers.")}
+    of_vision = {name for name in learned_so if name.startswith("model.visual.blocks.")}
+    assert learned_so == of_text | of_vision
+    assert len(of_text) == 7 * TINY_VQA.depth
+    assert len(of_vision) == 5 * TINY_VQA.vision_depth

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from longtake.hub.bundled import DEFAULT_MODEL
+
 
 class AskCommand(TyperCommand):
     """Takes `--every 10s "what is it?"`, a pair, as often as it is given; typer has pairs only once."""
@@ -86,7 +88,9 @@ def ask(
 def live(
     source: Annotated[str, typer.Argument(help="A video, image folder, take, camera:0, rtsp://…, or world:7.")],
     questions: Annotated[list[str] | None, typer.Argument(help="What to ask, at the end or when --at says.")] = None,
-    model: Annotated[str, typer.Option(help="Of the map: a checkpoint, a preset's name, or tiny (random).")] = "tiny",
+    model: Annotated[
+        str, typer.Option(help="Of the map: a checkpoint, a name of longtake models, or tiny (random weights).")
+    ] = DEFAULT_MODEL,
     language: Annotated[
         str | None, typer.Option(help="Folder of a Qwen2.5-VL model, or its name on the Hugging Face hub.")
     ] = None,

@@ -15,7 +15,7 @@ from longtake.bench.memory import POLICIES, MemoryFigures, measure, trunk_formul
 from longtake.bench.pipeline import PipelineFigures, measure_pipeline
 from longtake.bench.soak import SoakFigures, small, soak
 from longtake.bench.world import WorldFigures, measure_world
-from longtake.cli.map import random_model
+from longtake.cli.networks import random_model
 from longtake.cli.options import choose_device, one_of, parse_size
 from longtake.cli.world import WorldSettings, film
 from longtake.errors import SettingError

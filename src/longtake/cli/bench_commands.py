@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from longtake.cli.shared_options import AsJson
+from longtake.hub.bundled import DEFAULT_MODEL
 
 bench = typer.Typer(help="Measure longtake on this machine.", no_args_is_help=True)
 
@@ -77,8 +78,8 @@ def bench_precision(
 @bench.command("eviction")
 def bench_eviction(
     model: Annotated[
-        str | None, typer.Option(help="A checkpoint or a published name; without one tiny, with random weights.")
-    ] = None,
+        str, typer.Option(help="A checkpoint, a name of longtake models, or tiny (random weights, for a quick look).")
+    ] = DEFAULT_MODEL,
     frames: Annotated[int, typer.Option(min=3, help="Frames of each world.")] = 40,
     size: Annotated[str | None, typer.Option(help="Width x height; without it as the model likes it.")] = None,
     budgets: Annotated[str, typer.Option(help="Budgets in frames a layer, separated by commas.")] = "4,8,16",
@@ -190,8 +191,8 @@ def bench_chunks(
 @bench.command("quality")
 def bench_quality(
     model: Annotated[
-        str, typer.Option(help="A checkpoint, a preset's name, or tiny or micro (random weights).")
-    ] = "tiny",
+        str, typer.Option(help="A checkpoint, a name of longtake models, or tiny or micro (random weights).")
+    ] = DEFAULT_MODEL,
     worlds: Annotated[int, typer.Option(min=1, help="Test houses to walk through.")] = 50,
     size: Annotated[str, typer.Option(help="Width x height of the images, in pixels.")] = "126x98",
     frames: Annotated[str, typer.Option(help="Length of the walks; several separated by commas.")] = "48",
@@ -203,6 +204,7 @@ def bench_quality(
     align: Annotated[str, typer.Option(help="Windows by first-frame, keyframe-pairs or robust.")] = "usual",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "cpu",
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write all figures into this file.")] = None,
+    card: Annotated[Path | None, typer.Option(help="Also write those over worlds, for a model card.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Also draw ways from above into this PNG file.")] = None,
 ) -> None:
     """Score a model's maps of unseen houses against the truth, beside baselines; options take several, with commas."""
@@ -221,4 +223,4 @@ def bench_quality(
         align=align,
         device=device,
     )
-    run_quality(options, json_file=json_file, plot=plot)
+    run_quality(options, json_file=json_file, card=card, plot=plot)

@@ -12,24 +12,21 @@ from rich.console import Console
 from rich.progress import Progress
 
 from longtake.bench.quality import QualityRow, QualitySettings, Watch, measure_quality
-from longtake.cli.map import random_model
+from longtake.cli.networks import RANDOM, network_named
 from longtake.cli.options import choose_device, parse_size
 from longtake.cli.quality_plot import draw_quality
 from longtake.cli.quality_tables import print_quality
 from longtake.errors import InputError, SettingError
 from longtake.extras import import_from_extra
-from longtake.geometry.model import GeometryModel
-from longtake.hub.load import load_model
+from longtake.hub.bundled import fingerprint
 from longtake.memory.budget import Budget
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SMALL, SessionSettings, parse_keyframes, parse_windows, usual_settings
 from longtake.runtime.retention import ContextRetention
 from longtake.runtime.rules import rule_named
-from longtake.weights.presets import MICRO, TINY
 
 USUAL = "usual"
 """Among several choices of an option: what the model is run with if nothing is said."""
-_RANDOM = {"tiny": TINY, "micro": MICRO}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +46,15 @@ class QualityOptions:
     device: str
 
 
-def run_quality(options: QualityOptions, *, json_file: Path | None, plot: Path | None) -> None:
-    for path in (json_file, plot):
+def run_quality(
+    options: QualityOptions, *, json_file: Path | None = None, card: Path | None = None, plot: Path | None = None
+) -> None:
+    for path in (json_file, card, plot):
         _require_folder(path)  # said before the work, not after it
     if plot is not None:
         import_from_extra("matplotlib", "plot", "Drawing")
     device = choose_device(options.device)
-    model = _model(options.model, device)
+    model = network_named(options.model, device)
     usual = usual_settings(model.config)
     if usual.image_size == SMALL.image_size:
         torch.set_num_threads(1)  # the network and its pictures are too small to share
@@ -71,7 +70,9 @@ def run_quality(options: QualityOptions, *, json_file: Path | None, plot: Path |
     contract = _contract(settings, options.model, device)
     print_quality(rows, contract)
     if json_file is not None:
-        json_file.write_text(json.dumps(contract | {"rows": [_record(row) for row in rows]}, indent=1) + "\n")
+        _write(json_file, contract, [_summary(row) | {"worlds": _worlds(row)} for row in rows])
+    if card is not None:
+        _write(card, contract, [_summary(row) for row in rows])
     if plot is not None:
         draw_quality(plot, rows, title=f"{options.model}, walks through houses it has never seen, from above")
 
@@ -128,10 +129,6 @@ def _counts(text: str, what: str) -> list[int]:
     return list(dict.fromkeys(map(int, parts)))
 
 
-def _model(name: str, device: torch.device) -> GeometryModel:
-    return random_model(_RANDOM[name], device) if name in _RANDOM else load_model(name, device=device)
-
-
 def _require_folder(path: Path | None) -> None:
     if path is not None and not path.parent.is_dir():
         raise InputError(f"There is no folder {path.parent} to write {path.name} into; make it first.")
@@ -142,7 +139,8 @@ def _contract(settings: QualitySettings, model: str, device: torch.device) -> di
     cpu = f"CPU, {threads} thread{'s' * (threads > 1)}"
     return {
         "weights": model,
-        "is_random": model in _RANDOM,
+        "weights_sha256": fingerprint(model),
+        "is_random": model in RANDOM,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu,
         "height": settings.size[0],
         "width": settings.size[1],
@@ -150,7 +148,11 @@ def _contract(settings: QualitySettings, model: str, device: torch.device) -> di
     }
 
 
-def _record(row: QualityRow) -> dict[str, Any]:
+def _write(path: Path, contract: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    path.write_text(json.dumps(contract | {"rows": rows}, indent=1) + "\n")
+
+
+def _summary(row: QualityRow) -> dict[str, Any]:
     return {
         "settings": row.watch.name,
         "num_frames": row.num_frames,
@@ -159,5 +161,8 @@ def _record(row: QualityRow) -> dict[str, Any]:
         "better_share": {
             name: row.better_share(name) for name in ("times_velocity", "times_straight", "times_mean_depth")
         },
-        "worlds": [{"seed": world.seed, **world.figures()} for world in row.worlds],
     }
+
+
+def _worlds(row: QualityRow) -> list[dict[str, Any]]:
+    return [{"seed": world.seed, **world.figures()} for world in row.worlds]

@@ -14,18 +14,17 @@ from longtake.bench.agreement import Mean
 from longtake.bench.contenders import POLICIES
 from longtake.bench.eviction import EvictionFigures, EvictionRow, EvictionSettings, measure_eviction
 from longtake.cli.eviction_plot import draw_eviction
-from longtake.cli.map import random_model
+from longtake.cli.networks import RANDOM, network_named, random_model
 from longtake.cli.options import choose_device, parse_size
 from longtake.errors import SettingError
 from longtake.extras import import_from_extra
 from longtake.geometry.model import GeometryModel
-from longtake.hub.load import load_model
-from longtake.runtime.build import usual_settings
+from longtake.runtime.build import SMALL, usual_settings
 from longtake.weights.presets import TINY_CAUSAL
 
 DEFAULT_POLICIES = ",".join(POLICIES)
 QUICK_FRAMES = 5
-_RANDOM = "RANDOM"
+_CAUSAL = "tiny"
 _MEMORY_MATTERS = 0.5
 """At the scale of 0.01 with which training begins, what a network remembers hardly changes what it says."""
 _COSTS_MEAN = """frames: the budget of a layer. room: MB allocated once. live: MB of keys and values at the end.
@@ -39,7 +38,7 @@ means over frames, the latter over the length of the path."""
 class EvictionOptions:
     """What the command line says, word by word."""
 
-    model: str | None
+    model: str
     frames: int
     size: str | None
     budgets: str
@@ -53,8 +52,8 @@ def run_eviction(options: EvictionOptions, *, as_json: bool, plot: Path | None) 
     if plot is not None:
         import_from_extra("matplotlib", "plot", "Drawing")  # said before the work, not after it
     budgets, device = _parse_budgets(options.budgets), choose_device(options.device)
-    model = _untrained(device) if options.model is None else load_model(options.model, device=device)
-    if options.model is None:
+    model = _untrained(device) if options.model == _CAUSAL else network_named(options.model, device)
+    if usual_settings(model.config).image_size == SMALL.image_size:
         torch.set_num_threads(1)  # the network is too small to share
     settings = EvictionSettings(
         policies=tuple(dict.fromkeys(name.strip() for name in options.policies.split(","))),
@@ -62,12 +61,12 @@ def run_eviction(options: EvictionOptions, *, as_json: bool, plot: Path | None) 
         num_frames=QUICK_FRAMES if options.quick else options.frames,
         num_worlds=options.worlds,
         size=_usual_size(model) if options.size is None else parse_size(options.size),
-        is_trained=options.model is not None,
+        is_trained=options.model not in RANDOM,
     )
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("streaming", total=settings.num_worlds * settings.num_frames)
         rows = measure_eviction(model, settings, lambda count: progress.advance(task, count))
-    contract = _contract(settings, options.model or _RANDOM, device)
+    contract = _contract(settings, options.model, device)
     if plot is not None:
         draw_eviction(plot, rows, title=_title(contract))
     if as_json:
@@ -102,6 +101,7 @@ def _contract(settings: EvictionSettings, weights: str, device: torch.device) ->
     cpu = f"CPU, {threads} thread{'s' * (threads > 1)}"
     return {
         "weights": weights,
+        "is_random": weights in RANDOM,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu,
         "height": settings.size[0],
         "width": settings.size[1],
@@ -111,7 +111,7 @@ def _contract(settings: EvictionSettings, weights: str, device: torch.device) ->
 
 
 def _title(contract: dict[str, str | int]) -> str:
-    weights = "tiny network, random weights" if contract["weights"] == _RANDOM else contract["weights"]
+    weights = f"{contract['weights']} network, random weights" if contract["is_random"] else contract["weights"]
     worlds = "1 world" if contract["num_worlds"] == 1 else f"{contract['num_worlds']} worlds"
     size = f"{contract['width']}x{contract['height']}"
     return f"{weights}, {contract['num_frames']} frames of {worlds} at {size}, {contract['device']}"

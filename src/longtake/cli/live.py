@@ -10,12 +10,11 @@ import torch
 from longtake.cli.ask import never_due_note
 from longtake.cli.interrupt import stopped_by_interrupt
 from longtake.cli.live_telling import BarLive, JsonLive, LiveTeller
-from longtake.cli.map import TINY_NAME, random_model
+from longtake.cli.networks import RANDOM, network_named
 from longtake.cli.options import choose_device
 from longtake.errors import BudgetError, MemoryFullError, SettingError
 from longtake.export.lines import LineFile
 from longtake.geometry.model import GeometryModel
-from longtake.hub.load import load_model
 from longtake.language.load import load_language
 from longtake.language.sampling import Sampling as Speaking
 from longtake.memory.budget import Budget
@@ -31,7 +30,6 @@ from longtake.takes.tum import tum_line
 from longtake.video.preprocess import Preprocessor
 from longtake.video.sampling import Sampling, parse_time
 from longtake.video.source import SourceOptions, open_source
-from longtake.weights.presets import TINY
 
 _QUESTION_TOKENS = 1024
 """Room for a question, and for a last frame without a partner, beside that of its answer."""
@@ -96,7 +94,7 @@ def run_live(options: LiveOptions, *, as_json: bool) -> None:
         )
     read = SourceOptions(picture_fps=options.picture_fps, device=str(device))
     source = open_source(options.source, _sampling(options), read)
-    model = random_model(TINY, device) if options.model == TINY_NAME else load_model(options.model, device=device)
+    model = network_named(options.model, device)
     watching = _session_settings(options, model, shares)
     teller: LiveTeller = JsonLive() if as_json else BarLive()
     with ExitStack() as opened:
@@ -111,7 +109,7 @@ def run_live(options: LiveOptions, *, as_json: bool) -> None:
             open_mapper=_mapper_opener(model, watching),
         )
         poses = None if options.out is None else opened.enter_context(_pose_file(options.out))
-        if options.model == TINY_NAME:
+        if options.model in RANDOM:
             teller.note("The map's weights are random: poses show how longtake works, and no geometry.")
         with teller.watching(source), stopped_by_interrupt(live.stop), _told_of_full_memory():
             _tell_all(live, dialogue, teller, poses)

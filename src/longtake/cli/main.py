@@ -14,6 +14,7 @@ from longtake.cli.bench_commands import bench
 from longtake.cli.shared_options import AsJson
 from longtake.cli.train_commands import train
 from longtake.errors import LongtakeError
+from longtake.hub.bundled import DEFAULT_MODEL
 
 app = typer.Typer(
     name="longtake",
@@ -68,13 +69,14 @@ def doctor(as_json: AsJson = False) -> None:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the picture and the figures.")] = Path("out"),
-    frames: Annotated[int, typer.Option(min=1, help="Length of the generated clip.")] = 60,
+    out: Annotated[Path, typer.Option(help="Folder for the walk, the map, the picture and the figures.")] = Path("out"),
+    frames: Annotated[int, typer.Option(min=3, help="Length of the walk.")] = 150,
+    seed: Annotated[int, typer.Option(min=0, help="Which house; one that ends in 9 is of no training.")] = 9,
 ) -> None:
-    """Stream a generated clip through a tiny network with random weights, and check that streaming is exact."""
+    """Film a walk through a house unseen in training, map it with micro-map, and score the map against the truth."""
     from longtake.cli.demo import run
 
-    run(out, frames)
+    run(out, num_frames=frames, seed=seed)
 
 
 @app.command("map")
@@ -85,7 +87,9 @@ def map_(
     out: Annotated[Path, typer.Option(help="Folder to write; several sources get one each below it.")] = Path(
         "out/map"
     ),
-    model: Annotated[str, typer.Option(help="A checkpoint, a preset's name, or tiny (random weights).")] = "tiny",
+    model: Annotated[
+        str, typer.Option(help="A checkpoint, a name of longtake models, or tiny (random weights, to test files fast).")
+    ] = DEFAULT_MODEL,
     memory: Annotated[str | None, typer.Option(help="Room for keys and values, such as 4GB or 8 frames.")] = None,
     policy: Annotated[
         str | None, typer.Option(help="What to forget: managed, window, context, keep-all, ... By default as trained.")
@@ -308,7 +312,7 @@ def explain_positions(
 
 @models.callback()
 def models_list(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the published weights: sizes, where from, their licence, and whether they are on this machine."""
+    """List the weights known by name: sizes, where from, their licence, and whether they are on this machine."""
     if context.invoked_subcommand is None:
         from longtake.cli.models import run_list
 

@@ -11,6 +11,7 @@ import torch
 from longtake.attention.choose import backend_named
 from longtake.cli.export import PointOptions, WishOptions
 from longtake.cli.interrupt import stopped_by_interrupt
+from longtake.cli.networks import RANDOM, network_named
 from longtake.cli.options import choose_device, one_of
 from longtake.cli.telling import BarTeller, JsonTeller, Teller
 from longtake.errors import InputError, LongtakeError, SettingError
@@ -18,9 +19,7 @@ from longtake.export.adjust import Wishes
 from longtake.export.again import OF_IMAGES, ExportSettings
 from longtake.export.cloud import CloudSettings
 from longtake.export.take import DepthKind, PixelGrid, TakeSettings
-from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
-from longtake.hub.load import load_model
 from longtake.memory.budget import Budget
 from longtake.pipeline.ahead import WhenFull
 from longtake.pipeline.aside import Aside
@@ -32,11 +31,9 @@ from longtake.takes.images import ImageFiles
 from longtake.video.resize import Fit
 from longtake.video.sampling import Sampling, parse_time
 from longtake.video.source import Source, SourceOptions, open_source
-from longtake.weights.presets import TINY
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
-TINY_NAME = "tiny"
 _WHILE_IT_RUNS = ("tum", "ply", "kitti", "depth", "depth-npz", "confidence", "images")
 _AFTERWARDS = ("colmap", "nerfstudio", "glb", "rrd")
 _WITH_WISHES = ("tum", "kitti", "ply", *_AFTERWARDS)
@@ -80,7 +77,7 @@ def run_map(options: MapOptions, *, as_json: bool) -> None:
     torch.set_num_threads(max(1, torch.get_num_threads() - 1))  # one is left to decode, prepare and write
     settings = _settings(options)
     teller: Teller = JsonTeller() if as_json else BarTeller()
-    if options.model == TINY_NAME:
+    if options.model in RANDOM:
         teller.note("The weights are random: the files show how longtake works, and no geometry.")
     if _has_small_images(settings.outputs):
         teller.note("Images of colmap and nerfstudio are made of the network's; --pixels source keeps the video's.")
@@ -102,7 +99,7 @@ def _map_each(options: MapOptions, settings: MapSettings, teller: Teller, aside:
         try:
             source = open_source(text, sampling, _source_options(options, device))
             if model is None:
-                model = _model(options.model, device)
+                model = network_named(options.model, device)
                 settings = replace(settings, session=_session_settings(options, usual_settings(model.config)))
             _map_one(source, model, out, settings, options, teller, aside)
         except LongtakeError as error:
@@ -170,17 +167,6 @@ def _stem(text: str) -> str:
     path = Path(text)
     name = path.stem if path.is_file() else path.name
     return re.sub(r"[^\w.-]+", "_", name or text)
-
-
-def _model(name: str, device: torch.device) -> GeometryModel:
-    return random_model(TINY, device) if name == TINY_NAME else load_model(name, device=device)
-
-
-def random_model(config: GeometryConfig, device: torch.device) -> GeometryModel:
-    """Random weights, the same each time."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return GeometryModel(config).eval().requires_grad_(requires_grad=False).to(device)
 
 
 def _settings(options: MapOptions) -> MapSettings:

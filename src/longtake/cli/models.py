@@ -10,6 +10,7 @@ from rich.text import Text
 
 from longtake.errors import CheckpointError, MissingExtraError
 from longtake.extras import import_from_extra
+from longtake.hub.bundled import BUNDLED, Bundled
 from longtake.hub.presets import PRESETS, Preset
 from longtake.hub.resolve import find
 
@@ -28,30 +29,44 @@ class Holdings:
 
 
 def run_list(*, as_json: bool) -> None:
-    rows = [(preset, *_found(preset)) for preset in PRESETS]
+    rows = [(known, *_found(known)) for known in (*BUNDLED, *PRESETS)]
     if as_json:
-        print(json.dumps([asdict(preset) | {"found": path, "note": note} for preset, path, note in rows], indent=1))
+        print(json.dumps([asdict(known) | {"found": path, "note": note} for known, path, note in rows], indent=1))
         return
-    for preset, path, note in rows:
+    for known, path, note in rows:
         described = {
-            "about": preset.about,
-            "parameters": f"{preset.num_parameters:,}",
-            "size": f"{preset.num_bytes / 1e9:.2f} GB in float32",
-            "from": f"https://huggingface.co/{preset.repo}, {preset.file}",
-            "licence": preset.licence,
+            "about": known.about,
+            "parameters": f"{known.num_parameters:,}",
+            "size": _size(known),
+            "from": _origin(known),
+            "licence": known.licence,
             "found": path or note,
         }
-        _print_pairs(preset.name, described)
+        _print_pairs(known.name, described)
         print()
 
 
-def _found(preset: Preset) -> tuple[str | None, str]:
-    """Where a preset lies on this machine, or why it cannot be said to."""
+def _size(known: Bundled | Preset) -> str:
+    if isinstance(known, Bundled):
+        return f"{known.num_bytes / 1e6:.1f} MB in float16"
+    return f"{known.num_bytes / 1e9:.2f} GB in float32"
+
+
+def _origin(known: Bundled | Preset) -> str:
+    if isinstance(known, Bundled):
+        return f"the package, {known.file}"
+    return f"https://huggingface.co/{known.repo}, {known.file}"
+
+
+def _found(known: Bundled | Preset) -> tuple[str | None, str]:
+    """Where weights lie on this machine, or why they cannot be said to."""
+    if isinstance(known, Bundled):
+        return (str(known.path), "") if known.path.is_file() else (None, "missing; install longtake again")
     try:
         import_from_extra("huggingface_hub", "hub", "Looking into the hub's cache")
     except MissingExtraError as error:
         return None, str(error)
-    path = find(preset.name)
+    path = find(known.name)
     return (str(path), "") if path else (None, "not on this machine; it is downloaded when first used")
 
 

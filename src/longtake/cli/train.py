@@ -1,8 +1,10 @@
 """`longtake train`: a training in pieces, each of which goes on where the last was put away."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -12,12 +14,15 @@ from longtake.cli.interrupt import stopped_by_interrupt
 from longtake.cli.map import INTERRUPTED
 from longtake.cli.options import choose_device
 from longtake.errors import InputError, SettingError
-from longtake.training.micro_map import CURVE, Line, MicroMapTraining, Piece
-from longtake.training.recipe import Recipe, read_recipe, shipped_recipe
+from longtake.training.micro_map import MicroMapTraining
+from longtake.training.micro_vqa import MicroVqaTraining
+from longtake.training.pieces import CURVE, Line, Piece, Training
+from longtake.training.recipe import Recipe, Schedule, VqaRecipe, read_recipe, read_vqa_recipe, shipped_recipe
+from longtake.training.vqa_model import MICRO_VQA, TINY_VQA
 from longtake.weights.presets import MICRO, TINY
 
-MODEL = "micro-map.safetensors"
 _QUICK_PROCESSES = 1
+Tell = Callable[[Line], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +37,46 @@ class TrainOptions:
     quick: bool
 
 
-def run_train(options: TrainOptions) -> None:
-    recipe = _recipe(options)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    """A network that can be trained."""
+
+    name: str
+    file: str
+    """What lies in the folder when all is done."""
+    use: str
+    """A command for it, but for the file."""
+    read: Callable[[Path], Schedule]
+    begin: Callable[[Any, Piece, Tell, bool], Training[Any]]
+    """From a recipe of that kind."""
+
+
+def _begin_map(recipe: Recipe, piece: Piece, tell: Tell, quick: bool) -> Training[Any]:
+    return MicroMapTraining(recipe, piece, tell, network=TINY if quick else MICRO)
+
+
+def _begin_vqa(recipe: VqaRecipe, piece: Piece, tell: Tell, quick: bool) -> Training[Any]:
+    return MicroVqaTraining(recipe, piece, tell, network=TINY_VQA if quick else MICRO_VQA)
+
+
+MAPPING = _Kind(
+    name="micro-map",
+    file="micro-map.safetensors",
+    use="longtake map VIDEO --model",
+    read=read_recipe,
+    begin=_begin_map,
+)
+ASKING = _Kind(
+    name="micro-vqa",
+    file="micro-vqa",
+    use="longtake ask VIDEO QUESTION --model",
+    read=read_vqa_recipe,
+    begin=_begin_vqa,
+)
+
+
+def run_train(options: TrainOptions, kind: _Kind = MAPPING) -> None:
+    recipe = kind.read(_recipe(options, kind))
     if options.quick:
         torch.set_num_threads(1)  # the miniature and its pictures are too small to share
     piece = Piece(
@@ -43,23 +86,23 @@ def run_train(options: TrainOptions) -> None:
         processes=options.processes or (_QUICK_PROCESSES if options.quick else None),
     )
     with _Bar(recipe.num_steps, piece.seconds) as bar:
-        training = MicroMapTraining(recipe, piece, bar.tell, network=TINY if options.quick else MICRO)
+        training = kind.begin(recipe, piece, bar.tell, options.quick)
         began_at = training.step
         bar.begin(began_at)
         if not training.is_done:
             with stopped_by_interrupt(training.stop):
                 training.run()
     if training.is_done:
-        training.export(options.folder / MODEL)
-    print(_told(training, began_at, recipe.num_steps, options.folder))
+        training.export(options.folder / kind.file)
+    print(_told(training, began_at, recipe.num_steps, options.folder, kind))
     if training.is_stopped and not training.is_done:
         sys.exit(INTERRUPTED)
 
 
-def _recipe(options: TrainOptions) -> Recipe:
+def _recipe(options: TrainOptions, kind: _Kind) -> Path:
     if options.quick and options.recipe is not None:
         raise SettingError("--quick has a recipe of its own; leave out --quick or --recipe.")
-    return read_recipe(options.recipe or shipped_recipe("micro-map-quick" if options.quick else "micro-map"))
+    return options.recipe or shipped_recipe(f"{kind.name}-quick" if options.quick else kind.name)
 
 
 def _made(folder: Path) -> Path:
@@ -73,12 +116,13 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _told(training: MicroMapTraining, began_at: int, num_steps: int, folder: Path) -> str:
+def _told(training: Training[Any], began_at: int, num_steps: int, folder: Path, kind: _Kind) -> str:
     """What was done, and how to go on."""
     if training.is_done:
-        path = folder / MODEL
-        size = f"{path.stat().st_size / 1e6:.1f} MB"
-        use = f"use it: longtake map VIDEO --model {path}"
+        path = folder / kind.file
+        files = [path] if path.is_file() else list(path.iterdir())
+        size = f"{sum(file.stat().st_size for file in files) / 1e6:.1f} MB"
+        use = f"use it: {kind.use} {path}"
         return f"All {num_steps} steps are done, and the model is {path} ({size}); {use}"
     again = f"the same command goes on from {folder}."
     if training.step == began_at:
@@ -125,6 +169,8 @@ class _Bar:
         if errors:
             length, error = max(errors)
             self._figures["path"] = f"path error {100 * error:.1f} % of {length} frames' way"
+        if "right_all" in line:
+            self._figures["right"] = f"{100 * line['right_all']:.1f} % right answers"
         left = f"{self._seconds_left(line['step'], line['seconds']) / 60:.1f} min left"
         self._progress.update(
             self._task, completed=line["step"], description=", ".join([*self._figures.values(), left])

@@ -1,4 +1,4 @@
-"""From what a user calls the weights to a file: a path, a preset, or a place on the Hugging Face hub.
+"""From what a user calls the weights to a file: a path, a bundled model, a preset, or a place on the Hugging Face hub.
 
 Each may carry the model's name in front, `streamvggt:weights.pth`, where a file alone cannot tell.
 """
@@ -11,6 +11,7 @@ from types import ModuleType
 
 from longtake.errors import CheckpointError
 from longtake.extras import import_from_extra
+from longtake.hub.bundled import BUNDLED, bundled_file
 from longtake.hub.presets import PRESETS, alone_in, parse_name
 from longtake.weights.files import INDEX, SUFFIXES, is_index, read_index
 
@@ -29,7 +30,7 @@ class Place:
 
 
 def resolve(name_or_path: Path | str) -> Path:
-    """The weights' file on this machine: a path that exists, else from the hub's cache, else downloaded into it."""
+    """The weights' file on this machine: a path that exists, else the package's, the hub's cache's, or a download."""
     if (found := find(name_or_path)) is not None:
         return found
     weights = parse_name(name_or_path).weights
@@ -41,6 +42,8 @@ def find(name_or_path: Path | str) -> Path | None:
     weights = parse_name(name_or_path).weights
     if (path := Path(weights).expanduser()).exists():
         return path
+    if (bundled := bundled_file(str(weights))) is not None:
+        return bundled
     place = _place_of(str(weights))
     hub = _hub(weights)
     cached = (hub.try_to_load_from_cache(place.repo, file) for file in place.files)
@@ -57,7 +60,7 @@ def _place_of(name: str) -> Place:
         return Place(found["repo"], (found["file"],))
     if found and not name.endswith(SUFFIXES):  # one folder and a file: a path that does not exist
         return Place(found["repo"], ("model.safetensors", INDEX))
-    names = ", ".join(preset.name for preset in PRESETS)
+    names = ", ".join(known.name for known in (*BUNDLED, *PRESETS))
     raise CheckpointError(
         f"Expected weights at {name}, but no file or folder is there; "
         f"give a path, one of the names {names}, or organisation/repository/file on the Hugging Face hub."

@@ -124,7 +124,7 @@ def _read_model(transformers: ModuleType, folder: Path, dtype: torch.dtype | str
     hub_errors = import_from_extra("huggingface_hub.errors", "qwen", _PURPOSE)
     other_errors = (SafetensorError, hub_errors.StrictDataclassError)
     try:
-        with _quiet():
+        with quiet():
             model, report = transformers.Qwen2_5_VLForConditionalGeneration.from_pretrained(
                 folder,
                 dtype=dtype,
@@ -143,7 +143,7 @@ def _read_model(transformers: ModuleType, folder: Path, dtype: torch.dtype | str
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without the library's bars and tables: what they would say is raised or logged by us."""
     output = import_from_extra("transformers.utils.logging", "qwen", _PURPOSE)
     verbosity, has_bars = output.get_verbosity(), output.is_progress_bar_enabled()

@@ -18,6 +18,7 @@ from longtake.export.names import CLOUD_NAME, EXPORT_FOLDER, KITTI_NAME, SESSION
 from longtake.export.record import ExportRecord
 from longtake.export.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
 from longtake.export.report.page import REPORT_NAME, write_report
+from longtake.export.report.truth import TRUTH_NAME
 from longtake.export.sink import Sink, SinkState
 from longtake.geometry.model import GeometryModel
 from longtake.pipeline.afterwards import SavingMapper, export_mapped, is_exported
@@ -39,6 +40,16 @@ from longtake.video.preprocess import Preprocessor
 from longtake.video.reading import Source
 from longtake.video.resize import Fit
 
+_BESIDE_THE_TAKE = (
+    EVENTS_NAME,
+    CLOUD_NAME,
+    KITTI_NAME,
+    SESSION_NAME,
+    SUMMARY_NAME,
+    PROGRESS_NAME,
+    TRUTH_NAME,
+    REPORT_NAME,
+)
 PROGRESS_EVERY = 50
 """Frames between two lines on time and memory."""
 
@@ -277,7 +288,7 @@ def _clear(out: Path) -> None:
     if is_take(out) or (out / EVENTS_NAME).exists():
         Checkpoints(out).clear()
         clear_export(out / EXPORT_FOLDER)
-        for name in (EVENTS_NAME, CLOUD_NAME, KITTI_NAME, SESSION_NAME, SUMMARY_NAME, PROGRESS_NAME, REPORT_NAME):
+        for name in _BESIDE_THE_TAKE:
             (out / name).unlink(missing_ok=True)
 
 

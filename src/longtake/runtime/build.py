@@ -45,9 +45,13 @@ PUBLISHED = SessionSettings(
 CAUSAL = SessionSettings(image_size=518, num_scale_frames=1, retention=BudgetedMemory(), windows=None)
 """For STream3R and StreamVGGT: no scale block, no windows, and a managed memory of a constant size."""
 SMALL = SessionSettings(
-    image_size=126, num_scale_frames=4, retention=ContextRetention(anchors=4, window=12, history=512)
+    image_size=126,
+    num_scale_frames=4,
+    retention=ContextRetention(anchors=4, window=12, history=512),
+    keyframes=EveryNth(1),
+    windows=Windows(size=TRAINED_FRAMES),
 )
-"""For networks of a few million parameters."""
+"""For networks of a few million parameters, micro-map first of all; `longtake bench quality` compares other choices."""
 
 
 _PUBLISHED_WIDTH = 512

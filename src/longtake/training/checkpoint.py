@@ -69,7 +69,9 @@ def resume_training(folder: Path, model: nn.Module, optimisers: Optimisers) -> R
 
 
 def _weights(model: nn.Module) -> dict[str, Tensor]:
-    return {_WEIGHTS + name: weight.detach() for name, weight in model.state_dict().items()}
+    """Each once, where several names are tied to one."""
+    by_place = {weight.data_ptr(): (name, weight) for name, weight in reversed(model.state_dict().items())}
+    return {_WEIGHTS + name: weight.detach() for name, weight in reversed(by_place.values())}
 
 
 def _read(path: Path) -> tuple[dict[str, int], dict[str, Tensor]]:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from longtake.errors import InputError, SettingError
 from longtake.world.house import House, build_house
-from longtake.world.render import Cameras, render
+from longtake.world.render import Cameras, Pictures, render
 from longtake.world.scene import Scene, SceneSize
 from longtake.world.seeds import seeds, split_of
 from longtake.world.tour import Tour
@@ -72,24 +72,14 @@ class Footage:
 
     def add(self, walked: "Sequence[Walked]") -> None:
         """Film these; of more than there is room for, the first."""
-        height, width = self._size
         room = slice(self.num_houses, min(self.num_houses + len(walked), len(self._image)))
         count = room.stop - room.start
-        lenses = [Tour(seed=one.house.seed, width=width, height=height).intrinsics() for one in walked]
-        poses = torch.from_numpy(np.stack([one.world_from_camera for one in walked])).to(self._device)
-        intrinsics = torch.stack(lenses).to(self._device)
-        cameras = Cameras(
-            world_from_camera=poses,
-            intrinsics=intrinsics[:, None].expand(-1, poses.shape[1], -1, -1),
-            height=height,
-            width=width,
-        )
-        scene = Scene.of([one.house for one in walked], self._device, _SIZE)
-        pictures = render(scene, cameras, fuse=self._device.type == "cuda")
-        assert bool(pictures.depth.isfinite().all()), "a ray met nothing"
+        cameras = cameras_of(walked, self._size, self._device)
+        pictures = film(walked, cameras)
         self._image[room] = (pictures.image[:count] * 255).round().to(torch.uint8)
         self._depth[room] = pictures.depth[:count].half()
-        self._world_from_camera[room], self._intrinsics[room] = poses[:count], intrinsics[:count]
+        self._world_from_camera[room] = cameras.world_from_camera[:count]
+        self._intrinsics[room] = cameras.intrinsics[:count, 0]
         self.num_houses = room.stop
 
     def cut(self, num_clips: int, num_frames: int, rng: np.random.Generator, *, longest_stride: int) -> Clips:
@@ -122,6 +112,29 @@ class Walked:
 
     house: House
     world_from_camera: Float32[np.ndarray, "frames 4 4"]
+    room: Int64[np.ndarray, " frames"]
+    """Which room the camera is in."""
+
+
+def cameras_of(walked: Sequence[Walked], size: tuple[int, int], device: torch.device) -> Cameras:
+    """Those of walks that are filmed in one go."""
+    height, width = size
+    lenses = [Tour(seed=one.house.seed, width=width, height=height).intrinsics() for one in walked]
+    poses = torch.from_numpy(np.stack([one.world_from_camera for one in walked])).to(device)
+    return Cameras(
+        world_from_camera=poses,
+        intrinsics=torch.stack(lenses).to(device)[:, None].expand(-1, poses.shape[1], -1, -1),
+        height=height,
+        width=width,
+    )
+
+
+def film(walked: Sequence[Walked], cameras: Cameras) -> Pictures:
+    """What these cameras see of the houses walked through."""
+    device = cameras.world_from_camera.device
+    pictures = render(Scene.of([one.house for one in walked], device, _SIZE), cameras, fuse=device.type == "cuda")
+    assert bool(pictures.depth.isfinite().all()), "a ray met nothing"
+    return pictures
 
 
 class Walkers:
@@ -131,7 +144,7 @@ class Walkers:
         """Groups of seeds; by default all processors but two work on them."""
         all_but_two = max(1, (os.cpu_count() or 2) - 2)
         self._pool = ProcessPoolExecutor(processes or all_but_two, mp_context=get_context("spawn"))
-        with _interrupts_ignored():  # and so they are by the processes that now begin, which leave Ctrl-C to this one
+        with interrupts_ignored():  # and so they are by the processes that now begin, which leave Ctrl-C to this one
             self._coming: deque[Future[list[Walked]]] = deque(
                 self._pool.submit(walk_through, group, num_frames) for group in groups
             )
@@ -157,7 +170,8 @@ def in_groups(some_seeds: Sequence[int]) -> list[Sequence[int]]:
 
 
 @contextmanager
-def _interrupts_ignored() -> Iterator[None]:
+def interrupts_ignored() -> Iterator[None]:
+    """What begins meanwhile leaves Ctrl-C to this process."""
     if threading.current_thread() is not threading.main_thread():  # no other may say what is done with signals
         yield
         return
@@ -179,17 +193,20 @@ def _fits(house: House) -> bool:
 
 
 def _walk(house: House, num_frames: int) -> Walked:
-    poses = [step.world_from_camera for step in islice(walk(house, house.seed), num_frames)]
-    return Walked(house, np.stack(poses).astype(np.float32))
+    steps = list(islice(walk(house, house.seed), num_frames))
+    poses = np.stack([step.world_from_camera for step in steps])
+    return Walked(house, poses.astype(np.float32), np.array([step.room for step in steps], dtype=np.int64))
 
 
-def recoloured(image: Float[Tensor, "clips frames 3 height width"]) -> Float[Tensor, "clips frames 3 height width"]:
+def recoloured(
+    image: Float[Tensor, "clips frames 3 height width"], strength: float = 1.0
+) -> Float[Tensor, "clips frames 3 height width"]:
     """As another camera would have taken it: each clip with its own light, contrast and tint, each frame with noise."""
     clips, device = len(image), image.device
-    light = torch.empty(clips, 1, 1, 1, 1, device=device).uniform_(-0.3, 0.3).exp()
-    contrast = torch.empty(clips, 1, 1, 1, 1, device=device).uniform_(0.75, 1.25)
-    tint = torch.empty(clips, 1, 3, 1, 1, device=device).uniform_(-0.1, 0.1).exp()
-    noise = torch.empty(clips, 1, 1, 1, 1, device=device).uniform_(0, 0.03)
+    light = torch.empty(clips, 1, 1, 1, 1, device=device).uniform_(-0.3, 0.3).mul(strength).exp()
+    contrast = 1 + strength * torch.empty(clips, 1, 1, 1, 1, device=device).uniform_(-0.25, 0.25)
+    tint = torch.empty(clips, 1, 3, 1, 1, device=device).uniform_(-0.1, 0.1).mul(strength).exp()
+    noise = strength * torch.empty(clips, 1, 1, 1, 1, device=device).uniform_(0, 0.03)
     mean = image.mean(dim=(1, 2, 3, 4), keepdim=True)
     changed = ((image - mean) * contrast + mean) * light * tint
     return (changed + noise * torch.randn_like(image)).clamp(0, 1)

@@ -20,7 +20,7 @@ class Optimisers:
 
     def __init__(self, model: nn.Module, *, weight_decay: float) -> None:
         named = dict(model.named_parameters())
-        matrices = {name: weight for name, weight in named.items() if "blocks." in name and weight.ndim == 2}
+        matrices = {name: weight for name, weight in named.items() if _is_in_block(name) and weight.ndim == 2}
         rest = {name: weight for name, weight in named.items() if name not in matrices}
         self._muon = Muon(list(matrices.values()), weight_decay=weight_decay)
         self._adam = AdamW(
@@ -53,6 +53,11 @@ class Optimisers:
     def stored(self) -> dict[str, Tensor]:
         """The same as a checkpoint keeps it."""
         return {name: value.to(_STORED) if value.ndim else value for name, value in self.live().items()}
+
+
+def _is_in_block(name: str) -> bool:
+    """Blocks of geometry models and of vision towers, layers of language models."""
+    return "blocks." in name or "language_model.layers." in name
 
 
 def _nothing_yet(weight: Tensor) -> dict[str, Tensor]:

@@ -11,6 +11,8 @@ from longtake.errors import InputError, SettingError
 
 SHORTEST_CLIP = 4
 """Frames: a path has a scale block, and something to be compared with."""
+LONGEST_QUESTION = 20
+"""Tokens of a question that closes a clip, with its answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +59,12 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """All that decides a training but the network and the machine."""
+class Schedule:
+    """What every training has: film, judgement, stages and rates."""
 
     film: Filming
     judge: Judging
     frames_per_step: int
-    depth_frames_per_step: int
-    """Of these frames depth is learned; it costs the most and is learned the soonest."""
     rate: float
     warmup_steps: int
     cooldown_steps: int
@@ -74,7 +74,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         _require(len(self.stages) >= 1, "one stage or more", len(self.stages))
-        _require(min(self.frames_per_step, self.depth_frames_per_step) >= 1, "some frames in each step", 0)
+        _require(self.frames_per_step >= 1, "some frames in each step", self.frames_per_step)
         _require(min(self.warmup_steps, self.cooldown_steps) >= 0, "no or some steps of warm-up and cool-down", self)
         _require(self.rate > 0 and math.isfinite(self.rate), "a rate above 0", self.rate)
         _require(0 <= self.weight_decay < 1, "a weight decay of 0 to 1", self.weight_decay)
@@ -103,25 +103,89 @@ class Recipe:
         return self.rate * min(1.0, rising, falling)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe(Schedule):
+    """All that decides a training of a geometry model but the network and the machine."""
+
+    depth_frames_per_step: int
+    """Of these frames depth is learned; it costs the most and is learned the soonest."""
+
+    def __post_init__(self) -> None:
+        Schedule.__post_init__(self)
+        _require(self.depth_frames_per_step >= 1, "some frames in each step", self.depth_frames_per_step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """What is asked about a clip, and how fast its frames come."""
+
+    shortest_stride: int
+    """Frames of the walk, which has ten a second, from one of the clip to the next."""
+    moments: int
+    """At which a clip is asked about: its end, one with a frame that waits for its partner, and others."""
+    questions: int
+    """At each moment, where there are so many."""
+    question_tokens: int
+    """Places for all questions of a clip and their answers."""
+    judged_clips: int
+    """Of each house for validation."""
+
+    def __post_init__(self) -> None:
+        _require(self.shortest_stride >= 1, "a stride of 1 or more", self.shortest_stride)
+        _require(self.moments >= 2, "two moments or more at which a clip is asked about", self.moments)
+        few = min(self.questions, self.judged_clips)
+        _require(few >= 1, "some questions at each moment, and some clips to be judged by", few)
+        _require(self.question_tokens >= LONGEST_QUESTION, "places for the longest question", self.question_tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VqaRecipe(Schedule):
+    """All that decides a training of a model that answers questions but the network and the machine."""
+
+    ask: Asking
+
+    def __post_init__(self) -> None:
+        Schedule.__post_init__(self)
+        lengths = [*self.judge.clip_frames, *(length for stage in self.stages for length in stage.clip_frames)]
+        _require(not any(length % 2 for length in lengths), "clips of pairs of frames", lengths)
+        farthest = (max(lengths) - 1) * self.ask.shortest_stride + 1
+        filmed = self.film.house_frames
+        _require(farthest <= filmed, f"clips that reach over {filmed} frames at most, as filmed", farthest)
+        strides = (self.ask.shortest_stride, self.film.longest_stride)
+        _require(strides[0] <= strides[1], "a shortest stride no longer than the longest", strides)
+
+
 def shipped_recipe(name: str) -> Path:
     """Where a recipe that comes with the package lies."""
     return Path(__file__).parent.parent / "recipes" / f"{name}.toml"
 
 
 def read_recipe(path: Path) -> Recipe:
-    """A recipe from its TOML file."""
+    """A geometry model's recipe from its TOML file."""
+    recipe: Recipe = _read(path, Recipe, {})
+    return recipe
+
+
+def read_vqa_recipe(path: Path) -> VqaRecipe:
+    """The same for a model that answers questions."""
+    recipe: VqaRecipe = _read(path, VqaRecipe, {"ask": Asking})
+    return recipe
+
+
+def _read(path: Path, kind: type[Any], more: dict[str, type[Any]]) -> Any:
+    """With the tables that every recipe has, and more of its own."""
     try:
         said = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise InputError(f"Expected a training recipe in {path}, but it cannot be read as one ({error}).") from error
     try:
-        film, judge = (_filled(kind, said.pop(name, {})) for kind, name in ((Filming, "film"), (Judging, "judge")))
+        named = {"film": Filming, "judge": Judging} | more
+        parts = {name: _filled(part, said.pop(name, {})) for name, part in named.items()}
         tables = said.pop("stage", [])
         stages = tuple(_filled(Stage, table) for table in (tables if isinstance(tables, list) else [tables]))
-        recipe: Recipe = _filled(Recipe, said, film=film, judge=judge, stages=stages)
+        return _filled(kind, said, stages=stages, **parts)
     except SettingError as error:
         raise InputError(f"The training recipe in {path} cannot be followed: {error}") from error
-    return recipe
 
 
 def _filled(kind: type[Any], table: object, **parts: object) -> Any:

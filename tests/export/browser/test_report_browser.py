@@ -15,6 +15,7 @@ from longtake.export.cloud import CloudSettings
 from longtake.export.frame import MappedFrame
 from longtake.export.ply import PlySink
 from longtake.export.report.page import write_report
+from longtake.export.report.truth import TRUTH_NAME, Figure, Truth
 from longtake.export.take import TakeSettings, TakeSink
 
 pytestmark = pytest.mark.extra
@@ -98,6 +99,24 @@ def test_controls_change_what_is_drawn(browser: Any, report: Path) -> None:
     page.close()
     assert share_changed(first, large) > 0.02
     assert share_changed(large, with_backs) > 0.02
+    assert heard == []
+
+
+def test_true_way_is_drawn_in_the_view_and_in_the_plan(browser: Any, report: Path, frames: list[MappedFrame]) -> None:
+    heard: list[str] = []
+    page = open_page(browser, report, heard)
+    plain = pixels_of(page)
+    page.close()
+    centres = np.stack([frame.world_from_camera[:3, 3].numpy() for frame in frames]) + np.array([0.0, 0.0, 0.3])
+    truth = report.parent / TRUTH_NAME
+    Truth(about="A walk.", centres=centres, figures=(Figure(name="ATE", result="2 %"),)).write(truth)
+    page = open_page(browser, write_report(report.parent), heard)
+    assert page.locator(".true-way").count() == 1
+    assert page.locator("table.truth").is_visible()
+    assert share_changed(plain, pixels_of(page)) > 0.0005
+    page.close()
+    truth.unlink()
+    write_report(report.parent)
     assert heard == []
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from longtake.errors import InputError
 from longtake.export.names import EXPORT_FOLDER, RECORD_NAME
 from longtake.export.record import ExportRecord
+from longtake.export.report.truth import TRUTH_NAME, Truth
 from longtake.takes.fields import JsonObject
 from longtake.takes.take import Take, read_take
 
@@ -50,6 +51,8 @@ class MappedFolder:
     progress: tuple[Progress, ...]
     export: ExportRecord | None
     """What was exported from it when the video had ended."""
+    truth: Truth | None
+    """How far it is from the truth, where that is known."""
     problems: tuple[str, ...]
 
     def number(self, name: str) -> float | None:
@@ -78,6 +81,7 @@ def read_folder(path: Path) -> MappedFolder:
         events=_read_or_note(lambda: _events(path / EVENTS_NAME), problems) or (),
         progress=_read_or_note(lambda: _progress(path / PROGRESS_NAME), problems) or (),
         export=_read_or_note(lambda: _export(path / EXPORT_FOLDER / RECORD_NAME), problems),
+        truth=_read_or_note(lambda: _truth(path / TRUTH_NAME), problems),
         problems=tuple(problems),
     )
 
@@ -98,6 +102,11 @@ def _summary(path: Path) -> Mapping[str, Any] | None:
 def _export(path: Path) -> ExportRecord | None:
     text = _bytes_of(path)
     return None if text is None else ExportRecord.parse(text, str(path))
+
+
+def _truth(path: Path) -> Truth | None:
+    text = _bytes_of(path)
+    return None if text is None else Truth.parse(text, str(path))
 
 
 def _events(path: Path) -> tuple[Event, ...]:

@@ -25,6 +25,7 @@ from longtake.export.report.sections import (
     view_section,
 )
 from longtake.export.report.strips import draw_strips
+from longtake.export.report.truth import Truth, truth_section
 from longtake.takes.durable import replacing, writing
 from longtake.takes.header import Content, Unit
 from longtake.takes.take import Take
@@ -54,13 +55,14 @@ def make_page(folder: MappedFolder) -> str:
         axes, unit = axes_of(take.trajectory.world_from_camera), _unit_of(take)
         problems = strips.problems if strips.strips else ()
         figures = {**_figures_of_take(folder, take, cloud), **figures}
-        parts = _drawings(take, axes, cloud, missing) | {"strips": strips_section(take, strips, unit)}
+        parts = _drawings(take, axes, folder.truth, cloud, missing) | {"strips": strips_section(take, strips, unit)}
     return Template(_read("page.html")).substitute(
         parts,
         title=escape(_title(folder)),
         badge=_badge(folder),
         subtitle=escape(_subtitle(take)),
         figures=figures_section(figures),
+        truth=truth_section(folder.truth),
         timeline=timeline_section(folder),
         export=export_section(folder.export),
         problems=problems_section(folder, problems),
@@ -71,11 +73,14 @@ def make_page(folder: MappedFolder) -> str:
     )
 
 
-def _drawings(take: Take, axes: Axes, cloud: PointSample | None, missing: str | None) -> dict[str, str]:
+def _drawings(
+    take: Take, axes: Axes, truth: Truth | None, cloud: PointSample | None, missing: str | None
+) -> dict[str, str]:
+    true_way = None if truth is None else truth.centres
     return {
         "cloud": view_section(cloud, missing),
-        "plan": draw_plan(take.trajectory, axes, _unit_of(take)),
-        "data": as_script(payload(take, axes, cloud)),
+        "plan": draw_plan(take.trajectory, axes, _unit_of(take), true_way),
+        "data": as_script(payload(take, axes, cloud, true_way)),
     }
 
 

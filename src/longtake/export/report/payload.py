@@ -22,7 +22,12 @@ _LARGEST_NORMAL = 127
 _DIGITS = 8
 
 
-def payload(take: Take, axes: Axes, cloud: PointSample | None) -> dict[str, Any]:
+def payload(
+    take: Take,
+    axes: Axes,
+    cloud: PointSample | None,
+    true_way: Float64[np.ndarray, "true_frames 3"] | None = None,
+) -> dict[str, Any]:
     """Arrays are base64 of little-endian numbers, row by row; normals are whole numbers to 127."""
     positions = chosen_positions(len(take))
     centres = centres_of(take.trajectory)[positions]
@@ -36,10 +41,15 @@ def payload(take: Take, axes: Axes, cloud: PointSample | None) -> dict[str, Any]
         "colours": {"first": START_COLOUR, "last": END_COLOUR},
         "trajectory": {
             "indices": [take.records[position].index for position in positions],
-            "positions": [float(f"{number:.{_DIGITS}g}") for number in centres.ravel().tolist()],
+            "positions": _numbers(centres),
         },
+        "truth": None if true_way is None else _numbers(true_way[chosen_positions(len(true_way))]),
         "cloud": None if cloud is None else _cloud(cloud),
     }
+
+
+def _numbers(centres: Float64[np.ndarray, "frames 3"]) -> list[float]:
+    return [float(f"{number:.{_DIGITS}g}") for number in centres.ravel().tolist()]
 
 
 def as_script(values: dict[str, Any]) -> str:

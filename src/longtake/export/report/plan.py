@@ -16,6 +16,7 @@ START_COLOUR, END_COLOUR = (18, 150, 170), (242, 112, 28)
 _NUM_SHADES = 32
 _LONGER_EDGE, _MARGIN, _NAME_WIDTH = 640, 36, 70
 _SMALLEST_AXIS = 1e-6
+_TRUE_HINT = '<p class="hint">Grey: the true way, moved to where it lies best.</p>'
 _SMALLEST_EXTENT, _FARTHEST = 1e-9, 1e30
 
 
@@ -52,21 +53,25 @@ def length_of(trajectory: Trajectory) -> float:
     return float(np.linalg.norm(np.diff(centres_of(trajectory), axis=0), axis=1).sum())
 
 
-def draw_plan(trajectory: Trajectory, axes: Axes, unit: str) -> str:
-    """An SVG element: the way from its start to its end, and a bar of a round length."""
-    centres = centres_of(trajectory)[chosen_positions(len(trajectory))]
-    flat = np.stack([centres @ axes.right, -(centres @ axes.forward)], axis=1)
-    low, extent = flat.min(axis=0), np.ptp(flat, axis=0)
+def draw_plan(
+    trajectory: Trajectory, axes: Axes, unit: str, true_way: Float[np.ndarray, "true_frames 3"] | None = None
+) -> str:
+    """An SVG element: the way from its start to its end, the true one under it, and a bar of a round length."""
+    flat = _from_above(centres_of(trajectory)[chosen_positions(len(trajectory))], axes)
+    true_flat = flat[:0] if true_way is None else _from_above(true_way[chosen_positions(len(true_way))], axes)
+    everything = np.vstack([flat, true_flat])
+    low, extent = everything.min(axis=0), np.ptp(everything, axis=0)
     longer = float(extent.max())
     scale = _LONGER_EDGE / (longer if longer > _SMALLEST_EXTENT else 1.0)
-    places = (flat - low) * scale + _MARGIN
     width, height = (max(side, _LONGER_EDGE / 3) + 2 * _MARGIN for side in (extent * scale).tolist())
-    places += (np.array([width, height]) - 2 * _MARGIN - extent * scale) / 2
+    corner = (np.array([width, height]) - extent * scale) / 2
+    places, true_places = ((way - low) * scale + corner for way in (flat, true_flat))
+    marks = _mark(places[0], START_COLOUR, "start", width) + _mark(places[-1], END_COLOUR, "end", width)
     return (
         f'<svg class="plan" viewBox="0 0 {width:.0f} {height + _MARGIN:.0f}" role="img" '
         f'aria-label="Way of the camera from above, {length_of(trajectory):.3g} {unit} long">'
-        f"{_way(places)}{_mark(places[0], START_COLOUR, 'start', width)}{_mark(places[-1], END_COLOUR, 'end', width)}"
-        f"{_bar(scale, height, unit)}</svg>"
+        f"{_true_way(true_places)}{_way(places)}{marks}{_bar(scale, height, unit)}</svg>"
+        f"{_TRUE_HINT if len(true_flat) else ''}"
     )
 
 
@@ -74,6 +79,14 @@ def shade(share: float) -> str:
     """The colour of a moment between start and end, as CSS writes it."""
     mixed = [round(first + (last - first) * share) for first, last in zip(START_COLOUR, END_COLOUR, strict=True)]
     return "#{:02x}{:02x}{:02x}".format(*mixed)
+
+
+def _from_above(centres: Float[np.ndarray, "points 3"], axes: Axes) -> Float[np.ndarray, "points 2"]:
+    return np.stack([centres @ axes.right, -(centres @ axes.forward)], axis=1)
+
+
+def _true_way(places: Float[np.ndarray, "points 2"]) -> str:
+    return f'<polyline class="true-way" points="{_points(places)}"/>' if len(places) else ""
 
 
 def _way(places: Float[np.ndarray, "points 2"]) -> str:

@@ -49,7 +49,7 @@ def draw_strips(take: Take) -> Strips:
     images = _images(take, list(depths), problems)
     near, far = _span(list(depths.values()))
     strips = [
-        Strip(position=position, depth=_depth_uri(depth, near, far), image=images.get(position))
+        Strip(position=position, depth=_uri(depth_picture(depth, near, far), "PNG"), image=images.get(position))
         for position, depth in depths.items()
     ]
     return Strips(strips=tuple(strips), near=near, far=far, problems=tuple(problems))
@@ -108,14 +108,14 @@ def _span(depths: list[Float[np.ndarray, "height width"]]) -> tuple[float, float
     return float(near), float(far)
 
 
-def _depth_uri(depth: Float[np.ndarray, "height width"], near: float, far: float) -> str:
-    """A PNG whose palette begins with the colour of invalid depth and goes on from near to far."""
+def depth_picture(depth: Float[np.ndarray, "height width"], near: float, far: float) -> Image.Image:
+    """Its palette begins with the colour of invalid depth and goes on from near to far, by the logarithm."""
     known = depth > 0
     logarithm = np.log(np.where(known, depth, near).astype(np.float64))
     share = (logarithm - np.log(near)) / max(np.log(far) - np.log(near), 1e-9)
     picture = Image.fromarray(np.where(known, 1 + np.rint(share.clip(0, 1) * 254), 0).astype(np.uint8))
     picture.putpalette(_palette().tobytes())
-    return _uri(picture, "PNG")
+    return picture
 
 
 def _palette() -> UInt8[np.ndarray, "256 3"]:

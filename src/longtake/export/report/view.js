@@ -111,8 +111,12 @@
     colours: store(bytesOf(data.cloud.colours)),
     normals: store(bytesOf(data.cloud.normals)),
   };
-  const wayValues = ribbon(data.trajectory.positions);
-  const way = store(wayValues);
+  const ways = [{ positions: data.trajectory.positions, first: data.colours.first, last: data.colours.last, width: 3 }];
+  if (data.truth) ways.unshift({ positions: data.truth, first: [154, 164, 177], last: [154, 164, 177], width: 5 });
+  for (const way of ways) {
+    const values = ribbon(way.positions);
+    Object.assign(way, { buffer: store(values), count: values.length / 8 });
+  }
   const sizeInput = document.getElementById("point-size");
   const backsInput = document.getElementById("backs");
 
@@ -161,25 +165,25 @@
     gl.drawArrays(gl.POINTS, 0, cloud.count);
   }
 
-  function drawPath(clip) {
+  function drawPath(clip, way) {
     gl.useProgram(pathProgram);
-    feed(pathProgram, "here", way, 3, gl.FLOAT, false, 32, 0);
-    feed(pathProgram, "there", way, 3, gl.FLOAT, false, 32, 12);
-    feed(pathProgram, "corner", way, 2, gl.FLOAT, false, 32, 24);
+    feed(pathProgram, "here", way.buffer, 3, gl.FLOAT, false, 32, 0);
+    feed(pathProgram, "there", way.buffer, 3, gl.FLOAT, false, 32, 12);
+    feed(pathProgram, "corner", way.buffer, 2, gl.FLOAT, false, 32, 24);
     const at = (name) => gl.getUniformLocation(pathProgram, name);
     gl.uniformMatrix4fv(at("clipFromWorld"), false, clip.matrix);
     gl.uniform2f(at("screen"), canvas.width, canvas.height);
     gl.uniform1f(at("nearest"), clip.near);
-    gl.uniform3fv(at("first"), data.colours.first.map((value) => value / 255));
-    gl.uniform3fv(at("last"), data.colours.last.map((value) => value / 255));
-    gl.uniform1f(at("width"), 3 * window.devicePixelRatio);
+    gl.uniform3fv(at("first"), way.first.map((value) => value / 255));
+    gl.uniform3fv(at("last"), way.last.map((value) => value / 255));
+    gl.uniform1f(at("width"), way.width * window.devicePixelRatio);
     gl.enable(gl.BLEND);
     gl.blendFuncSeparate(gl.SRC_ALPHA, gl.ONE_MINUS_SRC_ALPHA, gl.ONE, gl.ONE_MINUS_SRC_ALPHA);
     // Faint where a wall is before it, then in full.
     for (const [opacity, isHidden] of [[0.3, true], [1, false]]) {
       if (isHidden) gl.disable(gl.DEPTH_TEST); else gl.enable(gl.DEPTH_TEST);
       gl.uniform1f(at("opacity"), opacity);
-      gl.drawArrays(gl.TRIANGLES, 0, wayValues.length / 8);
+      gl.drawArrays(gl.TRIANGLES, 0, way.count);
     }
     gl.disable(gl.BLEND);
   }
@@ -195,7 +199,7 @@
     const from = eye();
     const clip = clipFromWorld(from, canvas.width / canvas.height);
     if (cloud) drawCloud(from, clip);
-    drawPath(clip);
+    for (const way of ways) drawPath(clip, way);
   }
 
   let isWaiting = false;

@@ -1,0 +1,66 @@
+"""`longtake demo` as a user meets it, on a walk of a few frames."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from done import Done
+from PIL import Image
+
+from longtake.export.report.page import REPORT_NAME
+from longtake.takes.take import read_take
+
+FRAMES = 10
+
+
+@pytest.fixture(scope="module")
+def out(longtake: Callable[..., Done], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Done]:
+    folder = tmp_path_factory.mktemp("demo") / "new" / "out"
+    return folder, longtake("demo", "--frames", str(FRAMES), "--seed", "19", "--out", str(folder))
+
+
+def test_demo_ends_with_one_line_of_figures(out: tuple[Path, Done]) -> None:
+    _, done = out
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.strip().splitlines()
+    for words in ("10 frames of house 19", "constant velocity", "AbsRel", "mean depth", "resumed bit-identical"):
+        assert words in line
+    assert "random" not in line
+
+
+def test_demo_scores_the_map_and_checks_that_streaming_is_exact(out: tuple[Path, Done]) -> None:
+    figures = json.loads((out[0] / "demo.json").read_text())
+    assert (figures["seed"], figures["frames"]) == (19, FRAMES)
+    assert figures["stream_to_clip_error"] < 2e-5
+    assert figures["resumed_is_identical"] is True
+    assert 0 < figures["ate_share"] < 1
+    assert figures["depth_abs_rel"] < figures["mean_depth_abs_rel"]
+
+
+def test_demo_writes_every_file_and_a_picture(out: tuple[Path, Done]) -> None:
+    walk, mapped = out[0] / "demo-walk", out[0] / "demo-map"
+    assert len(read_take(walk)) == len(read_take(mapped)) == FRAMES
+    files = ("cloud.ply", "poses.tum", "poses.kitti", "session.safetensors", "truth.json")
+    exported = ("colmap", "nerfstudio", "scene.glb", "export.json")
+    assert all((mapped / name).exists() for name in files)
+    assert all((mapped / "export" / name).exists() for name in exported)
+    page = (mapped / REPORT_NAME).read_text(encoding="utf-8")
+    assert "Against the truth" in page
+    assert 'class="true-way"' in page
+    with Image.open(out[0] / "demo.png") as picture:
+        assert picture.width > 2 * picture.height
+        assert len(picture.getcolors(picture.width * picture.height)) > 1000
+
+
+def test_demo_runs_again_over_what_it_left(out: tuple[Path, Done], longtake: Callable[..., Done]) -> None:
+    done = longtake("demo", "--frames", "4", "--out", str(out[0]))
+    assert done.returncode == 0, done.stderr
+    assert len(read_take(out[0] / "demo-map")) == 4
+
+
+def test_house_of_a_training_is_refused(longtake: Callable[..., Done], tmp_path: Path) -> None:
+    done = longtake("demo", "--seed", "7", "--out", str(tmp_path))
+    assert done.returncode == 1
+    assert "one that ends in 9, but got 7" in " ".join(done.stderr.split())
+    assert not any(tmp_path.iterdir())

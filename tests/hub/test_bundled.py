@@ -1,0 +1,61 @@
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+import torch
+
+from longtake.errors import CheckpointError
+from longtake.hub.bundled import BUNDLED, DEFAULT_MODEL, MICRO_MAP, bundled_file
+from longtake.hub.load import load_model
+from longtake.hub.resolve import find, resolve
+from longtake.weights.checkpoint import open_checkpoint
+from longtake.weights.presets import MICRO
+
+ROOT = Path(__file__).parents[2]
+LARGEST_BYTES = 12_000_000
+BUILD = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
+
+
+def test_the_default_is_bundled_and_found_without_a_network(no_network: list[tuple[object, ...]]) -> None:
+    assert DEFAULT_MODEL == "micro-map"
+    assert resolve("micro-map") == find("micro-map") == MICRO_MAP.path
+    assert bundled_file("lingbot-map") is None
+    assert no_network == []
+
+
+def test_what_is_said_of_a_bundled_file_is_true() -> None:
+    for bundled in BUNDLED:
+        tensors = open_checkpoint(bundled.path).tensors.values()
+        assert sum(stored.num_parameters for stored in tensors) == bundled.num_parameters
+        assert sum(stored.num_bytes for stored in tensors) == bundled.num_bytes
+        assert {stored.dtype for stored in tensors} == {torch.float16}
+        assert bundled.path.stat().st_size <= LARGEST_BYTES
+
+
+def test_micro_map_is_the_preset_of_its_name_in_float32() -> None:
+    model = load_model("micro-map")
+    assert model.config == MICRO
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert all(bool(parameter.isfinite().all()) for parameter in model.parameters())
+
+
+def test_a_path_of_the_same_name_is_taken_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("micro-map").touch()
+    assert resolve("micro-map") == Path("micro-map")
+
+
+def test_missing_file_is_one_sentence_that_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("longtake.hub.bundled.FOLDER", tmp_path)
+    with pytest.raises(CheckpointError, match=r"no .*micro-map\.safetensors; install longtake again, or name another"):
+        load_model("micro-map")
+
+
+def test_wheel_holds_the_bundled_weights_as_they_are(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", BUILD, str(tmp_path)], cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with ZipFile(wheel) as files:
+        for bundled in BUNDLED:
+            assert files.read(f"longtake/models/{bundled.file}") == bundled.path.read_bytes()
