@@ -35,6 +35,7 @@ from longtake.runtime.windowed import WindowedSession
 from longtake.runtime.windows import Windows
 from longtake.weights.load import save_geometry
 from longtake.weights.presets import TINY
+from longtake.world.seeds import Split
 from longtake.world.tour import Tour
 
 SIZE = (28, 42)
@@ -49,6 +50,7 @@ SETTINGS = QualitySettings(watches=(USUAL, WINDOWED), frames=(5, 9), num_worlds=
 OPTIONS = QualityOptions(
     model="tiny",
     worlds=2,
+    split=Split.TEST,
     size="42x28",
     frames="4,7",
     scale_frames="usual",
@@ -159,6 +161,12 @@ def test_alignment_is_that_of_the_watch(model: GeometryModel) -> None:
     assert isinstance(opened, WindowedSession)
     once = replace(USUAL, session=replace(SMALL, windows=None))
     assert isinstance(open_watch(model, once, SIZE), GeometrySession)
+
+
+def test_settings_are_chosen_by_houses_of_their_own(model: GeometryModel) -> None:
+    wanted = replace(SETTINGS, watches=(USUAL,), frames=(3,), split=Split.VALIDATION)
+    (row,) = measure_quality(model, wanted, lambda _: None)
+    assert [world.seed % 10 for world in row.worlds] == [8, 8]
 
 
 def test_walk_that_is_too_short_to_align_is_refused() -> None:

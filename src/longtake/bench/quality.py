@@ -52,6 +52,7 @@ class QualitySettings:
     num_worlds: int
     size: tuple[int, int]
     """Height and width."""
+    split: Split = Split.TEST
 
     def __post_init__(self) -> None:
         if not self.watches or not self.frames or self.num_worlds < 1:
@@ -165,12 +166,12 @@ class QualityRow:
 def measure_quality(
     model: GeometryModel, settings: QualitySettings, progress: Callable[[int], None]
 ) -> list[QualityRow]:
-    """A row for each length and way to watch, over the first test houses."""
+    """A row for each length and way to watch, over the first houses of the split."""
     cases = list(itertools.product(settings.frames, settings.watches))
     found: list[list[WorldQuality]] = [[] for _ in cases]
     for watch in settings.watches:
         open_watch(model, watch, settings.size)  # a setting that is refused is refused before the work
-    for seed in itertools.islice(seeds(Split.TEST), settings.num_worlds):
+    for seed in itertools.islice(seeds(settings.split), settings.num_worlds):
         film = film_world(seed, max(settings.frames), settings.size, next(model.parameters()).device, progress)
         for (num_frames, watch), worlds in zip(cases, found, strict=True):
             worlds.append(_watch_world(model, watch, seed, film.first(num_frames)))

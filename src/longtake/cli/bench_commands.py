@@ -7,6 +7,7 @@ import typer
 
 from longtake.cli.shared_options import AsJson
 from longtake.hub.bundled import DEFAULT_MODEL
+from longtake.world.seeds import Split
 
 bench = typer.Typer(help="Measure longtake on this machine.", no_args_is_help=True)
 
@@ -193,7 +194,8 @@ def bench_quality(
     model: Annotated[
         str, typer.Option(help="A checkpoint, a name of longtake models, or tiny or micro (random weights).")
     ] = DEFAULT_MODEL,
-    worlds: Annotated[int, typer.Option(min=1, help="Test houses to walk through.")] = 50,
+    worlds: Annotated[int, typer.Option(min=1, help="Houses to walk through.")] = 50,
+    split: Annotated[Split, typer.Option(help="Houses to judge by, or those to choose settings by.")] = Split.TEST,
     size: Annotated[str, typer.Option(help="Width x height of the images, in pixels.")] = "126x98",
     frames: Annotated[str, typer.Option(help="Length of the walks; several separated by commas.")] = "48",
     scale_frames: Annotated[str, typer.Option(help="Frames of the scale block, and anchors.")] = "usual",
@@ -213,6 +215,7 @@ def bench_quality(
     options = QualityOptions(
         model=model,
         worlds=worlds,
+        split=split,
         size=size,
         frames=frames,
         scale_frames=scale_frames,

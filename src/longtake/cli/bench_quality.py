@@ -24,6 +24,7 @@ from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SMALL, SessionSettings, parse_keyframes, parse_windows, usual_settings
 from longtake.runtime.retention import ContextRetention
 from longtake.runtime.rules import rule_named
+from longtake.world.seeds import Split
 
 USUAL = "usual"
 """Among several choices of an option: what the model is run with if nothing is said."""
@@ -31,10 +32,11 @@ USUAL = "usual"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityOptions:
-    """What the command line says, word by word; all but the first three and the device may be several, with commas."""
+    """What the command line says, word by word; all but the first four and the device may be several, with commas."""
 
     model: str
     worlds: int
+    split: Split
     size: str
     frames: str
     scale_frames: str
@@ -63,6 +65,7 @@ def run_quality(
         frames=tuple(_counts(options.frames, "lengths of walks in frames, such as 48,300")),
         num_worlds=options.worlds,
         size=parse_size(options.size),
+        split=options.split,
     )
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("walking", total=settings.num_steps)
@@ -145,6 +148,7 @@ def _contract(settings: QualitySettings, model: str, device: torch.device) -> di
         "height": settings.size[0],
         "width": settings.size[1],
         "num_worlds": settings.num_worlds,
+        "split": settings.split,
     }
 
 

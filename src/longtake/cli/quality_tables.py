@@ -68,7 +68,7 @@ def _title(row: QualityRow, contract: Mapping[str, Any]) -> str:
 
 def _setting(contract: Mapping[str, Any]) -> str:
     size, count = f"{contract['width']}x{contract['height']}", contract["num_worlds"]
-    worlds = "1 test world" if count == 1 else f"{count} test worlds"
+    worlds = f"{count} {contract['split']} world{'s' * (count > 1)}"
     return f"{contract['weights']}, {worlds} at {size}, {contract['device']}"
 
 
