@@ -13,6 +13,8 @@ class Ending(StrEnum):
     """The network, or a stop text, ended it."""
     LENGTH = "length"
     """It became as long as was allowed."""
+    REFUSED = "refused"
+    """The question is outside of what the model knows; the text says what it knows, and nothing was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,11 @@ class Timing:
     total_s: float
     tokens_per_s: float | None
     """After the first; None where there was no more than one."""
+
+    @classmethod
+    def at_once(cls, seconds: float) -> "Timing":
+        """Of what needs no network."""
+        return cls(fork_s=0.0, prefill_s=0.0, first_token_s=seconds, total_s=seconds, tokens_per_s=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
