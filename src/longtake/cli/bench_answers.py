@@ -21,7 +21,7 @@ from longtake.cli.options import choose_device, parse_size
 from longtake.errors import InputError
 from longtake.extras import import_from_extra
 from longtake.hub.bundled import fingerprint
-from longtake.language.load import load_language
+from longtake.hub.load import load_language_model
 from longtake.world.seeds import Split
 
 ANYWHERE = "anywhere"
@@ -55,7 +55,7 @@ def run_answers(
     if plot is not None:
         import_from_extra("matplotlib", "plot", "Drawing")
     settings, device = _settings(options), choose_device(options.device)
-    language = load_language(options.model, device=device)
+    language = load_language_model(options.model, device=device)
     torch.set_num_threads(1)  # frames and questions come one by one, and are too small to share
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("walking", total=settings.num_steps)

@@ -6,11 +6,8 @@ from typing import Annotated
 import typer
 
 from longtake.cli.shared_options import AsJson
-from longtake.hub.bundled import DEFAULT_MODEL
+from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.world.seeds import Split
-
-_ANSWERER = "micro-vqa"
-"""What questions are put to if no model is named."""
 
 bench = typer.Typer(help="Measure longtake on this machine.", no_args_is_help=True)
 
@@ -236,7 +233,7 @@ def bench_quality(
 def bench_answers(
     model: Annotated[
         str, typer.Option(help="Folder of a Qwen2.5-VL model, or its name on the Hugging Face hub.")
-    ] = _ANSWERER,
+    ] = DEFAULT_LANGUAGE,
     worlds: Annotated[int, typer.Option(min=1, help="Houses to walk through.")] = 50,
     split: Annotated[Split, typer.Option(help="Houses to judge by, or those to choose settings by.")] = Split.TEST,
     size: Annotated[str, typer.Option(help="Width x height of the frames, in pixels.")] = "168x112",
