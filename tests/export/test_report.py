@@ -193,7 +193,7 @@ def test_questions_are_shown_with_answer_truth_and_what_was_looked_at(mapped: Pa
     Asked(about="Who <i>", questions=questions).write(mapped / ASKED_NAME)
     page = page_of(mapped)
     assert "Asked on the way" not in plain.said
-    for words in ("Asked on the way", "Who <i>", "which <b> came first ?", "red & box", "blue box", "4.0 s", "nothing"):
+    for words in ("Asked on the way", "Who <i>", "which <b> came first?", "red & box", "blue box", "4.0 s", "nothing"):
         assert words in page.said
     assert "1 of 4 answers are right; of 3 that frames justify, 1 looked most at a span" in page.said
     assert "1.0 to 1.5 s, which holds the true moment" in page.said

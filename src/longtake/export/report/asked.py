@@ -1,6 +1,7 @@
 """What was asked about a mapped video on the way: answers against the truth, and whether they looked where it is."""
 
 import json
+import re
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -111,9 +112,9 @@ def asked_section(asked: Asked | None) -> str:
     return (
         '<section aria-labelledby="asked-heading"><h2 id="asked-heading">Asked on the way</h2>'
         f'<p>{_summary(asked)}</p><p class="hint">{escape(asked.about)}</p>'
-        '<table class="asked"><thead><tr><th scope="col">at</th><th scope="col">question</th>'
+        '<div class="wide"><table class="asked"><thead><tr><th scope="col">at</th><th scope="col">question</th>'
         '<th scope="col">answer</th><th scope="col">truth</th><th scope="col">looked at most</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table>{rest}</section>"
+        f"<tbody>{rows}</tbody></table></div>{rest}</section>"
     )
 
 
@@ -129,8 +130,9 @@ def _summary(asked: Asked) -> str:
 
 def _row(question: AskedQuestion) -> str:
     verdict = "right" if question.is_right else "wrong"
+    written = re.sub(r" (?=[?,])", "", question.question)
     return (
-        f'<tr><td>{question.time_s:.1f} s</td><th scope="row">{escape(question.question)}</th>'
+        f'<tr><td>{question.time_s:.1f} s</td><th scope="row">{escape(written)}</th>'
         f'<td class="{verdict}">{escape(question.answer) or "nothing"} <small>{verdict}</small></td>'
         f"<td>{escape(question.truth)}</td><td>{_looked(question)}</td></tr>"
     )
