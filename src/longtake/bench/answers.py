@@ -39,17 +39,24 @@ class AnswersSettings:
     size: tuple[int, int]
     """Height and width."""
     split: Split = Split.TEST
+    num_training: int = 50
+    """Houses from which it is known which answers are common."""
     num_offline: int = 8
     """Questions of each world that are put to a plain network too, where all is kept."""
 
     def __post_init__(self) -> None:
-        if not self.watches or self.num_worlds < 1 or self.num_offline < 0:
-            raise SettingError("Expected a way to watch and a world at least; name one of each.")
+        if not self.watches or self.num_worlds < 1 or self.num_training < 1 or self.num_offline < 0:
+            raise SettingError("Expected a way to watch, a world and a house for training at least; name one of each.")
 
     @property
     def num_steps(self) -> int:
         """Frames filmed, of houses for training too, and frames watched."""
-        return self.num_worlds * self.asking.num_frames * (2 + len(self.watches))
+        return self.asking.num_frames * (self.num_training + self.num_worlds * (1 + len(self.watches)))
+
+    @property
+    def compares(self) -> bool:
+        """Whether a plain network is needed."""
+        return self.num_offline > 0 and any(watch.keeps_all for watch in self.watches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +72,13 @@ class Given:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedWorld:
-    """All answers about one walk, and how long frames and questions took."""
+    """All answers about one walk, how long frames and questions took, and what was remembered."""
 
     given: tuple[Given, ...]
     seeing_s: float
     asking_s: float
+    live_bytes: int
+    """Keys and values at most, when questions came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,12 +105,22 @@ class AnswersRow:
         return sum(len(world.asked.given) for world in self.worlds)
 
     @property
+    def live_bytes(self) -> int:
+        return max(world.asked.live_bytes for world in self.worlds)
+
+    @property
     def question_ms(self) -> float:
-        return 1e3 * sum(world.asked.asking_s for world in self.worlds) / max(1, self.num_questions)
+        return 1e3 * self.asking_s * len(self.worlds) / max(1, self.num_questions)
 
     @property
     def seeing_s(self) -> float:
-        return sum(world.asked.seeing_s for world in self.worlds)
+        """Of a world."""
+        return sum(world.asked.seeing_s for world in self.worlds) / len(self.worlds)
+
+    @property
+    def asking_s(self) -> float:
+        """Of a world."""
+        return sum(world.asked.asking_s for world in self.worlds) / len(self.worlds)
 
     @property
     def num_offline(self) -> int:
@@ -114,11 +133,12 @@ class AnswersRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """Every way to watch, and what is asked about as many houses for training, from which baselines know answers."""
+    """Every way to watch, and what is asked about houses for training, from which baselines know answers."""
 
     rows: tuple[AnswersRow, ...]
     training: tuple[Posed, ...]
     filming_s: float
+    """Of a world."""
 
 
 def measure_sessions(language: LanguageModel, settings: AnswersSettings, progress: Callable[[int], None]) -> Answers:
@@ -126,9 +146,9 @@ def measure_sessions(language: LanguageModel, settings: AnswersSettings, progres
     asking = settings.asking
     for watch in settings.watches:  # a setting that is refused is refused before the work
         open_watch(language, watch, num_frames=asking.num_frames, size=settings.size).close()
-    training = pose_training(asking, settings.num_worlds, progress)
+    training = pose_training(asking, settings.num_training, progress)
     found: list[list[WorldAnswers]] = [[] for _ in settings.watches]
-    quiz, offline, filming_s = Quiz(np.random.default_rng(0)), Offline(language), 0.0
+    quiz, offline, filming_s = Quiz(np.random.default_rng(0)), Offline(language) if settings.compares else None, 0.0
     for seed in itertools.islice(seeds(settings.split), settings.num_worlds):
         started = time.perf_counter()
         film = film_walk(seed, asking, settings.size, progress)
@@ -136,20 +156,19 @@ def measure_sessions(language: LanguageModel, settings: AnswersSettings, progres
         filming_s += time.perf_counter() - started
         for watch, worlds in zip(settings.watches, found, strict=True):
             asked = ask_world(language, watch, film, posed)
-            compared = _some(asked.given, settings.num_offline if watch.keeps_all else 0)
-            equal = [_is_equal(offline, film, given) for given in compared]
+            equal = _compared(offline, film, asked.given, settings.num_offline) if watch.keeps_all else []
             worlds.append(WorldAnswers(seed=seed, asked=asked, num_offline=len(equal), num_equal=sum(equal)))
             progress(asking.num_frames)
     rows = (AnswersRow(watch=watch, worlds=tuple(of)) for watch, of in zip(settings.watches, found, strict=True))
-    return Answers(rows=tuple(rows), training=training, filming_s=filming_s)
+    return Answers(rows=tuple(rows), training=training, filming_s=filming_s / settings.num_worlds)
 
 
-def pose_training(asking: Asking, num_worlds: int, progress: Callable[[int], None]) -> tuple[Posed, ...]:
+def pose_training(asking: Asking, num_houses: int, progress: Callable[[int], None]) -> tuple[Posed, ...]:
     """What is asked in the same way about the first houses for training."""
     quiz = Quiz(np.random.default_rng(0))
     films = (
         film_walk(seed, asking, _TRAINING_SIZE, progress)
-        for seed in itertools.islice(seeds(Split.TRAINING), num_worlds)
+        for seed in itertools.islice(seeds(Split.TRAINING), num_houses)
     )
     return tuple(posed for film in films for posed in pose(quiz, film.seen, asking))
 
@@ -157,7 +176,7 @@ def pose_training(asking: Asking, num_worlds: int, progress: Callable[[int], Non
 def ask_world(language: LanguageModel, watch: Watch, film: WalkFilm, posed: Sequence[Posed]) -> AskedWorld:
     """Frame by frame; each question right after the last frame that it knows of."""
     watched = _streamed if watch.num_anew is None else _seen_anew
-    given, seeing_s, asking_s = list[Given](), 0.0, 0.0
+    given, seeing_s, asking_s, live_bytes = list[Given](), 0.0, 0.0, 0
     for moment, session in watched(language, watch, film, sorted({one.num_seen for one in posed})):
         started = time.perf_counter()
         for one in posed:
@@ -166,8 +185,10 @@ def ask_world(language: LanguageModel, watch: Watch, film: WalkFilm, posed: Sequ
                 span = _top_span(answer, film.times_s[:moment])
                 given.append(Given(posed=one, text=answer.text, ids=answer.ids, span=span))
         asking_s += time.perf_counter() - started
-        seeing_s = session.info.seeing_s + (0.0 if watched is _streamed else seeing_s)
-    return AskedWorld(given=tuple(given), seeing_s=seeing_s, asking_s=asking_s)
+        info = session.info
+        seeing_s = info.seeing_s + (0.0 if watched is _streamed else seeing_s)
+        live_bytes = max(live_bytes, info.live_bytes)
+    return AskedWorld(given=tuple(given), seeing_s=seeing_s, asking_s=asking_s, live_bytes=live_bytes)
 
 
 def _streamed(
@@ -218,8 +239,11 @@ def _top_span(answer: Answer, times_s: Sequence[float]) -> tuple[int, int] | Non
     return within[0], within[-1]
 
 
-def _some(given: Sequence[Given], most: int) -> list[Given]:
-    return [given[place] for place in evenly_spaced(len(given), most).tolist()]
+def _compared(offline: Offline | None, film: WalkFilm, given: Sequence[Given], most: int) -> list[bool]:
+    """Of some answers, whether a plain network gives the same."""
+    if offline is None:
+        return []
+    return [_is_equal(offline, film, given[place]) for place in evenly_spaced(len(given), most).tolist()]
 
 
 def _is_equal(offline: Offline, film: WalkFilm, given: Given) -> bool:

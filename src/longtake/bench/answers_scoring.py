@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from jaxtyping import Float64
@@ -66,13 +67,38 @@ class EvidenceScore:
     """Mean length."""
 
 
-def scores(row: AnswersRow, answers: Answers) -> list[KindScore]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredRow:
+    """All figures of one way to watch."""
+
+    row: AnswersRow
+    kinds: tuple[KindScore, ...]
+    evidence: tuple[EvidenceScore, ...]
+
+    def reaching(self, reach: Reach | None) -> dict[str, KindScore]:
+        """Those of one reach, or of all questions, by kind."""
+        return {score.kind: score for score in self.kinds if score.reach is reach}
+
+
+def score_rows(answers: Answers, *, least_frames: int = EVIDENT_FRAMES) -> list[ScoredRow]:
+    """Every way to watch; evidence of questions asked when so many frames at least were seen."""
+    return [
+        ScoredRow(
+            row=row,
+            kinds=tuple(scores(row, answers.training)),
+            evidence=tuple(evidence_scores(row, least_frames=least_frames)),
+        )
+        for row in answers.rows
+    ]
+
+
+def scores(row: AnswersRow, training: Sequence[Posed]) -> list[KindScore]:
     """Of each kind and of all; then of the same apart by reach."""
-    found = [_score(row, answers.training, kind, reach) for reach in (None, *Reach) for kind in (*KINDS, ALL)]
+    found = [_score(row, training, kind, reach) for reach in (None, *Reach) for kind in (*KINDS, ALL)]
     return [one for one in found if one is not None]
 
 
-def evidence_scores(row: AnswersRow, *, least_frames: int = EVIDENT_FRAMES) -> list[EvidenceScore]:
+def evidence_scores(row: AnswersRow, *, least_frames: int) -> list[EvidenceScore]:
     """Of each kind that has a moment to find, asked when so many frames at least were seen."""
     found = [_score_evidence(row, kind, least_frames) for kind in map(str, QuestionKind)]
     return [one for one in found if one is not None]
@@ -101,10 +127,16 @@ def ratio_over_worlds(above: Sequence[float], below: Sequence[float]) -> Ratio |
 def _drawn_again(
     top: Float64[np.ndarray, "worlds"], bottom: Float64[np.ndarray, "worlds"]
 ) -> Float64[np.ndarray, "resamples"]:
-    drawn = np.random.default_rng(0).integers(len(top), size=(_RESAMPLES, len(top)))
-    tops, bottoms = top[drawn].sum(axis=1), bottom[drawn].sum(axis=1)
+    tops, bottoms = _times_drawn(len(top)) @ top, _times_drawn(len(top)) @ bottom
     ratios: np.ndarray = tops[bottoms > 0] / bottoms[bottoms > 0]
     return ratios
+
+
+@cache
+def _times_drawn(num_worlds: int) -> Float64[np.ndarray, "resamples worlds"]:
+    """How often each world is in each resample."""
+    drawn = np.random.default_rng(0).integers(num_worlds, size=(_RESAMPLES, num_worlds))
+    return np.stack([np.bincount(one, minlength=num_worlds) for one in drawn]).astype(np.float64)
 
 
 def commonest_answer(kind: str, questions: Sequence[Question]) -> str | None:
@@ -187,10 +219,7 @@ def _score_evidence(row: AnswersRow, kind: str, least_frames: int) -> EvidenceSc
     ]
     counts = [float(len(given)) for given in by_world]
     met = [float(sum(_meets(one) for one in given)) for given in by_world]
-    chance = [
-        sum(0.0 if one.span is None else met_by_chance(one.posed.question, one.span) for one in given)
-        for given in by_world
-    ]
+    chance = [float(sum(_by_chance(one) for one in given)) for given in by_world]
     share, by_chance = ratio_over_worlds(met, counts), ratio_over_worlds(chance, counts)
     if share is None or by_chance is None:
         return None
@@ -212,3 +241,7 @@ def _has_moment(given: Given, kind: str) -> bool:
 def _meets(given: Given) -> bool:
     span = given.span
     return span is not None and any(span[0] <= frame <= span[1] for frame in true_moments(given.posed.question))
+
+
+def _by_chance(given: Given) -> float:
+    return 0.0 if given.span is None else met_by_chance(given.posed.question, given.span)

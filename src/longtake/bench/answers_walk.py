@@ -141,12 +141,12 @@ def reach_of(question: Question, seen: Sightings, recent_s: float) -> Reach:
 
 
 def _last_needed(question: Question, seen: Sightings) -> int:
-    match question.kind:
-        case QuestionKind.WHERE | QuestionKind.FIRST | QuestionKind.WHEN:
-            return question.evidence[0]
-        case QuestionKind.ROOM if question.text == Phrase.ROOM_NOW:
-            return question.frame
+    if question.kind in (QuestionKind.WHERE, QuestionKind.WHEN) or question.text == Phrase.ROOM_NOW:
+        return question.evidence[0]
     clear = Watched.of(until(seen, question.frame + 1)).clear
+    if question.kind is QuestionKind.FIRST:  # the one that came first, before the other did
+        first = next(index for index, thing in enumerate(seen.things) if thing.name == question.answer)
+        return _last(clear[: question.evidence[1], first])
     if question.kind is QuestionKind.ROOM:  # from elsewhere one cannot tell
         clear = clear & (seen.room[: len(clear), None] == np.array([thing.room for thing in seen.things]))
     return min(_last(clear[:, index]) for index in _asked_for(question, seen) if clear[:, index].any())

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from longtake.bench.answers import Answers, AnswersRow
-from longtake.bench.answers_scoring import ALL, KINDS, KindScore, Ratio, scores
+from longtake.bench.answers import AnswersRow
+from longtake.bench.answers_scoring import ALL, KINDS, KindScore, Ratio, ScoredRow
 from longtake.bench.answers_walk import Reach
 from longtake.extras import import_from_extra
 from longtake.world.question import QuestionKind
@@ -17,18 +17,17 @@ _PANEL_INCHES = (2.2, 2.5)
 _COMMONEST = "#9aa0a6"
 
 
-def draw_answers(path: Path, answers: Answers, *, title: str) -> None:
+def draw_answers(path: Path, rows: Sequence[ScoredRow], *, title: str) -> None:
     """A panel for each kind; of several ways to watch realtime above, recall below."""
-    rows = answers.rows
     lines = 1 if len(rows) == 1 else len(_REACHES)
     columns = 1 if len(rows) == 1 else len(_KINDS)
     width, height = (7.5, 4.2) if len(rows) == 1 else (columns * _PANEL_INCHES[0], 0.9 + lines * _PANEL_INCHES[1])
     figure = import_from_extra("matplotlib.figure", "plot", "Drawing").Figure((width, height), layout="constrained")
     figure.suptitle(title, fontsize=11)
     if len(rows) == 1:
-        _draw_kinds(figure.add_subplot(), scores(rows[0], answers))
+        _draw_kinds(figure.add_subplot(), rows[0].kinds)
     else:
-        _draw_policies(figure, answers)
+        _draw_policies(figure, rows)
     handles = {
         label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
@@ -51,38 +50,33 @@ def _draw_kinds(axes: Any, found: Sequence[KindScore]) -> None:
     axes.grid(visible=True, axis="y", alpha=0.3)
 
 
-def _draw_policies(figure: Any, answers: Answers) -> None:
-    found = [(row, scores(row, answers)) for row in answers.rows]
+def _draw_policies(figure: Any, rows: Sequence[ScoredRow]) -> None:
     for index, (reach, kind) in enumerate(itertools.product(_REACHES, _KINDS), start=1):
-        if not any(score.reach is reach and score.kind == kind for _, of in found for score in of):
+        if kind not in rows[0].reaching(reach):  # nor in any other, as the questions are the same
             continue
         axes = figure.add_subplot(len(_REACHES), len(_KINDS), index)
-        _draw_panel(axes, found, reach, kind)
+        _draw_panel(axes, rows, reach, kind)
         axes.set_title(f"{kind}, {reach}", fontsize=9)
         if not axes.get_subplotspec().colspan.start:
             axes.set_ylabel("% right", fontsize=9)
 
 
-def _draw_panel(axes: Any, found: Sequence[tuple[AnswersRow, list[KindScore]]], reach: Reach, kind: str) -> None:
-    policies = dict.fromkeys(_family(row) for row, _ in found)
-    for place, policy in enumerate(policies):
+def _draw_panel(axes: Any, rows: Sequence[ScoredRow], reach: Reach, kind: str) -> None:
+    for place, policy in enumerate(dict.fromkeys(_family(one.row) for one in rows)):
         points = [
-            (row.watch.num_frames(), score)
-            for row, of in found
-            for score in of
-            if _family(row) == policy and score.reach is reach and score.kind == kind
+            (one.row.watch.num_frames, one.reaching(reach)[kind].right) for one in rows if _family(one.row) == policy
         ]
         colour = f"C{place}"
-        if len(points) == 1 and points[0][0] is None:  # it has no budget
-            axes.axhline(100 * points[0][1].right.value, color=colour, linestyle="--", linewidth=1.2, label=policy)
+        if points[0][0] is None:  # it keeps all
+            axes.axhline(100 * points[0][1].value, color=colour, linestyle="--", linewidth=1.2, label=policy)
             continue
-        sized = sorted(((size, score.right) for size, score in points if size is not None), key=lambda point: point[0])
+        sized = sorted(((size, share) for size, share in points if size is not None), key=lambda point: point[0])
         at = [size * 1.03 ** (place - 2) for size, _ in sized]  # side by side, so that intervals can be told apart
         _draw_shares(axes, at, [share for _, share in sized], label=policy, line="-", colour=colour)
-    common = next(score.commonest for _, of in found for score in of if score.reach is reach and score.kind == kind)
+    common = rows[0].reaching(reach)[kind].commonest
     if common is not None:
         axes.axhline(100 * common.value, color=_COMMONEST, linestyle=":", linewidth=1.2, label="commonest answer")
-    sizes = sorted({size for row, _ in found if (size := row.watch.num_frames()) is not None})
+    sizes = sorted({size for one in rows if (size := one.row.watch.num_frames) is not None})
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, map(str, sizes))
     axes.set_xlabel("frames in memory", fontsize=8)

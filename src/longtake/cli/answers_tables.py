@@ -6,41 +6,41 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from longtake.bench.answers import Answers, AnswersRow
-from longtake.bench.answers_scoring import ALL, KINDS, WITHIN, EvidenceScore, KindScore, Ratio, evidence_scores, scores
+from longtake.bench.answers import AnswersRow
+from longtake.bench.answers_scoring import ALL, KINDS, WITHIN, EvidenceScore, KindScore, Ratio, ScoredRow
 from longtake.bench.answers_walk import Reach
 from longtake.world.question import QuestionKind
 
 _MEANING = """Shares of all questions, with 95 % confidence intervals over worlds. The commonest answer is that of
 houses for training; realtime is what was in view {recent:g} s ago or later, recall what was last in view before."""
 _COMPARED = tuple(kind for kind in (*KINDS, ALL) if kind != QuestionKind.WHEN)
-_EVIDENT = """Evidence is the span that an answer attended to most, where {frames} frames or more were seen: how often it
-holds the moment that justifies the answer, and how often a span as long would, put anywhere in what was seen."""
+_EVIDENT = """Evidence is the span that an answer attended to most, where {frames} frames or more were seen: how often
+it holds the moment that justifies the answer, and how often a span as long would, put anywhere in what was seen."""
 
 
-def print_answers(answers: Answers, contract: Mapping[str, Any]) -> None:
+def print_answers(scored: Sequence[ScoredRow], filming_s: float, contract: Mapping[str, Any]) -> None:
     """All figures of one way to watch; of several, those by which they are compared."""
     console = Console()
-    if len(answers.rows) == 1:
-        (row,) = answers.rows
-        _say(console, f"{row.watch.name}, {_setting(contract)}; {_cost(row, contract)}\n")
-        console.print(_table_of(scores(row, answers)))
-        _say(console, "")
-        found = evidence_scores(row, least_frames=contract["evident_frames"])
-        if found:
-            console.print(_evidence_table(found))
-            _say(console, "")
+    if len(scored) == 1:
+        tables = _all_of(console, scored[0], filming_s, contract)
     else:
         _say(console, f"{_setting(contract)}\n")
-        for reach in Reach:
-            console.print(_comparison(answers, reach))
-            _say(console, "")
+        tables = [_comparison(scored, reach) for reach in Reach]
+    for table in tables:
+        console.print(table)
+        _say(console, "")
     _say(console, _MEANING.format(recent=contract["recent_s"]))
-    if len(answers.rows) == 1 and found:
+    if len(scored) == 1 and scored[0].evidence:
         _say(console, _EVIDENT.format(frames=contract["evident_frames"]))
-    for row in answers.rows:
+    for row in (one.row for one in scored):
         if row.num_offline:
             _say(console, _offline(row))
+
+
+def _all_of(console: Console, scored: ScoredRow, filming_s: float, contract: Mapping[str, Any]) -> list[Table]:
+    _say(console, f"{scored.row.watch.name}, {_setting(contract)}; {_cost(scored.row, filming_s)}\n")
+    evidence = [_evidence_table(scored.evidence)] if scored.evidence else []
+    return [_table_of(scored.kinds), *evidence]
 
 
 def _setting(contract: Mapping[str, Any]) -> str:
@@ -49,9 +49,11 @@ def _setting(contract: Mapping[str, Any]) -> str:
     return f"{contract['weights']}, {count} {contract['split']} world{'s' * (count > 1)}, {walks}, {contract['device']}"
 
 
-def _cost(row: AnswersRow, contract: Mapping[str, Any]) -> str:
-    frame_ms = 1e3 * row.seeing_s / (len(row.worlds) * contract["num_frames"])
-    return f"{frame_ms:.1f} ms a frame, {row.question_ms:.0f} ms a question"
+def _cost(row: AnswersRow, filming_s: float) -> str:
+    return (
+        f"a world took {filming_s:.1f} s to film, {row.seeing_s:.1f} s to watch and {row.asking_s:.1f} s for "
+        f"its {row.num_questions / len(row.worlds):.0f} questions"
+    )
 
 
 def _offline(row: AnswersRow) -> str:
@@ -101,18 +103,18 @@ def _evidence_table(found: Sequence[EvidenceScore]) -> Table:
     return table
 
 
-def _comparison(answers: Answers, reach: Reach) -> Table:
-    by_row = [{score.kind: score for score in scores(row, answers) if score.reach is reach} for row in answers.rows]
-    kinds = [kind for kind in _COMPARED if kind in by_row[0]]
+def _comparison(scored: Sequence[ScoredRow], reach: Reach) -> Table:
+    first = scored[0].reaching(reach)
+    kinds = [kind for kind in _COMPARED if kind in first]  # the same for all, as the questions are
     table = Table(box=None, pad_edge=False)
     table.add_column(f"{reach}, % right", no_wrap=True)
     for kind in kinds:
         table.add_column("when\n2 s" if kind == WITHIN else kind, justify="right", no_wrap=True)
-    for row, found in zip(answers.rows, by_row, strict=True):
-        table.add_row(row.watch.name, *(_with_spread(found[kind].right) for kind in kinds))
-    common = [by_row[0][kind].commonest for kind in kinds]  # the same for all, as the questions are
-    if any(common):
-        table.add_row("commonest answer", *map(_with_spread, common))
+    for one in scored:
+        found = one.reaching(reach)
+        table.add_row(one.row.watch.name, *(_with_spread(found[kind].right) for kind in kinds))
+    if any(first[kind].commonest for kind in kinds):
+        table.add_row("commonest answer", *(_with_spread(first[kind].commonest) for kind in kinds))
     return table
 
 

@@ -11,9 +11,9 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from longtake.bench.answers import Answers, AnswersRow, AnswersSettings, measure_sessions
+from longtake.bench.answers import AnswersRow, AnswersSettings, measure_sessions
 from longtake.bench.answers_policies import Watch, watch_named
-from longtake.bench.answers_scoring import EVIDENT_FRAMES, evidence_scores, scores
+from longtake.bench.answers_scoring import EVIDENT_FRAMES, ScoredRow, score_rows
 from longtake.bench.answers_walk import Asking, Reach
 from longtake.cli.answers_plot import draw_answers
 from longtake.cli.answers_tables import print_answers
@@ -43,6 +43,7 @@ class AnswersOptions:
     recent: float
     policy: str
     memory: str
+    training: int
     offline: int
     device: str
 
@@ -61,15 +62,14 @@ def run_answers(
         task = progress.add_task("walking", total=settings.num_steps)
         answers = measure_sessions(language, settings, lambda count: progress.advance(task, count))
     contract = _contract(settings, options.model, device)
-    print_answers(answers, contract)
+    scored = score_rows(answers, least_frames=contract["evident_frames"])
+    print_answers(scored, answers.filming_s, contract)
     if json_file is not None:
-        rows = [_summary(row, answers, settings) | {"worlds": _worlds(row)} for row in answers.rows]
-        json_file.write_text(json.dumps(contract | {"rows": rows}, indent=1) + "\n")
+        _write(json_file, contract, [_summary(row, settings) | {"worlds": _worlds(row.row)} for row in scored])
     if card is not None:
-        rows = [_summary(row, answers, settings) for row in answers.rows]
-        card.write_text(json.dumps(contract | {"rows": rows}, indent=1) + "\n")
+        _write(card, contract, [_summary(row, settings) for row in scored])
     if plot is not None:
-        draw_answers(plot, answers, title=_title(contract))
+        draw_answers(plot, scored, title=_title(contract))
 
 
 def watches(policy: str, memory: str) -> tuple[Watch, ...]:
@@ -92,6 +92,7 @@ def _settings(options: AnswersOptions) -> AnswersSettings:
         num_worlds=options.worlds,
         size=parse_size(options.size),
         split=options.split,
+        num_training=options.training,
         num_offline=options.offline,
     )
 
@@ -111,12 +112,13 @@ def _contract(settings: AnswersSettings, model: str, device: torch.device) -> di
         "width": settings.size[1],
         "num_worlds": settings.num_worlds,
         "split": settings.split,
+        "num_training": settings.num_training,
         "num_frames": asking.num_frames,
         "fps": asking.fps,
         "moments": list(asking.moments),
         "questions": asking.num_questions,
         "recent_s": asking.recent_s,
-        "evident_frames": _evident_frames(settings),
+        "evident_frames": min(EVIDENT_FRAMES, asking.num_frames),
     }
 
 
@@ -126,10 +128,6 @@ def _fingerprint(model: str) -> str | None:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else fingerprint(model)
 
 
-def _evident_frames(settings: AnswersSettings) -> int:
-    return min(EVIDENT_FRAMES, settings.asking.num_frames)
-
-
 def _title(contract: dict[str, Any]) -> str:
     return (
         f"{contract['weights']}, {contract['num_worlds']} {contract['split']} houses, {contract['num_frames']} frames "
@@ -137,21 +135,24 @@ def _title(contract: dict[str, Any]) -> str:
     )
 
 
-def _summary(row: AnswersRow, answers: Answers, settings: AnswersSettings) -> dict[str, Any]:
-    found = scores(row, answers)
+def _write(path: Path, contract: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    path.write_text(json.dumps(contract | {"rows": rows}, indent=1) + "\n")
+
+
+def _summary(scored: ScoredRow, settings: AnswersSettings) -> dict[str, Any]:
+    row = scored.row
     return {
         "settings": row.watch.name,
         "num_questions": row.num_questions,
-        "frame_ms": 1e3 * row.seeing_s / (len(row.worlds) * settings.asking.num_frames),
+        "frame_ms": 1e3 * row.seeing_s / settings.asking.num_frames,
         "question_ms": row.question_ms,
+        "live_bytes": row.live_bytes,
         "offline": {"num_questions": row.num_offline, "num_equal": row.num_equal},
         "scores": {
-            reach or ANYWHERE: {score.kind: asdict(score) for score in found if score.reach == reach}
+            reach or ANYWHERE: {kind: asdict(score) for kind, score in scored.reaching(reach).items()}
             for reach in (None, *Reach)
         },
-        "evidence": {
-            score.kind: asdict(score) for score in evidence_scores(row, least_frames=_evident_frames(settings))
-        },
+        "evidence": {score.kind: asdict(score) for score in scored.evidence},
     }
 
 

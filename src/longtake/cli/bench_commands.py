@@ -245,7 +245,8 @@ def bench_answers(
     policy: Annotated[
         str, typer.Option(help="Of keep-all, window, thinned, novel, recent-8, anew-8, separated by commas.")
     ] = "keep-all",
-    memory: Annotated[str, typer.Option(help="Budgets such as 16 frames or 2MB, separated by commas.")] = "16 frames",
+    memory: Annotated[str, typer.Option(help="Budgets such as 16 frames, separated by commas.")] = "16 frames",
+    training: Annotated[int, typer.Option(min=1, help="Houses that tell the commonest answers.")] = 50,
     offline: Annotated[int, typer.Option(min=0, help="Questions a world compared with a plain network.")] = 8,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "cpu",
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write all figures into this file.")] = None,
@@ -267,6 +268,7 @@ def bench_answers(
         recent=recent,
         policy=policy,
         memory=memory,
+        training=training,
         offline=offline,
         device=device,
     )
