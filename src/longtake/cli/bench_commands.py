@@ -232,7 +232,7 @@ def bench_quality(
 @bench.command("answers")
 def bench_answers(
     model: Annotated[
-        str, typer.Option(help="Folder of a Qwen2.5-VL model, or its name on the Hugging Face hub.")
+        str, typer.Option(help="Folder of a Qwen2.5-VL model, or its name in the package or on the Hugging Face hub.")
     ] = DEFAULT_LANGUAGE,
     worlds: Annotated[int, typer.Option(min=1, help="Houses to walk through.")] = 50,
     split: Annotated[Split, typer.Option(help="Houses to judge by, or those to choose settings by.")] = Split.TEST,
