@@ -46,7 +46,7 @@ def test_demo_asks_on_the_way_and_scores_the_answers(out: tuple[Path, Done]) -> 
     figures = json.loads((out[0] / "demo.json").read_text())
     asked = Asked.parse((out[0] / "demo-map" / ASKED_NAME).read_bytes(), "demo")
     assert len(asked.questions) == figures["answers_asked"] > 1
-    assert max(question.time_s for question in asked.questions) == 0.8
+    assert max(question.time_s for question in asked.questions) <= 0.8
     assert 0 <= figures["answers_right"] <= figures["answers_asked"]
     assert 0 <= figures["evidence_met"] <= figures["evidence_asked"] <= figures["answers_asked"]
     page = (out[0] / "demo-map" / REPORT_NAME).read_text(encoding="utf-8")

@@ -31,6 +31,7 @@ from longtake.language.load import LanguageModel
 from longtake.language.positions import Film, positions
 from longtake.language.retaining import KeepUntilFull, RecentFrames, Retaining, ThinnedPast
 from longtake.language.sampling import Sampling
+from longtake.language.words import Words
 from longtake.memory.saved import write_tensors
 from longtake.runtime.answers import Answer, DialogueInfo, Ending
 from longtake.runtime.dialogue import DialogueSession
@@ -580,9 +581,13 @@ def test_choices_are_scored_as_one_by_one(
 
 
 def test_letters_are_weighed_by_the_first_token(
-    tiny_language: LanguageModel, frames: Tensor, monkeypatch: pytest.MonkeyPatch
+    tiny_language: LanguageModel,
+    make_byte_tokenizer: Callable[[], Any],
+    frames: Tensor,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    session = DialogueSession(tiny_language, budget_bytes=BUDGET, system=SYSTEM)
+    spelling = replace(tiny_language, tokenizer=Words(make_byte_tokenizer()))  # it knows letters
+    session = DialogueSession(spelling, budget_bytes=BUDGET, system=SYSTEM)
     show(session, frames, [4])
     before = digest(session)
     monkeypatch.setattr(session, "_first_ids", lambda letter: {"A": [72], "B": [154], "C": [71, 12]}[letter])

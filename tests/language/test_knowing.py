@@ -113,7 +113,18 @@ def test_the_folder_of_a_model_says_what_it_knows(folder: Path, language: Langua
     assert Known.from_folder(folder.parent) is None
 
 
-@pytest.mark.parametrize("stated", ["[]", "{}", '{"about": "x", "questions": [1], "places": {}, "lists": {}}', "?"])
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "[]",
+        "{}",
+        "?",
+        '{"about": "x", "questions": [1], "places": {}, "lists": {}}',
+        '{"about": "x", "questions": [{"form": "{thing} ?", "example": ""}], "places": {}, "lists": {}}',
+        '{"about": "x", "questions": [{"form": "{thing ?", "example": ""}], "places": {"thing": []}, "lists": {}}',
+        '{"about": "x", "questions": [], "places": {"thing": 3}, "lists": {}}',
+    ],
+)
 def test_a_damaged_list_is_one_sentence(stated: str, tmp_path: Path) -> None:
     (tmp_path / KNOWN_NAME).write_text(stated)
     with pytest.raises(CheckpointError, match=r"known\.json.*fetch it again"):

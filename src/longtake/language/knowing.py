@@ -42,14 +42,17 @@ class Known:
     @classmethod
     def parse(cls, stated: Mapping[str, Any], where: Path) -> "Known":
         try:
-            return cls(
+            known = cls(
                 about=str(stated["about"]),
                 forms=tuple(str(question["form"]) for question in stated["questions"]),
                 examples=tuple(str(question["example"]) for question in stated["questions"]),
                 places=_word_lists(stated["places"]),
                 lists=_word_lists(stated["lists"]),
             )
-        except (KeyError, TypeError, AttributeError) as error:
+            for form in known.forms:  # a place without words is found here and not by a question
+                form.format_map(known.places)
+            return known
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
             raise CheckpointError(
                 f"Expected what the model can be asked in {where}, with about, questions, places and lists, but it "
                 f"cannot be read ({error}); fetch it again, or remove it."
