@@ -18,7 +18,6 @@ from longtake.bench.quality import (
     film_world,
     judge,
     measure_quality,
-    open_watch,
 )
 from longtake.cli.bench_quality import QualityOptions, run_quality, watches
 from longtake.cli.networks import random_model
@@ -26,12 +25,10 @@ from longtake.errors import BudgetError, InputError, SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
 from longtake.runtime.alignment import Alignment, Anchoring
-from longtake.runtime.build import SMALL
+from longtake.runtime.build import SMALL, open_session
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.retention import ContextRetention
 from longtake.runtime.rules import rule_named
-from longtake.runtime.session import GeometrySession
-from longtake.runtime.windowed import WindowedSession
 from longtake.runtime.windows import Windows
 from longtake.weights.load import save_geometry
 from longtake.weights.presets import TINY
@@ -43,8 +40,7 @@ CPU = torch.device("cpu")
 USUAL = Watch(name="usual", session=SMALL)
 WINDOWED = Watch(
     name="windowed",
-    session=replace(SMALL, windows=Windows(size=6, overlap_frames=2)),
-    alignment=Alignment(Anchoring.ROBUST),
+    session=replace(SMALL, windows=Windows(size=6, overlap_frames=2), alignment=Alignment(Anchoring.ROBUST)),
 )
 SETTINGS = QualitySettings(watches=(USUAL, WINDOWED), frames=(5, 9), num_worlds=2, size=SIZE)
 OPTIONS = QualityOptions(
@@ -142,7 +138,7 @@ def test_figures_are_those_of_a_session_that_watched_the_same_frames(
     model: GeometryModel, rows: list[QualityRow], film: Film
 ) -> None:
     for row in rows[2:]:
-        session = open_watch(model, row.watch, SIZE)
+        session = open_session(model, row.watch.session, SIZE)
         parts = [part for image in film.images if len(part := session.step(image))] + [session.finish()]
         poses = torch.cat([part.world_from_camera for part in parts]).double()
         run = Found(Seen(torch.cat([part.depth for part in parts]), poses), torch.cat([p.intrinsics for p in parts]))
@@ -154,13 +150,6 @@ def test_windows_matter_once_a_walk_is_longer(rows: list[QualityRow]) -> None:
     short, short_windowed, long, long_windowed = (row.worlds[0].figures() for row in rows)
     assert short == short_windowed
     assert long != long_windowed
-
-
-def test_alignment_is_that_of_the_watch(model: GeometryModel) -> None:
-    opened = open_watch(model, WINDOWED, SIZE)
-    assert isinstance(opened, WindowedSession)
-    once = replace(USUAL, session=replace(SMALL, windows=None))
-    assert isinstance(open_watch(model, once, SIZE), GeometrySession)
 
 
 def test_settings_are_chosen_by_houses_of_their_own(model: GeometryModel) -> None:
@@ -196,7 +185,7 @@ def test_choices_of_options_are_combined() -> None:
     ]
     assert chosen[4].session.keyframes == EveryNth(3)
     assert chosen[4].session.windows == Windows(size=64, overlap_frames=8)
-    assert chosen[4].alignment == Alignment(Anchoring.ROBUST)
+    assert chosen[4].session.alignment == Alignment(Anchoring.ROBUST)
     assert chosen[5].session.windows is None
 
 
