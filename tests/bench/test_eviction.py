@@ -291,9 +291,9 @@ def test_network_that_cannot_stream_is_refused(tmp_path: Path) -> None:
 
 
 def test_rule_with_scale_frames_has_its_anchors_within_the_budget() -> None:
-    small, fitting, whole = contenders(["context"], [4, 8, 60], TINY, (98, 126), 50)
+    small, fitting, whole = contenders(["context"], [8, 12, 60], TINY, (98, 126), 50)
     assert small.rule is None
     assert small.refused is not None
-    assert "smallest that works is 5 frames" in small.refused
-    assert fitting.rule == ContextRetention(anchors=4, window=4, history=60)
-    assert whole.rule == ContextRetention(anchors=4, window=56, history=60)
+    assert "smallest that works is 9 frames" in small.refused
+    assert fitting.rule == ContextRetention(anchors=8, window=4, history=60)
+    assert whole.rule == ContextRetention(anchors=8, window=52, history=60)

@@ -36,13 +36,15 @@ from longtake.world.seeds import Split
 from longtake.world.tour import Tour
 
 SIZE = (28, 42)
+LONG = 13
+"""Frames: more than a window of those below."""
 CPU = torch.device("cpu")
 USUAL = Watch(name="usual", session=SMALL)
 WINDOWED = Watch(
     name="windowed",
-    session=replace(SMALL, windows=Windows(size=6, overlap_frames=2), alignment=Alignment(Anchoring.ROBUST)),
+    session=replace(SMALL, windows=Windows(size=10, overlap_frames=3), alignment=Alignment(Anchoring.KEYFRAME_PAIRS)),
 )
-SETTINGS = QualitySettings(watches=(USUAL, WINDOWED), frames=(5, 9), num_worlds=2, size=SIZE)
+SETTINGS = QualitySettings(watches=(USUAL, WINDOWED), frames=(5, LONG), num_worlds=2, size=SIZE)
 OPTIONS = QualityOptions(
     model="tiny",
     worlds=2,
@@ -68,17 +70,17 @@ def model() -> GeometryModel:
 def rows(model: GeometryModel) -> list[QualityRow]:
     ticks: list[int] = []
     found = measure_quality(model, SETTINGS, ticks.append)
-    assert sum(ticks) == SETTINGS.num_steps == 2 * (9 + 2 * (5 + 9))
+    assert sum(ticks) == SETTINGS.num_steps == 2 * (LONG + 2 * (5 + LONG))
     return found
 
 
 @pytest.fixture(scope="module")
 def film() -> Film:
-    return film_world(9, 9, SIZE, CPU, lambda _: None)
+    return film_world(9, LONG, SIZE, CPU, lambda _: None)
 
 
 def test_film_is_the_beginning_of_the_tour(film: Film) -> None:
-    views = list(itertools.islice(Tour(seed=9, width=SIZE[1], height=SIZE[0]).views(), 9))
+    views = list(itertools.islice(Tour(seed=9, width=SIZE[1], height=SIZE[0]).views(), LONG))
     assert torch.equal(film.images, torch.stack([view.image for view in views]))
     assert torch.equal(film.truth.depth, torch.stack([view.depth for view in views]))
     assert torch.equal(film.truth.world_from_camera, torch.stack([view.world_from_camera for view in views]))
@@ -89,23 +91,23 @@ def test_film_is_the_beginning_of_the_tour(film: Film) -> None:
 
 
 def test_truth_itself_has_no_error_and_beats_every_baseline(film: Film) -> None:
-    found = Found(film.truth, film.intrinsics.expand(9, 3, 3))
+    found = Found(film.truth, film.intrinsics.expand(LONG, 3, 3))
     world = judge(found, film, seed=9, watched_s=1.0)
     assert world.score.ate_share == pytest.approx(0, abs=1e-9)
     assert world.score.rotation_deg == pytest.approx(0, abs=1e-5)
     assert world.score.depth_abs_rel == pytest.approx(0, abs=1e-6)
     assert world.fov_deg == pytest.approx(0, abs=1e-4)
     torch.testing.assert_close(world.ways.found, world.ways.true)
-    row = QualityRow(watch=USUAL, num_frames=9, worlds=(world,))
+    row = QualityRow(watch=USUAL, num_frames=LONG, worlds=(world,))
     assert row.better_share("times_velocity") == row.better_share("times_straight") == 1
-    assert row.frame_ms == pytest.approx(1000 / 9)
+    assert row.frame_ms == pytest.approx(1000 / LONG)
 
 
 def test_times_better_is_the_baseline_over_the_error(film: Film) -> None:
     bent = film.truth.world_from_camera.clone()
     bent[4:, 0, 3] += 0.1
-    run = Seen(film.truth.depth * torch.linspace(1, 1.5, 9)[:, None, None], bent)
-    world = judge(Found(run, film.intrinsics.expand(9, 3, 3)), film, seed=9, watched_s=1.0)
+    run = Seen(film.truth.depth * torch.linspace(1, 1.5, LONG)[:, None, None], bent)
+    world = judge(Found(run, film.intrinsics.expand(LONG, 3, 3)), film, seed=9, watched_s=1.0)
     assert world.score.ate_share is not None
     assert world.baselines.velocity_ate_share is not None
     assert world.times_velocity == world.baselines.velocity_ate_share / world.score.ate_share
@@ -124,8 +126,8 @@ def test_every_length_and_way_has_a_row_of_test_worlds(rows: list[QualityRow]) -
     assert [(row.num_frames, row.watch.name) for row in rows] == [
         (5, "usual"),
         (5, "windowed"),
-        (9, "usual"),
-        (9, "windowed"),
+        (LONG, "usual"),
+        (LONG, "windowed"),
     ]
     assert all([world.seed for world in row.worlds] == [9, 19] for row in rows)
     for summary in rows[0].summaries().values():
@@ -168,7 +170,7 @@ def test_walk_that_is_too_short_to_align_is_refused() -> None:
 def test_setting_without_room_is_refused_before_anything_is_filmed(model: GeometryModel) -> None:
     crowded = replace(USUAL, session=replace(SMALL, budget=Budget(num_frames=2)))
     ticks: list[int] = []
-    with pytest.raises(BudgetError, match="cannot hold 4 anchors"):
+    with pytest.raises(BudgetError, match="cannot hold 8 anchors"):
         measure_quality(model, replace(SETTINGS, watches=(crowded,)), ticks.append)
     assert not ticks
 
@@ -199,7 +201,7 @@ def test_policy_memory_and_scale_frames_are_set() -> None:
     assert managed.session.budget == Budget(num_frames=24)
     (fewer,) = watches(replace(OPTIONS, scale_frames="2"), SMALL)
     assert fewer.session.num_scale_frames == 2
-    assert fewer.session.retention == ContextRetention(anchors=2, window=12, history=512)
+    assert fewer.session.retention == ContextRetention(anchors=2, window=16, history=512)
 
 
 @pytest.mark.parametrize(
@@ -252,9 +254,9 @@ def test_several_ways_are_compared_and_a_model_from_a_file_is_not_called_random(
 ) -> None:
     path = tmp_path / "model.safetensors"
     save_geometry(model, path)
-    options = replace(OPTIONS, model=str(path), frames="7", windows="usual,6/2", worlds=1)
+    options = replace(OPTIONS, model=str(path), frames="11", windows="usual,9/2", worlds=1)
     run_quality(options)
     said = capsys.readouterr().out
     assert "model.safetensors, 1 test world at 42x28" in said
-    assert "windows 6/2" in said
+    assert "windows 9/2" in said
     assert "random" not in said
