@@ -270,13 +270,15 @@ def test_default_lineup_has_every_policy_and_begins_with_the_full_cache() -> Non
     assert contenders(POLICIES, [18], TINY_CAUSAL, SIZE, 40)[0].rule == KeepEverything()
 
 
-def test_model_from_a_file_is_compared_with_the_truth(
-    model: GeometryModel, capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_model_from_a_file_is_compared_with_the_truth_and_no_figure_is_cut(
+    model: GeometryModel, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "model.safetensors"
     save_geometry(model, path)
-    run_eviction(replace(OPTIONS, model=str(path), worlds=2, policies="none,window"), as_json=False, plot=None)
+    monkeypatch.setenv("COLUMNS", "60")
+    run_eviction(replace(OPTIONS, model=str(path), worlds=2, policies="none,farthest-frames"), as_json=False, plot=None)
     said = capsys.readouterr().out
+    assert "…" not in said
     assert "model.safetensors, 4 frames of 2 worlds" in said
     assert "ATE % of path" in said
     assert "Against the truth" in said

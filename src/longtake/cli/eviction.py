@@ -109,6 +109,9 @@ def _contract(settings: EvictionSettings, weights: str, device: torch.device) ->
         "num_worlds": settings.num_worlds,
     }
 
+_WIDTH = 90
+"""Columns that the widest table takes: on a narrower terminal a line is broken, but no figure is cut."""
+
 
 def _title(contract: dict[str, str | int]) -> str:
     weights = f"{contract['weights']} network, random weights" if contract["is_random"] else contract["weights"]
@@ -119,6 +122,7 @@ def _title(contract: dict[str, str | int]) -> str:
 
 def _print_eviction(rows: Sequence[EvictionRow], contract: dict[str, str | int]) -> None:
     console = Console()
+    console.width = max(console.width, _WIDTH)
     _say(console, f"{_title(contract)}\n")
     _show(console, _costs(rows), _COSTS_MEAN)
     _show(console, _changes(rows), _CHANGES_MEAN)
