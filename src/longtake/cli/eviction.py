@@ -109,6 +109,7 @@ def _contract(settings: EvictionSettings, weights: str, device: torch.device) ->
         "num_worlds": settings.num_worlds,
     }
 
+
 _WIDTH = 90
 """Columns that the widest table takes: on a narrower terminal a line is broken, but no figure is cut."""
 
