@@ -270,13 +270,15 @@ def test_default_lineup_has_every_policy_and_begins_with_the_full_cache() -> Non
     assert contenders(POLICIES, [18], TINY_CAUSAL, SIZE, 40)[0].rule == KeepEverything()
 
 
-def test_model_from_a_file_is_compared_with_the_truth(
-    model: GeometryModel, capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_model_from_a_file_is_compared_with_the_truth_and_no_figure_is_cut(
+    model: GeometryModel, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "model.safetensors"
     save_geometry(model, path)
-    run_eviction(replace(OPTIONS, model=str(path), worlds=2, policies="none,window"), as_json=False, plot=None)
+    monkeypatch.setenv("COLUMNS", "60")
+    run_eviction(replace(OPTIONS, model=str(path), worlds=2, policies="none,farthest-frames"), as_json=False, plot=None)
     said = capsys.readouterr().out
+    assert "…" not in said
     assert "model.safetensors, 4 frames of 2 worlds" in said
     assert "ATE % of path" in said
     assert "Against the truth" in said
@@ -291,9 +293,9 @@ def test_network_that_cannot_stream_is_refused(tmp_path: Path) -> None:
 
 
 def test_rule_with_scale_frames_has_its_anchors_within_the_budget() -> None:
-    small, fitting, whole = contenders(["context"], [4, 8, 60], TINY, (98, 126), 50)
+    small, fitting, whole = contenders(["context"], [8, 12, 60], TINY, (98, 126), 50)
     assert small.rule is None
     assert small.refused is not None
-    assert "smallest that works is 5 frames" in small.refused
-    assert fitting.rule == ContextRetention(anchors=4, window=4, history=60)
-    assert whole.rule == ContextRetention(anchors=4, window=56, history=60)
+    assert "smallest that works is 9 frames" in small.refused
+    assert fitting.rule == ContextRetention(anchors=8, window=4, history=60)
+    assert whole.rule == ContextRetention(anchors=8, window=52, history=60)

@@ -5,7 +5,7 @@ are in the package.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,15 @@ GATED = ("ate_share", "rotation_since_first_deg", "step_rotation_deg", "scale_ra
 TIMES_THE_CARD = 2.0
 FRAMES, WORLDS, SIZE = 48, 3, (98, 126)
 FEWEST_CARD_WORLDS = 50
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """The network is too small to share, and tests beside this one have work for the other cores."""
+    usual = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(usual)
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +76,10 @@ def test_card_is_of_the_bundled_weights_and_of_many_worlds(card: Mapping[str, An
     assert (card["height"], card["width"]) == SIZE
 
 
-@pytest.mark.parametrize("name", GATED)
-def test_walks_through_three_houses_stay_within_twice_the_cards_figure(
-    name: str, figures: dict[str, float], bars: dict[str, float]
+def test_walks_through_three_houses_stay_within_twice_the_cards_figures(
+    figures: dict[str, float], bars: dict[str, float]
 ) -> None:
-    assert figures[name] <= bars[name]
+    assert {name: figures[name] for name in GATED if figures[name] > bars[name]} == {}
 
 
 def test_bars_refuse_weights_that_know_nothing(bars: dict[str, float]) -> None:

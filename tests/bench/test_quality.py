@@ -18,7 +18,6 @@ from longtake.bench.quality import (
     film_world,
     judge,
     measure_quality,
-    open_watch,
 )
 from longtake.cli.bench_quality import QualityOptions, run_quality, watches
 from longtake.cli.networks import random_model
@@ -26,12 +25,10 @@ from longtake.errors import BudgetError, InputError, SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
 from longtake.runtime.alignment import Alignment, Anchoring
-from longtake.runtime.build import SMALL
+from longtake.runtime.build import SMALL, open_session
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.retention import ContextRetention
 from longtake.runtime.rules import rule_named
-from longtake.runtime.session import GeometrySession
-from longtake.runtime.windowed import WindowedSession
 from longtake.runtime.windows import Windows
 from longtake.weights.load import save_geometry
 from longtake.weights.presets import TINY
@@ -39,14 +36,15 @@ from longtake.world.seeds import Split
 from longtake.world.tour import Tour
 
 SIZE = (28, 42)
+LONG = 13
+"""Frames: more than a window of those below."""
 CPU = torch.device("cpu")
 USUAL = Watch(name="usual", session=SMALL)
 WINDOWED = Watch(
     name="windowed",
-    session=replace(SMALL, windows=Windows(size=6, overlap_frames=2)),
-    alignment=Alignment(Anchoring.ROBUST),
+    session=replace(SMALL, windows=Windows(size=10, overlap_frames=3), alignment=Alignment(Anchoring.KEYFRAME_PAIRS)),
 )
-SETTINGS = QualitySettings(watches=(USUAL, WINDOWED), frames=(5, 9), num_worlds=2, size=SIZE)
+SETTINGS = QualitySettings(watches=(USUAL, WINDOWED), frames=(5, LONG), num_worlds=2, size=SIZE)
 OPTIONS = QualityOptions(
     model="tiny",
     worlds=2,
@@ -72,17 +70,17 @@ def model() -> GeometryModel:
 def rows(model: GeometryModel) -> list[QualityRow]:
     ticks: list[int] = []
     found = measure_quality(model, SETTINGS, ticks.append)
-    assert sum(ticks) == SETTINGS.num_steps == 2 * (9 + 2 * (5 + 9))
+    assert sum(ticks) == SETTINGS.num_steps == 2 * (LONG + 2 * (5 + LONG))
     return found
 
 
 @pytest.fixture(scope="module")
 def film() -> Film:
-    return film_world(9, 9, SIZE, CPU, lambda _: None)
+    return film_world(9, LONG, SIZE, CPU, lambda _: None)
 
 
 def test_film_is_the_beginning_of_the_tour(film: Film) -> None:
-    views = list(itertools.islice(Tour(seed=9, width=SIZE[1], height=SIZE[0]).views(), 9))
+    views = list(itertools.islice(Tour(seed=9, width=SIZE[1], height=SIZE[0]).views(), LONG))
     assert torch.equal(film.images, torch.stack([view.image for view in views]))
     assert torch.equal(film.truth.depth, torch.stack([view.depth for view in views]))
     assert torch.equal(film.truth.world_from_camera, torch.stack([view.world_from_camera for view in views]))
@@ -93,23 +91,23 @@ def test_film_is_the_beginning_of_the_tour(film: Film) -> None:
 
 
 def test_truth_itself_has_no_error_and_beats_every_baseline(film: Film) -> None:
-    found = Found(film.truth, film.intrinsics.expand(9, 3, 3))
+    found = Found(film.truth, film.intrinsics.expand(LONG, 3, 3))
     world = judge(found, film, seed=9, watched_s=1.0)
     assert world.score.ate_share == pytest.approx(0, abs=1e-9)
     assert world.score.rotation_deg == pytest.approx(0, abs=1e-5)
     assert world.score.depth_abs_rel == pytest.approx(0, abs=1e-6)
     assert world.fov_deg == pytest.approx(0, abs=1e-4)
     torch.testing.assert_close(world.ways.found, world.ways.true)
-    row = QualityRow(watch=USUAL, num_frames=9, worlds=(world,))
+    row = QualityRow(watch=USUAL, num_frames=LONG, worlds=(world,))
     assert row.better_share("times_velocity") == row.better_share("times_straight") == 1
-    assert row.frame_ms == pytest.approx(1000 / 9)
+    assert row.frame_ms == pytest.approx(1000 / LONG)
 
 
 def test_times_better_is_the_baseline_over_the_error(film: Film) -> None:
     bent = film.truth.world_from_camera.clone()
     bent[4:, 0, 3] += 0.1
-    run = Seen(film.truth.depth * torch.linspace(1, 1.5, 9)[:, None, None], bent)
-    world = judge(Found(run, film.intrinsics.expand(9, 3, 3)), film, seed=9, watched_s=1.0)
+    run = Seen(film.truth.depth * torch.linspace(1, 1.5, LONG)[:, None, None], bent)
+    world = judge(Found(run, film.intrinsics.expand(LONG, 3, 3)), film, seed=9, watched_s=1.0)
     assert world.score.ate_share is not None
     assert world.baselines.velocity_ate_share is not None
     assert world.times_velocity == world.baselines.velocity_ate_share / world.score.ate_share
@@ -128,8 +126,8 @@ def test_every_length_and_way_has_a_row_of_test_worlds(rows: list[QualityRow]) -
     assert [(row.num_frames, row.watch.name) for row in rows] == [
         (5, "usual"),
         (5, "windowed"),
-        (9, "usual"),
-        (9, "windowed"),
+        (LONG, "usual"),
+        (LONG, "windowed"),
     ]
     assert all([world.seed for world in row.worlds] == [9, 19] for row in rows)
     for summary in rows[0].summaries().values():
@@ -142,7 +140,7 @@ def test_figures_are_those_of_a_session_that_watched_the_same_frames(
     model: GeometryModel, rows: list[QualityRow], film: Film
 ) -> None:
     for row in rows[2:]:
-        session = open_watch(model, row.watch, SIZE)
+        session = open_session(model, row.watch.session, SIZE)
         parts = [part for image in film.images if len(part := session.step(image))] + [session.finish()]
         poses = torch.cat([part.world_from_camera for part in parts]).double()
         run = Found(Seen(torch.cat([part.depth for part in parts]), poses), torch.cat([p.intrinsics for p in parts]))
@@ -154,13 +152,6 @@ def test_windows_matter_once_a_walk_is_longer(rows: list[QualityRow]) -> None:
     short, short_windowed, long, long_windowed = (row.worlds[0].figures() for row in rows)
     assert short == short_windowed
     assert long != long_windowed
-
-
-def test_alignment_is_that_of_the_watch(model: GeometryModel) -> None:
-    opened = open_watch(model, WINDOWED, SIZE)
-    assert isinstance(opened, WindowedSession)
-    once = replace(USUAL, session=replace(SMALL, windows=None))
-    assert isinstance(open_watch(model, once, SIZE), GeometrySession)
 
 
 def test_settings_are_chosen_by_houses_of_their_own(model: GeometryModel) -> None:
@@ -179,7 +170,7 @@ def test_walk_that_is_too_short_to_align_is_refused() -> None:
 def test_setting_without_room_is_refused_before_anything_is_filmed(model: GeometryModel) -> None:
     crowded = replace(USUAL, session=replace(SMALL, budget=Budget(num_frames=2)))
     ticks: list[int] = []
-    with pytest.raises(BudgetError, match="cannot hold 4 anchors"):
+    with pytest.raises(BudgetError, match="cannot hold 8 anchors"):
         measure_quality(model, replace(SETTINGS, watches=(crowded,)), ticks.append)
     assert not ticks
 
@@ -196,7 +187,7 @@ def test_choices_of_options_are_combined() -> None:
     ]
     assert chosen[4].session.keyframes == EveryNth(3)
     assert chosen[4].session.windows == Windows(size=64, overlap_frames=8)
-    assert chosen[4].alignment == Alignment(Anchoring.ROBUST)
+    assert chosen[4].session.alignment == Alignment(Anchoring.ROBUST)
     assert chosen[5].session.windows is None
 
 
@@ -210,7 +201,7 @@ def test_policy_memory_and_scale_frames_are_set() -> None:
     assert managed.session.budget == Budget(num_frames=24)
     (fewer,) = watches(replace(OPTIONS, scale_frames="2"), SMALL)
     assert fewer.session.num_scale_frames == 2
-    assert fewer.session.retention == ContextRetention(anchors=2, window=12, history=512)
+    assert fewer.session.retention == ContextRetention(anchors=2, window=16, history=512)
 
 
 @pytest.mark.parametrize(
@@ -263,9 +254,9 @@ def test_several_ways_are_compared_and_a_model_from_a_file_is_not_called_random(
 ) -> None:
     path = tmp_path / "model.safetensors"
     save_geometry(model, path)
-    options = replace(OPTIONS, model=str(path), frames="7", windows="usual,6/2", worlds=1)
+    options = replace(OPTIONS, model=str(path), frames="11", windows="usual,9/2", worlds=1)
     run_quality(options)
     said = capsys.readouterr().out
     assert "model.safetensors, 1 test world at 42x28" in said
-    assert "windows 6/2" in said
+    assert "windows 9/2" in said
     assert "random" not in said

@@ -51,6 +51,10 @@ def imagine(sights: Sights, seeds: list[Any]) -> None:
         sights._seen.append(made_up(seed, num_frames, step_s=0.1))
 
 
+pytestmark = pytest.mark.extra
+"""Trainings in miniature: half a minute and more."""
+
+
 @pytest.fixture
 def recipe() -> VqaRecipe:
     return read_vqa_recipe(shipped_recipe("micro-vqa-quick"))

@@ -67,7 +67,7 @@ class EvictionFigures:
     centre_share: Mean | None
     ate_share: Mean | None
     true_rotation_deg: Mean | None
-    """Of medians over frames, as for `bench quality`."""
+    """Of medians over frames of turns since the first one, as for `bench quality`: straight ways have no other."""
     depth_abs_rel: Mean | None
 
 
@@ -153,7 +153,8 @@ def _open(model: GeometryModel, rule: MemoryRule, settings: EvictionSettings) ->
         retention=rule,
         num_scale_frames=usual_settings(model.config).num_scale_frames,
     )
-    room = plan.needs.num_bytes(settings.num_frames) if isinstance(rule, KeepEverything) else None
+    most_kept = max(settings.num_frames, plan.num_scale_frames)  # a video that ends within its scale block has less
+    room = plan.needs.num_bytes(most_kept) if isinstance(rule, KeepEverything) else None
     return _Runner(GeometrySession(model, plan, budget_bytes=room))
 
 
@@ -208,7 +209,7 @@ def _figures(runner: _Runner, twin: _Runner | None) -> EvictionFigures:
         rotation_deg=mean_over_worlds([one.rotation_deg for one in agreed]),
         centre_share=mean_over_worlds([one.centre_share for one in agreed]),
         ate_share=mean_over_worlds([one.ate_share for one in scores]),
-        true_rotation_deg=mean_over_worlds([one.rotation_deg for one in scores]),
+        true_rotation_deg=mean_over_worlds([one.rotation_since_first_deg for one in scores]),
         depth_abs_rel=mean_over_worlds([one.depth_abs_rel for one in scores]),
     )
 

@@ -19,17 +19,13 @@ from longtake.errors import SettingError
 from longtake.evaluate.freedom import Freedom, move_onto_truth
 from longtake.evaluate.motion import path_length
 from longtake.geometry.model import GeometryModel
-from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SessionSettings, open_session
-from longtake.runtime.steps import VideoSession
-from longtake.runtime.windowed import WindowedSession
 from longtake.types import Geometry
 from longtake.world.seeds import Split, seeds
 from longtake.world.tour import Tour
 
 FEWEST_FRAMES = 3
 """Which an alignment with scale needs."""
-_PUBLISHED_ALIGNMENT = Alignment()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +34,6 @@ class Watch:
 
     name: str
     session: SessionSettings
-    alignment: Alignment = _PUBLISHED_ALIGNMENT
-    """Between windows, where there are several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +164,7 @@ def measure_quality(
     cases = list(itertools.product(settings.frames, settings.watches))
     found: list[list[WorldQuality]] = [[] for _ in cases]
     for watch in settings.watches:
-        open_watch(model, watch, settings.size)  # a setting that is refused is refused before the work
+        open_session(model, watch.session, settings.size)  # a setting that is refused is refused before the work
     for seed in itertools.islice(seeds(settings.split), settings.num_worlds):
         film = film_world(seed, max(settings.frames), settings.size, next(model.parameters()).device, progress)
         for (num_frames, watch), worlds in zip(cases, found, strict=True):
@@ -222,19 +216,10 @@ def judge(found: Found, film: Film, *, seed: int, watched_s: float) -> WorldQual
 
 def _watch_world(model: GeometryModel, watch: Watch, seed: int, film: Film) -> WorldQuality:
     height, width = film.images.shape[-2:]
-    session = open_watch(model, watch, (height, width))
+    session = open_session(model, watch.session, (height, width))
     start = time.perf_counter()
     found = Found.of(Geometry.join(list(session.run(film.images))))
     return judge(found, film, seed=seed, watched_s=time.perf_counter() - start)
-
-
-def open_watch(model: GeometryModel, watch: Watch, size: tuple[int, int]) -> VideoSession:
-    """A session that watches in this way."""
-    session = open_session(model, watch.session, size)
-    if isinstance(session, WindowedSession):
-        assert watch.session.windows is not None
-        return WindowedSession(session.session, watch.session.windows, watch.alignment)
-    return session
 
 
 def _aligned(

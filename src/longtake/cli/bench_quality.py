@@ -112,9 +112,10 @@ def _watch(chosen: Sequence[str], usual: SessionSettings) -> Watch:
     if windows != USUAL:
         session = replace(session, windows=parse_windows(windows))
         said.append(f"windows {windows}")
-    if align == USUAL or session.windows is None:  # one window is aligned with nothing
-        return Watch(name=", ".join(said) or USUAL, session=session)
-    return Watch(name=", ".join([*said, align]), session=session, alignment=Alignment.named(align))
+    if align != USUAL and session.windows is not None:  # one window is aligned with nothing
+        session = replace(session, alignment=Alignment.named(align))
+        said.append(align)
+    return Watch(name=", ".join(said) or USUAL, session=session)
 
 
 def _with_scale_frames(session: SessionSettings, word: str) -> SessionSettings:

@@ -110,6 +110,10 @@ def _contract(settings: EvictionSettings, weights: str, device: torch.device) ->
     }
 
 
+_WIDTH = 90
+"""Columns that the widest table takes: on a narrower terminal a line is broken, but no figure is cut."""
+
+
 def _title(contract: dict[str, str | int]) -> str:
     weights = f"{contract['weights']} network, random weights" if contract["is_random"] else contract["weights"]
     worlds = "1 world" if contract["num_worlds"] == 1 else f"{contract['num_worlds']} worlds"
@@ -119,6 +123,7 @@ def _title(contract: dict[str, str | int]) -> str:
 
 def _print_eviction(rows: Sequence[EvictionRow], contract: dict[str, str | int]) -> None:
     console = Console()
+    console.width = max(console.width, _WIDTH)
     _say(console, f"{_title(contract)}\n")
     _show(console, _costs(rows), _COSTS_MEAN)
     _show(console, _changes(rows), _CHANGES_MEAN)

@@ -96,8 +96,9 @@ def map_(
     ] = None,
     keyframes: Annotated[str | None, typer.Option(help="every:6 or flow:12px; every frame by default.")] = None,
     windows: Annotated[
-        str | None, typer.Option(help="128/16: kept frames by shared frames; none for one. By default 320.")
+        str | None, typer.Option(help="128/16: kept frames by shared frames; none for one. By default as trained.")
     ] = None,
+    align: Annotated[str | None, typer.Option(help="Windows by first-frame, keyframe-pairs or robust.")] = None,
     size: Annotated[int | None, typer.Option(help="Longer side of what the network sees, in pixels.")] = None,
     fit: Annotated[str, typer.Option(help="crop, pad or square.")] = "crop",
     formats: Annotated[
@@ -148,6 +149,7 @@ def map_(
             policy=policy,
             keyframes=keyframes,
             windows=windows,
+            align=align,
             size=size,
             fit=fit,
             formats=formats,

@@ -25,6 +25,7 @@ from longtake.pipeline.ahead import WhenFull
 from longtake.pipeline.aside import Aside
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.video_map import MapSettings, VideoMap, is_done
+from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SMALL, SessionSettings, parse_keyframes, parse_windows, usual_settings
 from longtake.runtime.rules import rule_named
 from longtake.takes.images import ImageFiles
@@ -51,6 +52,7 @@ class MapOptions:
     policy: str | None
     keyframes: str | None
     windows: str | None
+    align: str | None
     size: int | None
     fit: str
     formats: str
@@ -186,6 +188,7 @@ def _session_settings(options: MapOptions, usual: SessionSettings) -> SessionSet
         retention=usual.retention if options.policy is None else rule_named(options.policy),
         keyframes=usual.keyframes if options.keyframes is None else parse_keyframes(options.keyframes),
         windows=usual.windows if options.windows is None else parse_windows(options.windows),
+        alignment=usual.alignment if options.align is None else Alignment.named(options.align),
         budget=None if options.memory is None else Budget.parse(options.memory),
     )
 

@@ -41,8 +41,8 @@ _HEADINGS = (
     "times\nmean",
     "a frame\nms",
 )
-_MEANING = """Over worlds: the median, its 95 % confidence interval, quartiles, and the share that beats the baseline.
-Cameras are aligned by Sim(3) on their centres, depth by one scale for the walk, and the baselines alike."""
+_COLUMNS = "Over worlds: the median, its 95 % confidence interval, quartiles, and the share that beats the baseline."
+_MEANING = "Cameras are aligned by Sim(3) on their centres, depth by one scale for the walk, and the baselines alike."
 
 
 def print_quality(rows: Sequence[QualityRow], contract: Mapping[str, Any]) -> None:
@@ -53,6 +53,7 @@ def print_quality(rows: Sequence[QualityRow], contract: Mapping[str, Any]) -> No
             _say(console, f"{_title(row, contract)}, {row.frame_ms:.1f} ms a frame\n")
             console.print(_table_of(row))
             _say(console, "")
+        _say(console, _COLUMNS)
     else:
         _say(console, f"{_setting(contract)}; medians\n")
         console.print(_comparison(rows))

@@ -10,6 +10,7 @@ from longtake.errors import SettingError
 from longtake.geometry.config import Attention, GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
+from longtake.runtime.alignment import Alignment, Anchoring
 from longtake.runtime.evicting import BudgetedMemory
 from longtake.runtime.keyframes import TRAINED_FRAMES, ByFlow, EveryNth, KeyframeRule
 from longtake.runtime.retention import AnchorsWindow, ContextRetention, MemoryPlan, MemoryRule
@@ -20,6 +21,7 @@ from longtake.runtime.windows import Windows
 
 _EVERY_FRAME = EveryNth(1)
 _TRAINED_RANGE = Windows(size=TRAINED_FRAMES)
+_PUBLISHED_ALIGNMENT = Alignment()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,8 @@ class SessionSettings:
     keyframes: KeyframeRule = _EVERY_FRAME
     windows: Windows | None = _TRAINED_RANGE
     """None for one sequence however long the video is."""
+    alignment: Alignment = _PUBLISHED_ALIGNMENT
+    """Between windows, where there are several."""
     budget: Budget | None = None
     """Of the memory; None for what the rule says."""
     trunk_dtype: torch.dtype = torch.float32
@@ -46,12 +50,12 @@ CAUSAL = SessionSettings(image_size=518, num_scale_frames=1, retention=BudgetedM
 """For STream3R and StreamVGGT: no scale block, no windows, and a managed memory of a constant size."""
 SMALL = SessionSettings(
     image_size=126,
-    num_scale_frames=4,
-    retention=ContextRetention(anchors=4, window=12, history=512),
-    keyframes=EveryNth(1),
-    windows=Windows(size=TRAINED_FRAMES),
+    num_scale_frames=8,
+    retention=ContextRetention(anchors=8, window=16, history=512),
+    windows=Windows(size=64, overlap_frames=16),
+    alignment=Alignment(Anchoring.ROBUST),
 )
-"""For networks of a few million parameters, micro-map first of all; `longtake bench quality` compares other choices."""
+"""For networks of a few million parameters, micro-map first of all; chosen by `bench quality --split validation`."""
 
 
 _PUBLISHED_WIDTH = 512
@@ -88,7 +92,7 @@ def open_session(
         backend=backend,
         budget_bytes=None if budget is None else budget.num_bytes,
     )
-    return session if settings.windows is None else WindowedSession(session, settings.windows)
+    return session if settings.windows is None else WindowedSession(session, settings.windows, settings.alignment)
 
 
 def _within(windows: Windows | None, retention: MemoryRule) -> MemoryRule:

@@ -13,7 +13,7 @@ from longtake.geometry.heads.dpt import Dpt
 from longtake.geometry.model import GeometryModel, Grid
 from longtake.layers.block import Block
 from longtake.training.losses import depth_losses, pose_losses, weighted
-from longtake.training.recording import Recording, learn
+from longtake.training.recording import Lesson
 from longtake.training.watching import Watching
 
 
@@ -34,15 +34,11 @@ class Way:
         self._model, self._grid = model, grid
         self._recall = watching.recall(model.config, (grid.height, grid.width), grid.positions.device)
         self._rotate_clip = model.clip_rotation(self._recall, grid)
-        self._recording: Recording | None = None
+        self._lesson = Lesson(self._compute)
 
     def learn(self, inputs: Sequence[Tensor], weights: Sequence[Tensor], pool: Any) -> Float[Tensor, " parts"]:
         """Recorded where there is a pool for it, else plainly."""
-        if pool is None:
-            return learn(self._compute, inputs, weights)
-        if self._recording is None:
-            self._recording = Recording(self._compute, inputs, weights, pool)
-        return self._recording.replay(inputs)
+        return self._lesson.learn(inputs, weights, pool)
 
     def _compute(
         self,

@@ -14,7 +14,7 @@ from longtake.language.formats import open_clip
 from longtake.language.frames import PictureFormat
 from longtake.layers.rotary import Phases, grid_phases
 from longtake.training.packing import NOTHING, Packed, Shape
-from longtake.training.recording import Recording, learn
+from longtake.training.recording import Lesson
 from longtake.training.vocabulary import Vocabulary
 
 FIGURES = ("loss", "right")
@@ -70,7 +70,7 @@ class Reading:
             torch.tensor(values, device=device)[:, None, None] for values in (picture_format.mean, picture_format.std)
         )
         self._opening = torch.tensor(open_clip(words.special_ids, words.system), device=device)
-        self._recording: Recording | None = None
+        self._lesson = Lesson(self._compute)
 
     def learn(
         self, pairs: Float[Tensor, "clips grids 2 3 height width"], packed: Packed, weights: Sequence[Tensor], pool: Any
@@ -78,11 +78,7 @@ class Reading:
         """Leave gradients in the weights; recorded where there is a pool for it, else plainly."""
         labels = _sent(packed.labels, pairs.device).long()
         inputs = [pairs, labels, *Places.of(packed, pairs.device).tensors()]
-        if pool is None:
-            return learn(self._compute, inputs, weights)
-        if self._recording is None:
-            self._recording = Recording(self._compute, inputs, weights, pool)
-        return self._recording.replay(inputs)
+        return self._lesson.learn(inputs, weights, pool)
 
     def _compute(
         self,

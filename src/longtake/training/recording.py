@@ -49,3 +49,18 @@ class Recording:
         torch._foreach_copy_(self._inputs, list(inputs))
         self._graph.replay()
         return self._figures
+
+
+class Lesson:
+    """The same step again and again: recorded the first time where there is a pool for it, else done plainly."""
+
+    def __init__(self, compute: Compute) -> None:
+        self._compute = compute
+        self._recording: Recording | None = None
+
+    def learn(self, inputs: Sequence[Tensor], weights: Sequence[Tensor], pool: Any) -> Float[Tensor, " figures"]:
+        if pool is None:
+            return learn(self._compute, inputs, weights)
+        if self._recording is None:
+            self._recording = Recording(self._compute, inputs, weights, pool)
+        return self._recording.replay(inputs)
