@@ -109,7 +109,7 @@ def test_packed_questions_are_answered_as_on_a_stream(
     grids = torch.from_numpy(batch.grid_frames).long()
     pairs = torch.stack([clips[1][grids[0]], clips[0][grids[1]]])
     with torch.no_grad():
-        logits = reading(SHAPE).logits(pairs.float() / 255, Places.of(batch, torch.device("cpu")))[1]
+        logits = reading(SHAPE).heard(pairs.float() / 255, Places.of(batch, torch.device("cpu"))).logits[1]
     assert packed.kind.tolist() == [[*(KINDS.index(one.kind) for _, one in asked), -1]]
     place = packed.question[0, -SHAPE.num_words :]
     for at, (moment, one) in enumerate(asked):

@@ -19,15 +19,15 @@ def test_a_step_asks_the_device_for_no_number_and_so_can_be_recorded() -> None:
     one = errand(0)
     packed = run_errand(one)
     places = Places.of(packed, torch.device("cpu")).tensors()
-    labels = torch.from_numpy(packed.labels).long()
+    told = [torch.from_numpy(packed.labels).long(), torch.from_numpy(packed.evident)]
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         model = build_vqa(TINY_VQA)
         reading = Reading(model, one.shape, PICTURE_FORMAT)
         weights = list(model.parameters())
         prepare_gradients(weights)
         pairs = torch.rand(2, one.shape.num_grids, 2, 3, 112, 168)
-        figures = learn(reading._compute, [pairs, *map(mode.from_tensor, (labels, *places))], weights)
-        assert figures.shape == (2,)
+        figures = learn(reading._compute, [pairs, *map(mode.from_tensor, (*told, *places))], weights)
+        assert figures.shape == (3,)
         with pytest.raises(DataDependentOutputException):
             figures.tolist()
 
@@ -40,9 +40,10 @@ def test_a_network_that_knows_nothing_guesses_and_every_weight_of_it_learns() ->
     weights = list(model.parameters())
     prepare_gradients(weights)
     pairs = torch.rand(2, one.shape.num_grids, 2, 3, 112, 168)
-    loss, right = Reading(model, one.shape, PICTURE_FORMAT).learn(pairs, packed, weights, None)
+    loss, right, pointing = Reading(model, one.shape, PICTURE_FORMAT).learn(pairs, packed, weights, None)
     assert float(loss) == pytest.approx(math.log(len(Vocabulary())), rel=0.1)
     assert 0 <= float(right) <= 0.3
+    assert 0.5 < float(pointing) < math.log(one.shape.num_grids)
     without = [name for name, weight in model.named_parameters() if not bool(weight.grad.any())]
     assert without == []
 

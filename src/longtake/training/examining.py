@@ -46,6 +46,7 @@ class Exam:
                 words=packed.words[clips],
                 labels=packed.labels[clips],
                 kind=packed.kind[clips],
+                evident=packed.evident[clips],
             ),
         )
 
@@ -67,9 +68,9 @@ def accuracies(
 @torch.no_grad()
 def _said(exam: Exam, sights: Sights, reading: Reading, device: torch.device) -> Int32[np.ndarray, "clips words"]:
     """The likeliest word after each."""
-    with torch.autocast(device.type, torch.bfloat16, cache_enabled=False):
-        logits = reading.logits(sights.pairs(exam.cut, exam.packed.grid_frames), Places.of(exam.packed, device))
-    return logits.argmax(dim=-1).to(torch.int32).cpu().numpy()
+    with torch.autocast(device.type, torch.bfloat16, cache_enabled=False), torch.compiler.set_stance("force_eager"):
+        heard = reading.heard(sights.pairs(exam.cut, exam.packed.grid_frames), Places.of(exam.packed, device))
+    return heard.logits.argmax(dim=-1).to(torch.int32).cpu().numpy()
 
 
 def answered_right(packed: Packed, said: Int32[np.ndarray, "clips words"]) -> Bool[np.ndarray, "clips questions"]:

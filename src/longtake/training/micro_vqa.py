@@ -143,5 +143,5 @@ def _fit(height: int, width: int) -> FrameFit:
 
 
 def _num_askers(processes: int | None) -> int:
-    """Half of those that build houses, whose work ends sooner."""
-    return max(1, (processes or (os.cpu_count() or 2) - 2) // 2)
+    """As many as build houses, whose work ends sooner."""
+    return max(1, processes or (os.cpu_count() or 2) - 2)

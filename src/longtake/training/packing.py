@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int32
+from jaxtyping import Bool, Int32
 
 from longtake.language.formats import clip_question, open_clip
 from longtake.language.positions import Film, Text, grid_times, positions
@@ -86,6 +86,8 @@ class Packed:
     """What comes next, where that is an answer or its end."""
     kind: Int32[np.ndarray, "clips questions"]
     """Of each question by its index among all kinds; -1 where there is none."""
+    evident: Bool[np.ndarray, "clips questions grids"]
+    """Which grids show why a question's answer is right, each by itself; none where nothing was there to see."""
 
 
 Asked = tuple[int, Question]
@@ -111,11 +113,11 @@ class Packer:
         since = [time_s - times_s[0] for time_s in times_s]
         moments = {shape.num_frames, *held, *(moment for moment, _ in asked)}
         films = {moment: self._film(since, moment) for moment in moments}
-        branches = _Branches(shape)
+        branches = _Branches(shape, most)
         for moment in held:
             branches.hold(moment, films[moment])
         for moment, question in asked[:most]:
-            branches.ask(moment, films[moment], self._ids(question), KINDS.index(question.kind))
+            branches.ask(moment, films[moment], self._ids(question), question)
         clip = positions([Text(shape.num_opening), films[shape.num_frames]]).rows
         pairs = np.arange(shape.num_frames).reshape(-1, 2)
         waiting = [[moment - 1, moment - 1] for moment in held]
@@ -127,7 +129,8 @@ class Packer:
             question=branches.question[None],
             words=branches.words[None],
             labels=branches.labels[None],
-            kind=branches.kind_of(most)[None],
+            kind=branches.kind[None],
+            evident=branches.evident[None],
         )
 
     def _film(self, since_s: Sequence[float], num_frames: int) -> Film:
@@ -144,9 +147,12 @@ class Packer:
 class _Branches:
     """All that stands behind a clip, filled from its beginning."""
 
-    def __init__(self, shape: Shape) -> None:
-        self._shape, self._num_held, self._num_words = shape, 0, 0
-        self._kinds: list[int] = []
+    def __init__(self, shape: Shape, most: int) -> None:
+        """Room for so many questions."""
+        self._shape, self._num_words, self._num_questions = shape, 0, 0
+        self._held: list[int] = []
+        self.kind = np.full(most, -1, dtype=np.int32)
+        self.evident = np.zeros((most, shape.num_grids), dtype=np.bool_)
         self.rows = np.zeros((3, shape.num_branch), dtype=np.int64)
         self.until = np.zeros(shape.num_branch, dtype=np.int32)
         self.moment = np.full(shape.num_branch, _PADDING, dtype=np.int32)
@@ -158,12 +164,12 @@ class _Branches:
         """The last grid of the film, for this moment alone."""
         assert moment % 2, "only an odd frame waits"
         size = film.rows * film.columns
-        place = slice(self._num_held * size, (self._num_held + 1) * size)
-        self._num_held += 1
+        place = slice(len(self._held) * size, (len(self._held) + 1) * size)
+        self._held.append(moment)
         own = Film(film.times[-1:], film.rows, film.columns)
         self._write(place, moment, positions([own], self._shape.num_opening).rows, _SHARED)
 
-    def ask(self, moment: int, film: Film, ids: tuple[list[int], list[int]], kind: int) -> None:
+    def ask(self, moment: int, film: Film, ids: tuple[list[int], list[int]], question: Question) -> None:
         """A question and its answer after the film, where there is room."""
         prompt, answer = ids
         fed = [*prompt, *answer[:-1]]
@@ -173,19 +179,23 @@ class _Branches:
         words = slice(self._num_words, self._num_words + len(fed))
         held = len(self.until) - len(self.words)
         place = slice(held + words.start, held + words.stop)
-        self._write(place, moment, positions([Text(len(fed))], start).rows, len(self._kinds))
+        self._write(place, moment, positions([Text(len(fed))], start).rows, self._num_questions)
         self.words[words] = fed
         self.labels[words.stop - len(answer) : words.stop] = answer
         self._num_words = words.stop
-        self._kinds.append(kind)
+        self.kind[self._num_questions] = KINDS.index(question.kind)
+        self.evident[self._num_questions, [self._grid_of(frame, moment) for frame in question.moments]] = True
+        self._num_questions += 1
+
+    def _grid_of(self, frame: int, moment: int) -> int:
+        """The one that shows a frame to those who ask at this moment."""
+        is_waiting = frame == moment - 1 and moment % 2
+        return self._shape.num_frames // 2 + self._held.index(moment) if is_waiting else frame // 2
 
     def _write(self, place: slice, moment: int, rows: np.ndarray, question: int) -> None:
         self.rows[:, place] = rows
         self.until[place] = self._shape.num_opening + moment // 2 * self._shape.rows * self._shape.columns
         self.moment[place], self.question[place] = moment, question
-
-    def kind_of(self, most: int) -> Int32[np.ndarray, " questions"]:
-        return np.array(self._kinds + [-1] * (most - len(self._kinds)), dtype=np.int32)
 
 
 def together(clips: Sequence[Packed]) -> Packed:
@@ -199,4 +209,5 @@ def together(clips: Sequence[Packed]) -> Packed:
         words=np.concatenate([clip.words for clip in clips]),
         labels=np.concatenate([clip.labels for clip in clips]),
         kind=np.concatenate([clip.kind for clip in clips]),
+        evident=np.concatenate([clip.evident for clip in clips]),
     )

@@ -12,13 +12,18 @@ from torch import Tensor
 
 from longtake.language.formats import open_clip
 from longtake.language.frames import PictureFormat
-from longtake.layers.rotary import Phases, grid_phases
+from longtake.layers.rotary import grid_phases
+from longtake.training.blocks import fused, read, see, text_phases
 from longtake.training.packing import NOTHING, Packed, Shape
+from longtake.training.pointing import paid, pointing_loss, told_layers
 from longtake.training.recording import Lesson
 from longtake.training.vocabulary import Vocabulary
 
-FIGURES = ("loss", "right")
-"""Told of a step: the loss, and the share of answers' words that were said right, their ends included."""
+FIGURES = ("loss", "right", "pointing")
+"""Told of a step: of answers' words, their ends included, the loss and the share that were said right; and how far what
+they looked at is from what shows why."""
+_POINTING = 0.1
+"""How much that counts beside the words."""
 _VISION_THETA = 10_000.0
 
 
@@ -50,6 +55,16 @@ def _sent(values: np.ndarray, device: torch.device) -> Tensor:
     return torch.from_numpy(values).to(device, non_blocking=True)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """Of the words behind some clips."""
+
+    logits: Float[Tensor, "clips words vocabulary"]
+    """What comes after each."""
+    paid: Float[Tensor, "clips words grids"]
+    """How much each looks at each grid, in the layers that are told where to look."""
+
+
 class Reading:
     """One network that reads packed clips of one shape."""
 
@@ -59,7 +74,9 @@ class Reading:
         self._model, self._format = model, picture_format
         vision, words, device = model.config.vision_config, Vocabulary(), model.device
         assert set(vision.fullatt_block_indexes) >= set(range(vision.depth))
-        self._heads = vision.num_heads
+        text = model.config.text_config
+        self._head_dim, rope = text.hidden_size // text.num_attention_heads, text.rope_parameters
+        self._theta, self._sections = float(rope["rope_theta"]), list(rope["mrope_section"])
         self._phases = grid_phases(
             _patch_places(shape, picture_format.merge).to(device),
             vision.hidden_size // vision.num_heads,
@@ -77,13 +94,15 @@ class Reading:
     ) -> Float[Tensor, " figures"]:
         """Leave gradients in the weights; recorded where there is a pool for it, else plainly."""
         labels = _sent(packed.labels, pairs.device).long()
-        inputs = [pairs, labels, *Places.of(packed, pairs.device).tensors()]
+        evident = _sent(packed.evident, pairs.device)
+        inputs = [pairs, labels, evident, *Places.of(packed, pairs.device).tensors()]
         return self._lesson.learn(inputs, weights, pool)
 
     def _compute(
         self,
         pairs: Float[Tensor, "clips grids 2 3 height width"],
         labels: Int64[Tensor, "clips words"],
+        evident: Bool[Tensor, "clips questions grids"],
         rows: Int64[Tensor, "clips 3 tokens"],
         until: Int32[Tensor, "clips branch"],
         moment: Int32[Tensor, "clips branch"],
@@ -92,59 +111,41 @@ class Reading:
     ) -> tuple[Float[Tensor, ""], Float[Tensor, " figures"]]:
         places = Places(rows=rows, until=until, moment=moment, question=question, words=words)
         with torch.autocast(pairs.device.type, torch.bfloat16, cache_enabled=False):
-            logits = self.logits(pairs, places).float()
-        loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=NOTHING)
-        right = (logits.argmax(dim=-1) == labels).sum() / (labels != NOTHING).sum()
-        return loss, torch.stack([loss, right])
+            heard = self.heard(pairs, places)
+        is_answer = labels != NOTHING
+        loss = F.cross_entropy(heard.logits.flatten(0, 1), labels.flatten(), ignore_index=NOTHING)
+        right = ((heard.logits.argmax(dim=-1) == labels) & is_answer).sum() / is_answer.sum()
+        asked = question[:, -self.shape.num_words :, None].clamp_min(0).long().expand(-1, -1, self.shape.num_grids)
+        pointing = pointing_loss(heard.paid, evident.gather(1, asked) & is_answer[..., None])
+        return loss + _POINTING * pointing, torch.stack([loss, right, pointing])
 
-    def logits(
-        self, pairs: Float[Tensor, "clips grids 2 3 height width"], places: Places
-    ) -> Float[Tensor, "clips words vocabulary"]:
-        """What comes after each word behind the clips; pixels are 0 to 1."""
-        embed = self._model.get_input_embeddings()
+    def heard(self, pairs: Float[Tensor, "clips grids 2 3 height width"], places: Places) -> Heard:
+        """What the network makes of the words behind the clips; pixels are 0 to 1."""
+        embed, text, device = self._model.get_input_embeddings(), self._model.model.language_model, pairs.device
         seen = self.look(pairs.flatten(0, 1)).unflatten(0, pairs.shape[:2]).flatten(1, 2)
         opening = embed(self._opening).expand(len(pairs), -1, -1)
-        embedded = torch.cat([opening, seen.to(opening.dtype), embed(places.words)], dim=1)
-        hidden = self._model.model.language_model(
-            inputs_embeds=embedded,
-            position_ids=places.rows.transpose(0, 1),
-            attention_mask={"full_attention": visible(places, self.shape.num_clip)[:, None]},
-            use_cache=False,
-        ).last_hidden_state
-        said: Tensor = self._model.lm_head(hidden[:, -self.shape.num_words :])
-        return said
+        hidden = torch.cat([opening, seen.to(opening.dtype), embed(places.words)], dim=1)
+        mask = visible(places, self.shape.num_clip)[:, None]
+        turned = text_phases(places.rows, self._head_dim, self._theta, self._sections)
+        looked, words = [], slice(self.shape.num_tokens - self.shape.num_words, None)
+        for at, layer in enumerate(text.layers):
+            hidden, q, k = fused(read, device)(layer, hidden, turned.cos, turned.sin, mask)
+            if at in told_layers(len(text.layers)):
+                own = q[:, :, words], k, mask[:, :, words]
+                looked.append(fused(paid, device)(*own, self.shape.num_opening, self.shape.num_grids))
+        said = self._model.lm_head(text.norm(hidden[:, words]))
+        return Heard(logits=said.float(), paid=torch.stack(looked).sum(dim=0))
 
     def look(self, pairs: Float[Tensor, "grids 2 3 height width"]) -> Float[Tensor, "grids tokens channels"]:
-        """The vision tower, module by module: its own forward pass goes grid by grid, and asks the device how many.
-
-        All grids are of one size here, and are seen at once.
-        """
+        """What the language model gets to see of grids of one size, all at once."""
         tower = self._model.model.visual
         patches = patch_rows((pairs - self._mean) / self._std, self._format)
         hidden = F.linear(patches, tower.patch_embed.proj.weight.flatten(1))
         for block in tower.blocks:
-            hidden = hidden + self._attend(block.attn, block.norm1(hidden))
-            hidden = hidden + block.mlp(block.norm2(hidden))
+            hidden = fused(see, pairs.device)(block, hidden, self._phases.cos, self._phases.sin)
         merged: Tensor = tower.merger(hidden.flatten(0, 1))
         looked: Tensor = merged.unflatten(0, (len(pairs), -1))
         return looked
-
-    def _attend(
-        self, attention: Any, hidden: Float[Tensor, "grids patches channels"]
-    ) -> Float[Tensor, "grids patches channels"]:
-        q, k, v = attention.qkv(hidden).unflatten(-1, (3, self._heads, -1)).permute(2, 0, 3, 1, 4)
-        q, k = _turned(q, self._phases).to(v.dtype), _turned(k, self._phases).to(v.dtype)
-        attended = F.scaled_dot_product_attention(q, k, v)
-        projected: Tensor = attention.proj(attended.transpose(1, 2).flatten(2))
-        return projected
-
-
-def _turned(
-    heads: Float[Tensor, "grids heads patches head_dim"], phases: Phases
-) -> Float[Tensor, "grids heads patches head_dim"]:
-    """Each channel of the first half with its partner in the second."""
-    a, b = heads.float().chunk(2, dim=-1)
-    return torch.cat([a * phases.cos - b * phases.sin, b * phases.cos + a * phases.sin], dim=-1)
 
 
 def _patch_places(shape: Shape, merge: int) -> Int64[Tensor, "patches 2"]:

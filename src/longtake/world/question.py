@@ -75,6 +75,11 @@ class Question:
     evidence: tuple[int, ...]
     """Frames that together justify the answer, in order; none where nothing was there to see."""
 
+    @property
+    def moments(self) -> tuple[int, ...]:
+        """Frames each of which shows why: all evidence, but of two things only the one that came first."""
+        return self.evidence[:1] if self.kind is QuestionKind.FIRST else self.evidence
+
     def to_json(self) -> dict[str, Any]:
         """The question in plain JSON types."""
         return {
