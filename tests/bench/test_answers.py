@@ -36,7 +36,6 @@ from longtake.bench.answers_scoring import (
     met_by_chance,
     ratio_over_worlds,
     scores,
-    true_moments,
 )
 from longtake.bench.answers_walk import Asking, Posed, Reach, WalkFilm, film_walk, pose, reach_of
 from longtake.cli.bench_answers import AnswersOptions, run_answers, watches
@@ -258,7 +257,8 @@ def test_one_moment_is_met_by_chance_as_often_as_the_span_is_long(moment: int, l
 def test_any_of_several_moments_will_do_but_of_two_things_the_first_decides() -> None:
     counted = question(QuestionKind.COUNT, "2", frame=9, evidence=(2, 7))
     assert met_by_chance(counted, (4, 5)) == pytest.approx(0.4)
-    assert true_moments(question(QuestionKind.FIRST, "red box", evidence=(3, 5))) == (3,)
+    first = question(QuestionKind.FIRST, "red box", frame=9, evidence=(2, 7))
+    assert met_by_chance(first, (4, 5)) == pytest.approx(0.2)
 
 
 def test_truth_is_always_right_and_far_above_the_commonest_answer(posed: tuple[Posed, ...]) -> None:

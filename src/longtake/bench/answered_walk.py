@@ -4,7 +4,7 @@ import numpy as np
 
 from longtake.bench.answers import Given, ask_world
 from longtake.bench.answers_policies import KEEP_ALL, Watch
-from longtake.bench.answers_scoring import WITHIN, is_right, true_moments
+from longtake.bench.answers_scoring import WITHIN, is_right
 from longtake.bench.answers_walk import Asking, WalkFilm, film_walk, pose
 from longtake.export.report.asked import Asked, AskedQuestion
 from longtake.language.load import LanguageModel
@@ -40,5 +40,5 @@ def _judged(given: Given, film: WalkFilm) -> AskedQuestion:
         truth=question.answer,
         is_right=is_right(kind, question, given.text),
         looked_s=None if given.span is None else (times_s[given.span[0]], times_s[given.span[1]]),
-        moments_s=tuple(times_s[frame] for frame in true_moments(question)),
+        moments_s=tuple(times_s[frame] for frame in question.moments),
     )

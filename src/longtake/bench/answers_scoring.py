@@ -155,14 +155,9 @@ def met_by_chance(question: Question, span: tuple[int, int]) -> float:
     Going round, every moment is as likely to be met, the first and the last too.
     """
     num_frames, length = question.frame + 1, span[1] - span[0] + 1
-    moments = np.array(true_moments(question))
+    moments = np.array(question.moments)
     starts = np.arange(num_frames)[:, None]
     return float(((moments - starts) % num_frames < length).any(axis=1).mean())
-
-
-def true_moments(question: Question) -> tuple[int, ...]:
-    """Frames of which any justifies the answer; of two things the earlier one's decides which came first."""
-    return question.evidence[:1] if question.kind is QuestionKind.FIRST else question.evidence
 
 
 def _is_near(said: str, true: str) -> bool:
@@ -240,7 +235,7 @@ def _has_moment(given: Given, kind: str) -> bool:
 
 def _meets(given: Given) -> bool:
     span = given.span
-    return span is not None and any(span[0] <= frame <= span[1] for frame in true_moments(given.posed.question))
+    return span is not None and any(span[0] <= frame <= span[1] for frame in given.posed.question.moments)
 
 
 def _by_chance(given: Given) -> float:
