@@ -46,7 +46,7 @@ class Answer:
     seen_until_s: float | None
     """The time of the last frame seen; None where there was no video, and the answer is about the words alone."""
     evidence: tuple[Evidence, ...]
-    """The spans that the question and the answer attended to most, strongest first; their weights sum to 1."""
+    """The spans that the answer attended to most, each word as it was to be said, strongest first; weights sum to 1."""
     timing: Timing
 
 
