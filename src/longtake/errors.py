@@ -3,6 +3,7 @@
 LongtakeError
 ├── InputError            a frame, size or file is not what the session takes
 │   ├── SavedSessionError a saved session cannot be resumed here
+│   ├── UnknownWordsError a question is outside of what a model of few words knows
 │   └── CheckpointError   a file of weights is missing, damaged, unsafe to open or of another model
 ├── SettingError          an option has no meaning, or two options contradict each other
 ├── MissingExtraError     a feature needs packages that are not installed
@@ -24,6 +25,10 @@ class InputError(LongtakeError):
 
 class SavedSessionError(InputError):
     """A saved session cannot be resumed with this model or this version."""
+
+
+class UnknownWordsError(InputError):
+    """A question, or a choice, is outside of what a model of few words knows."""
 
 
 class CheckpointError(InputError):

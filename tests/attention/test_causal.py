@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from longtake.attention.causal import CausalRecall, attend_to_earlier, attend_to_earlier_by_map
+from longtake.attention.causal import CausalRecall, Witness, attend_to_earlier, attend_to_earlier_by_map
 from longtake.attention.reference import ReferenceBackend
 from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import InputError
@@ -43,9 +43,11 @@ def whole(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return out
 
 
-def feed(memory: Memory, q: Tensor, k: Tensor, v: Tensor, keep: Keep = Keep.YES) -> Tensor:
+def feed(
+    memory: Memory, q: Tensor, k: Tensor, v: Tensor, keep: Keep = Keep.YES, witness: Witness | None = None
+) -> Tensor:
     with memory.begin(q.shape[1], keep) as transaction:
-        recall = CausalRecall(transaction, SdpaBackend())
+        recall = CausalRecall(transaction, SdpaBackend(), witness)
         outs = [recall.attend("text", layer, q, k, v) for layer in range(LAYERS)]
         if keep is Keep.YES:
             transaction.commit()
@@ -60,6 +62,27 @@ def test_any_split_equals_one_masked_pass(sizes: list[int], seed: int) -> None:
     memory = new_memory()
     parts = [feed(memory, *part) for part in zip(*(x.split(sizes, dim=1) for x in (q, k, v)), strict=True)]
     assert torch.allclose(torch.cat(parts, dim=1), whole(q, k, v), atol=1e-5)
+
+
+def weights_of(place: int, q: Tensor, k: Tensor) -> Tensor:
+    """What one token pays to each up to itself, over all heads, by a loop."""
+    paid = torch.zeros(place + 1)
+    for head in range(HEADS):
+        paid += (k[0, : place + 1, head * KEY_HEADS // HEADS] @ q[0, place, head] / math.sqrt(DIM)).softmax(-1)
+    return paid
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(1, 12), st.integers(0, 1000))
+def test_witness_sums_what_the_last_token_of_each_clip_pays(sizes: list[int], num_past: int, seed: int) -> None:
+    q, k, v = tensors(num_past + sum(sizes), seed)
+    memory, witness, wanted, start = new_memory(), Witness(num_past), torch.zeros(num_past), num_past
+    feed(memory, *(x[:, :num_past] for x in (q, k, v)))
+    for size in sizes:
+        feed(memory, *(x[:, start : start + size] for x in (q, k, v)), witness=witness)
+        start += size
+        wanted += LAYERS * weights_of(start - 1, q, k)[:num_past]
+    assert torch.allclose(witness.received.float(), wanted, atol=1e-5)
 
 
 def test_fork_goes_on_from_the_past_and_leaves_no_trace() -> None:

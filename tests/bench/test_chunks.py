@@ -17,7 +17,10 @@ from longtake.cli.bench_chunks import ChunkOptions, run_chunks
 from longtake.errors import SettingError
 from longtake.language.formats import StreamFormat
 from longtake.language.load import load_language
-from longtake.runtime.dialogue import SYSTEM
+from longtake.language.sampling import Sampling
+from longtake.runtime.answers import Answer, Ending
+from longtake.runtime.dialogue import SYSTEM, DialogueSession
+from longtake.training.vqa_model import TINY_VQA, build_vqa, save_vqa
 
 QUICK = ChunkOptions(model=None, size=None, fps=2.0, rounds=4, quick=True, device="cpu")
 
@@ -54,6 +57,21 @@ def test_times_are_of_one_typical_round_and_answers_do_not_depend_on_chunks(stud
         assert figures.load == pytest.approx(study.fps * figures.frame_s)
         assert figures.chunk_s > 0
     assert study.quickest in CHUNKS
+
+
+def test_model_of_few_words_is_asked_what_it_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_vqa(build_vqa(TINY_VQA), tmp_path)
+    ask, endings = DialogueSession.ask, set()
+
+    def ask_and_note(session: DialogueSession, question: str, sampling: Sampling) -> Answer:
+        answer = ask(session, question, sampling)
+        endings.add(answer.ending)
+        return answer
+
+    monkeypatch.setattr(DialogueSession, "ask", ask_and_note)
+    assert measure_chunks(load_language(tmp_path), (112, 168), rounds=2, fps=2.0).agrees
+    assert endings <= {Ending.STOP, Ending.LENGTH}
+    assert endings
 
 
 def test_study_names_the_quickest_size_and_the_smallest_that_keeps_up(study: ChunkStudy) -> None:

@@ -28,6 +28,7 @@ from longtake.video.source import SourceOptions, open_source
 LONGTAKE = str(Path(sys.executable).with_name("longtake"))
 GOLDEN = Path(__file__).parents[1] / "golden" / "vlm"
 SOURCE = "world:3?frames=12&size=112x84&fps=2"
+WALK = "world:9?frames=8&size=168x112&fps=2"
 FOUR = Speaking(max_new_tokens=4)
 BUDGET = 8_000_000
 
@@ -357,19 +358,52 @@ def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, ask: Cal
     assert not done.stdout
 
 
-def test_without_a_model_or_the_extra_one_sentence_says_what_to_do(model: Path) -> None:
-    def started(block: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        start = f"import sys\nif '{block}': sys.modules['{block}'] = None\nfrom longtake.cli.main import main; main()"
-        command = [sys.executable, "-c", start, "ask", SOURCE, "w90", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+def test_without_the_extra_one_sentence_says_what_to_do() -> None:
+    start = "import sys; sys.modules['transformers'] = None; from longtake.cli.main import main; main()"
+    command = [sys.executable, "-c", start, "ask", SOURCE, "w90"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 1
+    assert 'pip install "longtake[qwen]"' in done.stderr
+    assert done.stderr.count("\n") == 1
 
-    without_model = started("")
-    assert without_model.returncode == 1
-    assert "give --model with the folder" in without_model.stderr
-    without_extra = started("transformers", "--model", str(model))
-    assert without_extra.returncode == 1
-    assert 'pip install "longtake[qwen]"' in without_extra.stderr
-    assert without_model.stderr.count("\n") == without_extra.stderr.count("\n") == 1
+
+def test_without_a_model_the_bundled_one_answers(run_here: Callable[..., Done]) -> None:
+    done = run_here("ask", WALK, "Have you seen a red ball?", "  WHICH room are you in now", "--at", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    first, last = done.of("answer")
+    assert (first["time_s"], last["time_s"]) == (1.0, 3.5)
+    for answer in (first, last):
+        assert answer["ending"] in ("stop", "length")
+        assert answer["text"]
+        assert sum(span["weight"] for span in answer["evidence"]) == pytest.approx(1)
+
+
+def test_strange_question_gets_what_the_model_knows_and_the_next_is_answered(run_here: Callable[..., Done]) -> None:
+    done = run_here("ask", WALK, "Is there a dragon?", "which room are you in now?", "--json")
+    assert done.returncode == 0, done.stderr
+    refused, answered = done.of("answer")
+    assert refused["text"].startswith("I only know about walks through longtake's own procedural houses, and 'there',")
+    assert (refused["ending"], refused["tokens"], refused["evidence"]) == ("refused", 0, [])
+    assert answered["ending"] != "refused"
+    plain = run_here("ask", WALK, "Is there a dragon?")
+    assert plain.stdout == refused["text"] + "\n"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--when", "is it dark?=yes"],
+        ["--when", "which room are you in now?=red,pink"],
+        ["have you seen a red ball?", "--choices", "yes,perhaps"],
+    ],
+)
+def test_strange_choices_are_refused_before_the_video_is_watched(
+    options: list[str], run_here: Callable[..., Done]
+) -> None:
+    done = run_here("ask", WALK, *options, "--json")
+    assert done.returncode == 1
+    assert "I only know about" in done.stderr
+    assert not done.stdout
 
 
 def test_time_is_written_as_people_read_it() -> None:

@@ -8,6 +8,7 @@ import pytest
 from done import Done
 from PIL import Image
 
+from longtake.export.report.asked import ASKED_NAME, Asked
 from longtake.export.report.page import REPORT_NAME
 from longtake.takes.take import read_take
 
@@ -26,6 +27,9 @@ def test_demo_ends_with_one_line_of_figures(out: tuple[Path, Done]) -> None:
     (line,) = done.stdout.strip().splitlines()
     for words in ("10 frames of house 19", "constant velocity", "AbsRel", "mean depth", "resumed bit-identical"):
         assert words in line
+    figures = json.loads((out[0] / "demo.json").read_text())
+    assert f"{figures['answers_right']} of {figures['answers_asked']} answers right" in line
+    assert f"{figures['evidence_met']} of {figures['evidence_asked']} looked at the true moment, " in line
     assert "random" not in line
 
 
@@ -36,6 +40,18 @@ def test_demo_scores_the_map_and_checks_that_streaming_is_exact(out: tuple[Path,
     assert figures["resumed_is_identical"] is True
     assert 0 < figures["ate_share"] < 1
     assert figures["depth_abs_rel"] < figures["mean_depth_abs_rel"]
+
+
+def test_demo_asks_on_the_way_and_scores_the_answers(out: tuple[Path, Done]) -> None:
+    figures = json.loads((out[0] / "demo.json").read_text())
+    asked = Asked.parse((out[0] / "demo-map" / ASKED_NAME).read_bytes(), "demo")
+    assert len(asked.questions) == figures["answers_asked"] > 1
+    assert max(question.time_s for question in asked.questions) <= 0.8
+    assert 0 <= figures["answers_right"] <= figures["answers_asked"]
+    assert 0 <= figures["evidence_met"] <= figures["evidence_asked"] <= figures["answers_asked"]
+    page = (out[0] / "demo-map" / REPORT_NAME).read_text(encoding="utf-8")
+    assert "Asked on the way" in page
+    assert asked.questions[0].question.replace(" ?", "?") in page.replace(", the", " , the")
 
 
 def test_demo_writes_every_file_and_a_picture(out: tuple[Path, Done]) -> None:
@@ -54,9 +70,12 @@ def test_demo_writes_every_file_and_a_picture(out: tuple[Path, Done]) -> None:
 
 
 def test_demo_runs_again_over_what_it_left(out: tuple[Path, Done], longtake: Callable[..., Done]) -> None:
-    done = longtake("demo", "--frames", "4", "--out", str(out[0]))
+    done = longtake("demo", "--frames", "3", "--out", str(out[0]))
     assert done.returncode == 0, done.stderr
-    assert len(read_take(out[0] / "demo-map")) == 4
+    assert len(read_take(out[0] / "demo-map")) == 3
+    assert "nothing asked (the walk is too short)" in done.stdout
+    assert not (out[0] / "demo-map" / ASKED_NAME).exists()
+    assert "Asked on the way" not in (out[0] / "demo-map" / REPORT_NAME).read_text(encoding="utf-8")
 
 
 def test_house_of_a_training_is_refused(longtake: Callable[..., Done], tmp_path: Path) -> None:

@@ -173,11 +173,23 @@ def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, live: Ca
     assert not done.stdout
 
 
-def test_without_a_language_model_a_sentence_says_what_to_give(run_here: Callable[..., Done]) -> None:
-    done = run_here("live", SOURCE, "w90")
+def test_without_a_language_model_the_bundled_one_answers_and_says_what_it_knows(run_here: Callable[..., Done]) -> None:
+    questions = ("Have you seen a red ball?", "What is that?")
+    done = run_here("live", SOURCE, *questions, "--model", "tiny", "--json")
+    assert done.returncode == 0, done.stderr
+    answered, refused = done.of("answer")
+    assert answered["evidence"]
+    assert refused["text"].startswith("I only know about")
+    assert refused["evidence"] == []
+    asked = run_here("ask", SOURCE, questions[1], "--json").of("answer")
+    assert asked[0]["text"] == refused["text"]
+
+
+def test_strange_standing_question_is_refused_before_the_video_is_watched(run_here: Callable[..., Done]) -> None:
+    done = run_here("live", SOURCE, "--when", "is it dark?=yes", "--model", "tiny")
     assert done.returncode == 1
-    assert "give --language with the folder" in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert "I only know about" in done.stderr
+    assert not done.stdout
 
 
 def test_picture_too_large_for_the_dialogue_says_what_to_change(live: Callable[..., Done]) -> None:

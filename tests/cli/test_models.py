@@ -35,6 +35,8 @@ def test_list_names_sizes_sources_licences_and_what_is_here(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     for text in ("micro-map", "11.0 MB in float16", "Apache-2.0", "the package, micro-map.safetensors"):
         assert text in done.stdout
+    for text in ("micro-vqa", "7.9 MB in float16", "micro-vqa/model.safetensors", "90 words"):
+        assert text in done.stdout
     for text in ("lingbot-map-long", "1,157,943,540", "4.63 GB", "robbyant/lingbot-map", "no tag seen", "not on this"):
         assert text in done.stdout
 
@@ -64,9 +66,10 @@ def test_list_as_json_says_where_a_preset_was_found(tmp_path: Path) -> None:
 def test_list_without_the_hub_package_still_lists_and_says_what_to_install(tmp_path: Path) -> None:
     done = online("models", "--json", home=tmp_path, blocked="huggingface_hub")
     assert done.returncode == 0, done.stderr
-    bundled, *published = json.loads(done.stdout)
-    assert (bundled["name"], bundled["note"]) == ("micro-map", "")
-    assert Path(bundled["found"]).is_file()
+    *bundled, _, _, _, _, _ = rows = json.loads(done.stdout)
+    assert [(row["name"], row["note"]) for row in bundled] == [("micro-map", ""), ("micro-vqa", "")]
+    assert all(Path(row["found"]).is_file() for row in bundled)
+    published = rows[len(bundled) :]
     assert all('pip install "longtake[hub]"' in row["note"] for row in published)
 
 
@@ -89,6 +92,12 @@ def test_check_says_what_a_file_is(tmp_path: Path, longtake: Callable[..., Done]
     assert done.returncode == 0, done.stderr
     for text in ("x[1].safetensors", "longtake's own model", f"{parameters:,}", "camera, depth", "shape is right"):
         assert text in done.stdout.replace("\n", "")
+
+
+def test_check_knows_the_bundled_models(longtake: Callable[..., Done]) -> None:
+    for name, model, heads in (("micro-map", "longtake's own model", "camera"), ("micro-vqa", "Qwen2.5-VL", "words")):
+        held = json.loads(longtake("models", "check", name, "--json").stdout)
+        assert (held["model"], held["heads"][0], held["dtypes"]) == (model, heads, ["float16"])
 
 
 def test_check_refuses_in_one_sentence_and_no_traceback(tmp_path: Path, longtake: Callable[..., Done]) -> None:

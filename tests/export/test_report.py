@@ -18,6 +18,7 @@ from longtake.errors import InputError
 from longtake.export.cloud import Cloud, CloudSettings
 from longtake.export.frame import FrameStatus, MappedFrame
 from longtake.export.ply import PlySink, write_ply
+from longtake.export.report.asked import ASKED_NAME, Asked, AskedQuestion
 from longtake.export.report.page import write_report
 from longtake.export.report.payload import MOST_CLOUD_POINTS
 from longtake.export.report.plan import MOST_POINTS
@@ -165,6 +166,67 @@ def test_damaged_truth_is_a_problem_on_the_page_and_nothing_else(mapped: Path, t
     page = page_of(mapped)
     assert sentence in page.said
     assert not page.classed("true-way")
+
+
+def asked_question(**changes: object) -> AskedQuestion:
+    question = AskedQuestion(
+        time_s=4.0,
+        kind="first",
+        question="which <b> came first ?",
+        answer="red & box",
+        truth="blue box",
+        is_right=False,
+        looked_s=(1.0, 1.5),
+        moments_s=(1.5,),
+        met_by_chance=0.25,
+    )
+    return replace(question, **changes)  # type: ignore[arg-type]
+
+
+def test_questions_are_shown_with_answer_truth_and_what_was_looked_at(mapped: Path) -> None:
+    questions = (
+        asked_question(),
+        asked_question(looked_s=(2.0, 3.0), is_right=True, answer="yes"),
+        asked_question(looked_s=None, answer=""),
+        asked_question(moments_s=(), looked_s=(0.0, 4.0), met_by_chance=0.0),
+    )
+    plain = page_of(mapped)
+    Asked(about="Who <i>", questions=questions).write(mapped / ASKED_NAME)
+    page = page_of(mapped)
+    assert "Asked on the way" not in plain.said
+    for words in ("Asked on the way", "Who <i>", "which <b> came first?", "red & box", "blue box", "4.0 s", "nothing"):
+        assert words in page.said
+    assert "1 of 4 answers are right; of 3 that frames justify, 1 looked most at a span" in page.said
+    assert "holds such a frame, 0.8 would by chance." in page.said
+    assert "1.0 to 1.5 s, which holds the true moment" in page.said
+    assert "2.0 to 3.0 s, not the true moment" in page.said
+    assert page.said.count("wrong") == 3
+    assert [len(page.classed(name)) for name in ("looked", "met", "missed", "moment")] == [3, 1, 2, 2]
+    assert Asked.parse((mapped / ASKED_NAME).read_bytes(), "x").questions == questions
+
+
+def test_bars_of_what_was_looked_at_stay_within_the_video(mapped: Path) -> None:
+    questions = (asked_question(time_s=0.0, looked_s=(0.0, 0.0)), asked_question(looked_s=(-1.0, 99.0)))
+    Asked(about="", questions=questions).write(mapped / ASKED_NAME)
+    bars = page_of(mapped).classed("span")
+    assert len(bars) == 2
+    for bar in bars:
+        assert 0 <= float(bar["x"] or "nan") <= float(bar["x"] or "nan") + float(bar["width"] or "nan") <= 240
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[]", "Expected a JSON object"),
+        ('{"about": "", "questions": [{"time_s": "now"}]}', "a finite number as 'time_s'"),
+        ('{"about": "", "questions": 3}', "a list of objects as 'questions'"),
+    ],
+)
+def test_damaged_questions_are_a_problem_on_the_page_and_nothing_else(mapped: Path, text: str, sentence: str) -> None:
+    (mapped / ASKED_NAME).write_text(text)
+    page = page_of(mapped)
+    assert sentence in page.said
+    assert "Asked on the way" not in page.said
 
 
 def test_true_places_without_end_are_drawn_all_the_same(mapped: Path, truth: Truth) -> None:

@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from longtake.errors import CheckpointError
-from longtake.hub.bundled import BUNDLED, DEFAULT_MODEL, MICRO_MAP, bundled_file
-from longtake.hub.load import load_model
+from longtake.hub.bundled import BUNDLED, DEFAULT_LANGUAGE, DEFAULT_MODEL, MICRO_MAP, MICRO_VQA, bundled_file
+from longtake.hub.load import load_language_model, load_model
 from longtake.hub.resolve import find, resolve
+from longtake.training.vocabulary import Vocabulary, known
+from longtake.training.vqa_model import PICTURE_FORMAT, build_vqa, save_vqa
 from longtake.weights.checkpoint import open_checkpoint
 from longtake.weights.presets import MICRO
 
@@ -21,8 +23,37 @@ BUILD = "import sys; from hatchling.build import build_wheel; build_wheel(sys.ar
 def test_the_default_is_bundled_and_found_without_a_network(no_network: list[tuple[object, ...]]) -> None:
     assert DEFAULT_MODEL == "micro-map"
     assert resolve("micro-map") == find("micro-map") == MICRO_MAP.path
+    assert DEFAULT_LANGUAGE == "micro-vqa"
+    assert resolve("micro-vqa") == find("micro-vqa") == MICRO_VQA.path
     assert bundled_file("lingbot-map") is None
     assert no_network == []
+
+
+def test_micro_vqa_is_loaded_without_a_network_in_float32(no_network: list[tuple[object, ...]]) -> None:
+    language = load_language_model("micro-vqa")
+    assert {parameter.dtype for parameter in language.model.parameters()} == {torch.float32}
+    assert all(bool(parameter.isfinite().all()) for parameter in language.model.parameters())
+    assert language.known == known()
+    assert language.words.size == len(Vocabulary())
+    assert language.picture_format == PICTURE_FORMAT
+    assert no_network == []
+
+
+def test_the_folder_of_micro_vqa_is_as_its_training_writes_it_and_small(tmp_path: Path) -> None:
+    """But for the weights, and the versions of who wrote it."""
+    save_vqa(build_vqa(), tmp_path)
+    folder = MICRO_VQA.path.parent
+    assert {file.name for file in folder.iterdir()} == {file.name for file in tmp_path.iterdir()}
+    for name in ("known.json", "tokenizer.json", "preprocessor_config.json", "chat_template.jinja"):
+        assert (folder / name).read_text() == (tmp_path / name).read_text()
+    assert sum(file.stat().st_size for file in folder.iterdir()) <= 10_000_000
+
+
+def test_each_bundled_model_is_for_one_thing() -> None:
+    with pytest.raises(CheckpointError, match="answers questions, but micro-map maps; name micro-vqa"):
+        load_language_model("micro-map")
+    with pytest.raises(CheckpointError, match="looks like a Qwen model"):
+        load_model("micro-vqa")
 
 
 def test_what_is_said_of_a_bundled_file_is_true() -> None:
@@ -43,14 +74,19 @@ def test_micro_map_is_the_preset_of_its_name_in_float32() -> None:
 
 def test_a_path_of_the_same_name_is_taken_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("micro-map").touch()
-    assert resolve("micro-map") == Path("micro-map")
+    for name in ("micro-map", "micro-vqa"):
+        Path(name).touch()
+        assert resolve(name) == Path(name)
+    with pytest.raises(CheckpointError, match="it is a file"):
+        load_language_model("micro-vqa")
 
 
 def test_missing_file_is_one_sentence_that_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("longtake.hub.bundled.FOLDER", tmp_path)
     with pytest.raises(CheckpointError, match=r"no .*micro-map\.safetensors; install longtake again, or name another"):
         load_model("micro-map")
+    with pytest.raises(CheckpointError, match=r"no .*micro-vqa/model\.safetensors; install longtake again"):
+        load_language_model("micro-vqa")
 
 
 def test_wheel_holds_the_bundled_weights_as_they_are(tmp_path: Path) -> None:
@@ -59,3 +95,5 @@ def test_wheel_holds_the_bundled_weights_as_they_are(tmp_path: Path) -> None:
     with ZipFile(wheel) as files:
         for bundled in BUNDLED:
             assert files.read(f"longtake/models/{bundled.file}") == bundled.path.read_bytes()
+        for file in MICRO_VQA.path.parent.iterdir():
+            assert files.read(f"longtake/models/micro-vqa/{file.name}") == file.read_bytes()

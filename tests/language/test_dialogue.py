@@ -29,8 +29,9 @@ from longtake.language.formats import (
 from longtake.language.frames import PictureFormat, PixelRows, pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.positions import Film, positions
-from longtake.language.retaining import KeepUntilFull, RecentFrames, Retaining, ThinnedPast
+from longtake.language.retaining import KeepUntilFull, RecentFrames, Retaining, Segment, ThinnedPast
 from longtake.language.sampling import Sampling
+from longtake.language.words import Words
 from longtake.memory.saved import write_tensors
 from longtake.runtime.answers import Answer, DialogueInfo, Ending
 from longtake.runtime.dialogue import DialogueSession
@@ -320,13 +321,8 @@ def test_long_video_stays_within_its_budget(rule: Retaining, tiny_language: Lang
     assert session.info.next_position < 13 + 2 * 60 + 8
 
 
-@pytest.mark.parametrize("planted", [1, 4])
-def test_evidence_is_where_attention_was_planted(
-    planted: int, open_dialogue: Callable[..., DialogueSession], frames: Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The keys of one grid in the first layer are turned to what the question's tokens ask for there."""
-    session = open_dialogue()
-    show(session, frames, [2] * 6)
+def first_queries(session: DialogueSession, monkeypatch: pytest.MonkeyPatch) -> Tensor:
+    """What the question's tokens ask for in the first layer: token, head of keys, the heads that share it, channel."""
     asked: list[Tensor] = []
     attend = CausalRecall.attend
 
@@ -338,15 +334,44 @@ def test_evidence_is_where_attention_was_planted(
     with monkeypatch.context() as patch:
         patch.setattr(CausalRecall, "attend", listen)
         session.ask(QUESTION, Sampling(max_new_tokens=1))
-    wanted = asked[0][0].unflatten(1, (2, 2)).mean(dim=(0, 2))
-    segment = session._state.segments[planted]
-    tokens = session._memory.tokens("text")
+    return asked[0][0].unflatten(1, (2, 2))
+
+
+def plant(session: DialogueSession, place: int, wanted: Tensor, length: float = 100.0) -> Segment:
+    """All keys of one grid in the first layer, turned to what is wanted."""
+    segment, tokens = session._state.segments[place], session._memory.tokens("text")
     inside = (tokens.frame >= segment.first) & (tokens.frame < segment.first + segment.num_tokens)
     slab = session._memory._ground.slabs["text"]
-    slab.keys[0][torch.from_numpy(tokens.slot[inside])] = 100 * wanted / wanted.norm(dim=-1, keepdim=True)
+    slab.keys[0][torch.from_numpy(tokens.slot[inside])] = length * wanted / wanted.norm(dim=-1, keepdim=True)
+    return segment
+
+
+@pytest.mark.parametrize("planted", [1, 4])
+def test_evidence_is_where_attention_was_planted(
+    planted: int, open_dialogue: Callable[..., DialogueSession], frames: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keys of one grid are turned to what the token before the answer asks for."""
+    session = open_dialogue()
+    show(session, frames, [2] * 6)
+    segment = plant(session, planted, first_queries(session, monkeypatch)[-1].mean(dim=1))
     spans = session.ask(QUESTION, Sampling(max_new_tokens=1)).evidence
     assert spans[0].start_s <= segment.time_s < spans[0].end_s
     assert sum(span.weight for span in spans) == pytest.approx(1)
+
+
+def test_what_the_questions_words_attend_to_is_no_evidence(
+    open_dialogue: Callable[..., DialogueSession], frames: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another grid is turned to what the words ask for, as far as the token before the answer asks for none of it."""
+    session = open_dialogue()
+    show(session, frames, [2] * 6)
+    queries = first_queries(session, monkeypatch)
+    words, last = queries[:-1].mean(dim=(0, 2)), queries[-1]
+    own = last.mT @ torch.linalg.pinv(last.mT)  # onto what the last token asks for, by head of keys
+    plant(session, 4, words - (own @ words.unsqueeze(-1)).squeeze(-1), length=1000.0)
+    segment = plant(session, 1, last.mean(dim=1))
+    spans = session.ask(QUESTION, Sampling(max_new_tokens=1)).evidence
+    assert spans[0].start_s <= segment.time_s < spans[0].end_s
 
 
 def test_evidence_of_an_answer_without_video_is_empty(open_dialogue: Callable[..., DialogueSession]) -> None:
@@ -580,9 +605,13 @@ def test_choices_are_scored_as_one_by_one(
 
 
 def test_letters_are_weighed_by_the_first_token(
-    tiny_language: LanguageModel, frames: Tensor, monkeypatch: pytest.MonkeyPatch
+    tiny_language: LanguageModel,
+    make_byte_tokenizer: Callable[[], Any],
+    frames: Tensor,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    session = DialogueSession(tiny_language, budget_bytes=BUDGET, system=SYSTEM)
+    spelling = replace(tiny_language, tokenizer=Words(make_byte_tokenizer()))  # it knows letters
+    session = DialogueSession(spelling, budget_bytes=BUDGET, system=SYSTEM)
     show(session, frames, [4])
     before = digest(session)
     monkeypatch.setattr(session, "_first_ids", lambda letter: {"A": [72], "B": [154], "C": [71, 12]}[letter])

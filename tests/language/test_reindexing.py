@@ -97,7 +97,8 @@ class SlowTwin:
     def __init__(self, language: LanguageModel) -> None:
         self.language, self.text = language, language.model.model.language_model
         self.blocks: list[Block] = []
-        self.received = torch.zeros(0)
+        self.paid = torch.zeros(0, 0)
+        """How much each token that was read last attended to each one, over heads and layers."""
 
     def turn(self, name: float, frames: Tensor) -> None:
         """A user's turn with frames, after the system's where it is the first."""
@@ -140,7 +141,7 @@ class SlowTwin:
         block = Block(name, pieces, [], [], len(embedded))
         self.blocks.append(block)
         rows, hidden, num = self.rows, embedded, len(embedded)
-        self.received = torch.zeros(rows.shape[1], dtype=torch.float64)
+        self.paid = torch.zeros(num, rows.shape[1], dtype=torch.float64)
         for number, layer in enumerate(self.text.layers):
             inner, attention = layer.input_layernorm(hidden), layer.self_attn
             q, k, v = (
@@ -162,7 +163,7 @@ class SlowTwin:
             logits = q[:, head] @ keys[:, head // 2].T / 4
             later = torch.ones(num, total, dtype=torch.bool).triu(total - num + 1)
             weights = logits.masked_fill(later, -math.inf).softmax(-1)
-            self.received += weights.sum(0)
+            self.paid += weights
             outs.append(weights @ values[:, head // 2])
         return torch.stack(outs, dim=1)
 
@@ -468,10 +469,12 @@ def test_choices_and_evidence_are_those_of_the_slow_twin(
         twin.blocks.pop()
         wanted = float(sum(row[token] for row, token in zip(said, ids, strict=True)))
         assert choice.sum_log_likelihood == pytest.approx(wanted, abs=1e-4)
-    twin.question()
+    answer = session.ask(QUESTION, THREE)
+    twin.words("asked", [*asked, *answer.ids[:2]])
+    received = twin.paid[-3:].sum(0)
     tokens = np.sort(session._memory.tokens("text").frame)
-    spans = evidence(session._state.segments, tokens, twin.received[: len(tokens)].numpy(), until_s=7.5)
-    found = session.ask(QUESTION, Sampling(max_new_tokens=1)).evidence
+    spans = evidence(session._state.segments, tokens, received[: len(tokens)].numpy(), until_s=7.5)
+    found = answer.evidence
     assert [(span.start_s, span.end_s) for span in found] == [(span.start_s, span.end_s) for span in spans]
     assert [span.weight for span in found] == pytest.approx([span.weight for span in spans], abs=1e-5)
 

@@ -17,7 +17,7 @@ from longtake.language.load import LanguageModel, load_language
 from longtake.language.sampling import Sampling
 from longtake.runtime.dialogue import DialogueSession
 from longtake.training.asking import Errand, any_moments, run_errand
-from longtake.training.packing import KINDS, NOTHING, Packed, Packer, Shape, together
+from longtake.training.packing import KINDS, NOTHING, Asked, Packed, Packer, Shape, together
 from longtake.training.reading import Places, Reading, visible
 from longtake.training.vocabulary import Vocabulary
 from longtake.training.vqa_model import PICTURE_FORMAT, TINY_VQA, build_vqa, save_vqa
@@ -157,6 +157,38 @@ def test_a_question_is_what_a_fork_would_be_fed() -> None:
     last = len(prompt) - 1
     assert learned == {last: blue, last + 1: chair, last + 2: WORDS.special_ids.im_end}
     assert WORDS.encode(SEEN.text) != WORDS.encode(FIRST.text)
+
+
+def slowly_evident(packed: Packed, held: list[int], asked: list[Asked]) -> list[list[bool]]:
+    """Question by question and grid by grid: whether it is seen at that moment and shows a frame that shows why."""
+    num_whole = SHAPE.num_frames // 2
+    evident = []
+    for moment, one in asked:
+        seen = [last < moment for _, last in packed.grid_frames[0, :num_whole]] + [moment == waits for waits in held]
+        frames = [{*pair} & {*one.moments} for pair in packed.grid_frames[0].tolist()]
+        evident.append([bool(is_seen and shows) for is_seen, shows in zip(seen, frames, strict=True)])
+    return evident
+
+
+@settings(deadline=None, max_examples=50)
+@given(data=st.data(), held=st.permutations([1, 3, 5, 7]).map(lambda odd: odd[:2]))
+def test_evident_grids_are_those_that_show_why_at_that_moment(data: st.DataObject, held: list[int]) -> None:
+    shape = replace(SHAPE, num_held=2)
+    asked: list[Asked] = []
+    for one in data.draw(st.lists(st.sampled_from([SEEN, FIRST, WHEN]), min_size=1, max_size=4)):
+        moment = data.draw(st.sampled_from([2, 4, 6, 8, *held]))
+        frames = data.draw(st.sets(st.integers(0, moment - 1), max_size=4))
+        asked.append((moment, replace(one, frame=moment - 1, evidence=tuple(sorted(frames)))))
+    packed = Packer(shape, WORDS, 2).pack([float(at) for at in range(8)], held, asked, 5)
+    assert packed.evident.shape == (1, 5, shape.num_grids)
+    assert packed.evident[0, : len(asked)].tolist() == slowly_evident(packed, held, asked)
+    assert not packed.evident[0, len(asked) :].any()
+
+
+def test_a_frame_that_waits_is_evident_in_its_own_grid_alone() -> None:
+    newest = [(moment, replace(WHEN, frame=moment - 1, evidence=(moment - 1,))) for moment in (5, 6)]
+    packed = Packer(SHAPE, WORDS, 2).pack([float(at) for at in range(8)], [5], newest, 2)
+    assert packed.evident[0].tolist() == [[False] * 4 + [True], [False, False, True, False, False]]
 
 
 def test_questions_that_find_no_place_are_left_out() -> None:

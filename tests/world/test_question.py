@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,12 @@ def test_question_reads_as_it_was_written() -> None:
 
 def test_whole_seconds_from_a_file_are_as_good_as_others() -> None:
     assert Question.from_json(QUESTION.to_json() | {"timestamp_s": 2}).timestamp_s == 2.0
+
+
+@pytest.mark.parametrize("kind", list(QuestionKind))
+def test_every_frame_of_evidence_shows_why_but_of_two_things_only_the_first(kind: QuestionKind) -> None:
+    assert replace(QUESTION, kind=kind).moments == ((3,) if kind is QuestionKind.FIRST else (3, 9))
+    assert replace(QUESTION, kind=kind, evidence=()).moments == ()
 
 
 def test_questions_are_made_of_the_vocabulary_and_use_all_of_it(

@@ -25,7 +25,10 @@ Keys = Float[Tensor, "tokens key_heads head_dim"]
 
 
 class Witness:
-    """Sums up what each of the first tokens of the past received, over all that was read under its eyes."""
+    """Sums up what each of the first tokens of the past received, from the last token of each clip read under its eyes.
+
+    That token is the one after which a word is said: over a question and its answer these are the answer's words alone.
+    """
 
     def __init__(self, num_tokens: int) -> None:
         self.received = torch.zeros(num_tokens, dtype=torch.float64)
@@ -60,7 +63,10 @@ class CausalRecall:
         own = attend_to_earlier(q, k, v)
         together = merge([*past, Attended(_group(own.values, key_heads), _group_weights(own.log_sum_exp, key_heads))])
         if self.witness is not None and seen:
-            self.witness.add(torch.cat([received(asked, keys, together.log_sum_exp) for keys, _ in seen]))
+            assert len(q) == 1, "a witness sees one answer"
+            share = q.shape[2] // key_heads
+            last, log_sum_exp = asked[:, -share:], together.log_sum_exp[:, -share:]
+            self.witness.add(torch.cat([received(last, keys, log_sum_exp) for keys, _ in seen]))
         return _ungroup(together.values, q)
 
     def _seen(self, stream: str, layer: int) -> list[tuple[Past, Past]]:

@@ -147,6 +147,7 @@ class _Watcher:
         fit = language.picture_format.fit(*frame)
         self.tokens_per_grid = fit.rows * fit.columns
         self._device, self._chunk, self._format, self._fps = language.network.device, chunk, stream_format, fps
+        self._question = _QUESTION if language.known is None else language.known.examples[0]
         self._num_frames = 0
         self._took_s: list[float] = []
         # a grid for every frame is more than any padding takes, and 16 tokens more than the words of any turn
@@ -169,7 +170,7 @@ class _Watcher:
             self._took_s.append(self._look(frames[-self._chunk :]))
 
     def answer(self) -> tuple[int, ...]:
-        return self._session.ask(_QUESTION, _ANSWER).ids
+        return self._session.ask(self._question, _ANSWER).ids
 
     def figures(self) -> ChunkFigures:
         num_calls = ROUND // self._chunk

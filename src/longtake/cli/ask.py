@@ -14,7 +14,8 @@ from longtake.cli.interrupt import stopped_by_interrupt
 from longtake.cli.options import choose_device
 from longtake.cli.replies import JsonReplies, PlainReplies, Replies, Reply, format_time
 from longtake.errors import LongtakeError, MemoryFullError, SettingError
-from longtake.language.load import LanguageModel, load_language
+from longtake.hub.load import load_language_model
+from longtake.language.load import LanguageModel
 from longtake.language.sampling import Sampling as Speaking
 from longtake.memory.budget import Budget
 from longtake.pipeline.ahead import Ahead, WhenFull
@@ -38,7 +39,7 @@ class AskOptions:
 
     source: str
     questions: tuple[str, ...]
-    model: str | None
+    model: str
     at: tuple[str, ...]
     choices: str | None
     every: tuple[str, ...]
@@ -60,18 +61,14 @@ def run_ask(options: AskOptions, *, as_json: bool) -> None:
     asked, choices, speaking = _asked(options), _choices(options), _speaking(options)
     budget_bytes, device = _budget_bytes(options.memory), choose_device(options.device)
     chunk = _chunk(options)
-    if options.model is None:
-        raise SettingError(
-            "No trained model comes with longtake yet; give --model with the folder of a Qwen2.5-VL, or its name on "
-            "the Hugging Face hub such as Qwen/Qwen2.5-VL-3B-Instruct."
-        )
     sampling, read = _sampling(options), SourceOptions(picture_fps=options.picture_fps, device=str(device))
     source = open_source(options.source, sampling, read)
-    language = _with_size(load_language(options.model, device=device), options.size)
+    language = _with_size(load_language_model(options.model, device=device), options.size)
     session = DialogueSession(language, budget_bytes=budget_bytes, answer_tokens=_QUESTION_TOKENS + options.max_tokens)
     replies: Replies = JsonReplies() if as_json else PlainReplies()
     conversation = _Conversation(session, replies, choices, speaking)
     try:
+        require_askable(session, asked, choices)
         conversation.watch(source, asked, chunk)
         if not asked:
             _converse(conversation, as_json=as_json)
@@ -191,6 +188,14 @@ class _Conversation:
         return Reply(
             kind=kind, time_s=time_s, question=question, text=answer.text, answer=answer, total_s=answer.timing.total_s
         )
+
+
+def require_askable(session: DialogueSession, asked: Sequence[Asked], choices: Sequence[str] = ()) -> None:
+    """Refuse, before a video is watched, to wait for or choose an answer that the model does not know."""
+    for each in asked:
+        of = each.choices if isinstance(each, When) else choices
+        if of:
+            session.require_askable(each.text, of)
 
 
 def never_due_note(asked: Every) -> str:

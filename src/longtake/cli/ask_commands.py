@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from longtake.hub.bundled import DEFAULT_MODEL
+from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 
 
 class AskCommand(TyperCommand):
@@ -30,8 +30,8 @@ def ask(
         list[str] | None, typer.Argument(help="What to ask; without any, typed afterwards, or one a line from a pipe.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Folder of a Qwen2.5-VL model, or its name on the Hugging Face hub.")
-    ] = None,
+        str, typer.Option(help="Folder of a Qwen2.5-VL model, or its name in the package or on the Hugging Face hub.")
+    ] = DEFAULT_LANGUAGE,
     at: Annotated[
         list[str] | None, typer.Option(help="When to ask, such as 00:42: once a question, in order; else at the end.")
     ] = None,
@@ -92,8 +92,8 @@ def live(
         str, typer.Option(help="Of the map: a checkpoint, a name of longtake models, or tiny (random weights).")
     ] = DEFAULT_MODEL,
     language: Annotated[
-        str | None, typer.Option(help="Folder of a Qwen2.5-VL model, or its name on the Hugging Face hub.")
-    ] = None,
+        str, typer.Option(help="Folder of a Qwen2.5-VL model, or its name in the package or on the Hugging Face hub.")
+    ] = DEFAULT_LANGUAGE,
     memory: Annotated[str, typer.Option(help="Room for keys and values of both, such as 4GB.")] = "1GB",
     share: Annotated[float, typer.Option(help="The map's part of the memory, between 0 and 1.")] = 0.5,
     at: Annotated[

@@ -10,8 +10,8 @@ from rich.table import Table
 from longtake.bench.ask import HUNDRED_MILLION, TINY, random_language
 from longtake.bench.chunks import ROUND, ChunkFigures, ChunkStudy, measure_chunks
 from longtake.cli.options import choose_device, parse_size
+from longtake.hub.load import load_language_model
 from longtake.language.formats import StreamFormat
-from longtake.language.load import load_language
 from longtake.pipeline.chunking import SIZES
 
 _QUICK_ROUNDS = 2
@@ -40,7 +40,7 @@ def run_chunks(options: ChunkOptions, *, as_json: bool) -> None:
         language = random_language(network)
         language.model.to(device)
     else:
-        language = load_language(options.model, device=device)
+        language = load_language_model(options.model, device=device)
     rounds = min(options.rounds, _QUICK_ROUNDS) if options.quick else options.rounds
     study = measure_chunks(language, frame, rounds=rounds, fps=options.fps)
     if as_json:

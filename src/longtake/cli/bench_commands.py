@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from longtake.cli.shared_options import AsJson
-from longtake.hub.bundled import DEFAULT_MODEL
+from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.world.seeds import Split
 
 bench = typer.Typer(help="Measure longtake on this machine.", no_args_is_help=True)
@@ -227,3 +227,49 @@ def bench_quality(
         device=device,
     )
     run_quality(options, json_file=json_file, card=card, plot=plot)
+
+
+@bench.command("answers")
+def bench_answers(
+    model: Annotated[
+        str, typer.Option(help="Folder of a Qwen2.5-VL model, or its name in the package or on the Hugging Face hub.")
+    ] = DEFAULT_LANGUAGE,
+    worlds: Annotated[int, typer.Option(min=1, help="Houses to walk through.")] = 50,
+    split: Annotated[Split, typer.Option(help="Houses to judge by, or those to choose settings by.")] = Split.TEST,
+    size: Annotated[str, typer.Option(help="Width x height of the frames, in pixels.")] = "168x112",
+    frames: Annotated[int, typer.Option(help="Length of the walks.")] = 32,
+    fps: Annotated[float, typer.Option(help="Frames a second, up to 10.")] = 2.0,
+    moments: Annotated[int, typer.Option(min=1, help="How often a walk is asked about, the last time at its end.")] = 4,
+    questions: Annotated[int, typer.Option(min=1, help="Questions at each moment, kinds in turn.")] = 14,
+    recent: Annotated[float, typer.Option(min=0, help="Seconds after which a sighting is to be recalled.")] = 4.0,
+    policy: Annotated[
+        str, typer.Option(help="Of keep-all, window, thinned, novel, recent-8, anew-8, separated by commas.")
+    ] = "keep-all",
+    memory: Annotated[str, typer.Option(help="Budgets such as 16 frames, separated by commas.")] = "16 frames",
+    training: Annotated[int, typer.Option(min=1, help="Houses that tell the commonest answers.")] = 50,
+    offline: Annotated[int, typer.Option(min=0, help="Questions a world compared with a plain network.")] = 8,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "cpu",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write all figures into this file.")] = None,
+    card: Annotated[Path | None, typer.Option(help="Also write those over worlds, for a model card.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw right answers into this PNG file.")] = None,
+) -> None:
+    """Score answers about unseen houses against the truth, realtime and recall apart, and memory policies by them."""
+    from longtake.cli.bench_answers import AnswersOptions, run_answers
+
+    options = AnswersOptions(
+        model=model,
+        worlds=worlds,
+        split=split,
+        size=size,
+        frames=frames,
+        fps=fps,
+        moments=moments,
+        questions=questions,
+        recent=recent,
+        policy=policy,
+        memory=memory,
+        training=training,
+        offline=offline,
+        device=device,
+    )
+    run_answers(options, json_file=json_file, card=card, plot=plot)

@@ -1,4 +1,4 @@
-"""`longtake demo`: a walk through a house that no training has seen, filmed, mapped, judged and drawn."""
+"""`longtake demo`: a walk through a house that no training has seen, filmed, mapped, asked about, judged and drawn."""
 
 import json
 import time
@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from longtake.bench.answered_walk import ask_on_the_way
+from longtake.bench.answers_walk import FEWEST_FRAMES, Asking
 from longtake.bench.exactness import Exactness, measure_exactness
 from longtake.bench.mapped_walk import film_of, judge_walk, truth_for_report
 from longtake.bench.quality import Film, WorldQuality
@@ -18,11 +20,12 @@ from longtake.cli.telling import BarTeller
 from longtake.cli.world import WorldSettings, film
 from longtake.errors import SettingError
 from longtake.export.again import ExportSettings
+from longtake.export.report.asked import ASKED_NAME, Asked
 from longtake.export.report.page import REPORT_NAME, write_report
 from longtake.export.report.truth import TRUTH_NAME
 from longtake.geometry.model import GeometryModel
-from longtake.hub.bundled import DEFAULT_MODEL
-from longtake.hub.load import load_model
+from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
+from longtake.hub.load import load_language_model, load_model
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.video_map import MapSettings, MapSummary, VideoMap
 from longtake.runtime.build import SMALL
@@ -34,6 +37,11 @@ _SIZE = "126x98"
 _FPS = 10.0
 _CHECKED_FRAMES = 48
 """A masked pass over the whole clip takes memory by the square of its length."""
+_ASKED_SIZE = (112, 168)
+"""Height and width of what micro-vqa sees: the same camera at the size that it was trained for."""
+_ASKED_STRIDE = 5
+_MOMENTS, _QUESTIONS = 4, 7
+_RECENT_S = 4.0
 _EXPORTED = ("colmap", "nerfstudio", "glb")
 
 
@@ -47,11 +55,13 @@ class DemoFigures:
     memory_bytes: int
     exactness: Exactness
     quality: WorldQuality
+    asked: Asked | None
+    """None where nothing could be asked."""
     seconds: float
 
     def record(self) -> dict[str, Any]:
         named = {name: getattr(self, name) for name in ("seed", "frames", "frames_per_s", "memory_bytes", "seconds")}
-        return named | asdict(self.exactness) | self.quality.figures()
+        return named | asdict(self.exactness) | self.quality.figures() | _answers_record(self.asked)
 
 
 def run(out: Path, *, num_frames: int, seed: int) -> None:
@@ -68,6 +78,7 @@ def run(out: Path, *, num_frames: int, seed: int) -> None:
     clip, result = film_of(truth), read_take(mapped)
     quality = judge_walk(result, clip, seed=seed, watched_s=summary.seconds)
     truth_for_report(result, clip, quality).write(mapped / TRUTH_NAME)
+    asked = _ask(num_frames, seed, mapped / ASKED_NAME, console)
     write_report(mapped)
     draw_demo(result, clip, quality).save(out / "demo.png")
     figures = DemoFigures(
@@ -77,6 +88,7 @@ def run(out: Path, *, num_frames: int, seed: int) -> None:
         memory_bytes=summary.memory_bytes,
         exactness=_check(model, clip, console),
         quality=quality,
+        asked=asked,
         seconds=time.monotonic() - started_s,
     )
     (out / "demo.json").write_text(json.dumps(figures.record(), indent=1) + "\n")
@@ -114,6 +126,45 @@ def _map(walk: Path, model: GeometryModel, out: Path) -> MapSummary:
     return video.summary
 
 
+def _ask(num_frames: int, seed: int, path: Path, console: Console) -> Asked | None:
+    """Questions on the way, answered as `longtake ask` does it; none about a walk of a few frames."""
+    stride = max(1, min(_ASKED_STRIDE, num_frames // FEWEST_FRAMES))
+    num_seen = len(range(0, num_frames, stride))
+    if find_spec("transformers") is None or num_seen < FEWEST_FRAMES:
+        path.unlink(missing_ok=True)
+        return None
+    asking = Asking(
+        num_frames=num_seen,
+        fps=_FPS / stride,
+        num_moments=_MOMENTS,
+        num_questions=_QUESTIONS,
+        recent_s=_RECENT_S,
+    )
+    with console.status("Asking on the way"):
+        language = load_language_model(DEFAULT_LANGUAGE)
+        asked = ask_on_the_way(language, seed, asking, _ASKED_SIZE, name=DEFAULT_LANGUAGE)
+    asked.write(path)
+    return asked
+
+
+def _answers_record(asked: Asked | None) -> dict[str, Any]:
+    if asked is None:
+        return {
+            "answers_asked": 0,
+            "answers_right": 0,
+            "evidence_asked": 0,
+            "evidence_met": 0,
+            "evidence_met_by_chance": 0.0,
+        }
+    return {
+        "answers_asked": len(asked.questions),
+        "answers_right": asked.num_right,
+        "evidence_asked": asked.num_evident,
+        "evidence_met": asked.num_met,
+        "evidence_met_by_chance": round(asked.num_by_chance, 1),
+    }
+
+
 def _check(model: GeometryModel, clip: Film, console: Console) -> Exactness:
     with console.status("Streaming against the whole clip at once, and after a break"):
         return measure_exactness(model, clip.images[:_CHECKED_FRAMES], SMALL)
@@ -128,11 +179,22 @@ def _line(figures: DemoFigures) -> str:
         f"ATE {_percent(score.ate_share)} of the path (constant velocity {_percent(baselines.velocity_ate_share)})",
         f"rotation {score.rotation_deg:.1f}°, scale range {_number(score.scale_range)}",
         f"depth AbsRel {score.depth_abs_rel:.3f} (mean depth {baselines.mean_depth_abs_rel:.3f})",
+        _answers(figures.asked),
         f"memory of {figures.memory_bytes / 1e6:.1f} MB",
         f"streamed against the whole clip {exactness.stream_to_clip_error:.1e}, resumed {same}",
         f"{figures.seconds:.0f} s",
     )
     return "; ".join(said)
+
+
+def _answers(asked: Asked | None) -> str:
+    if asked is None:
+        why = "the extra qwen is missing" if find_spec("transformers") is None else "the walk is too short"
+        return f"nothing asked ({why})"
+    return (
+        f"{asked.num_right} of {len(asked.questions)} answers right, "
+        f"{asked.num_met} of {asked.num_evident} looked at the true moment, {asked.num_by_chance:.0f} by chance"
+    )
 
 
 def _percent(share: float | None) -> str:

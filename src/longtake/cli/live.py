@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from longtake.cli.ask import never_due_note
+from longtake.cli.ask import never_due_note, require_askable
 from longtake.cli.interrupt import stopped_by_interrupt
 from longtake.cli.live_telling import BarLive, JsonLive, LiveTeller
 from longtake.cli.networks import RANDOM, network_named
@@ -15,7 +15,7 @@ from longtake.cli.options import choose_device
 from longtake.errors import BudgetError, MemoryFullError, SettingError
 from longtake.export.lines import LineFile
 from longtake.geometry.model import GeometryModel
-from longtake.language.load import load_language
+from longtake.hub.load import load_language_model
 from longtake.language.sampling import Sampling as Speaking
 from longtake.memory.budget import Budget
 from longtake.pipeline.asking import Asked, Once, parse_every, parse_when
@@ -42,7 +42,7 @@ class LiveOptions:
     source: str
     questions: tuple[str, ...]
     model: str
-    language: str | None
+    language: str
     memory: str
     share: float
     at: tuple[str, ...]
@@ -87,11 +87,6 @@ def run_live(options: LiveOptions, *, as_json: bool) -> None:
     speaking = Speaking(temperature=options.temperature, max_new_tokens=options.max_tokens)
     settings = LiveSettings(ask_fps=options.ask_fps, speaking=speaking)
     device = choose_device(options.device)
-    if options.language is None:
-        raise SettingError(
-            "No trained language model comes with longtake yet; give --language with the folder of a Qwen2.5-VL, or "
-            "its name on the Hugging Face hub such as Qwen/Qwen2.5-VL-3B-Instruct."
-        )
     read = SourceOptions(picture_fps=options.picture_fps, device=str(device))
     source = open_source(options.source, _sampling(options), read)
     model = network_named(options.model, device)
@@ -100,6 +95,7 @@ def run_live(options: LiveOptions, *, as_json: bool) -> None:
     with ExitStack() as opened:
         dialogue = _dialogue(options.language, device, shares, options.max_tokens)
         opened.callback(dialogue.close)
+        require_askable(dialogue, asked)
         live = LiveSession(
             source,
             dialogue,
@@ -144,7 +140,7 @@ def _asked(options: LiveOptions) -> list[Asked]:
 
 
 def _dialogue(language: str, device: torch.device, shares: Shares, max_tokens: int) -> DialogueSession:
-    loaded = load_language(language, device=device)
+    loaded = load_language_model(language, device=device)
     with _named_share("dialogue"):
         return DialogueSession(loaded, budget_bytes=shares.dialogue_bytes, answer_tokens=_QUESTION_TOKENS + max_tokens)
 

@@ -73,7 +73,7 @@ def demo(
     frames: Annotated[int, typer.Option(min=3, help="Length of the walk.")] = 150,
     seed: Annotated[int, typer.Option(min=0, help="Which house; one that ends in 9 is of no training.")] = 9,
 ) -> None:
-    """Film a walk through a house unseen in training, map it with micro-map, and score the map against the truth."""
+    """Film a walk through a house unseen in training, map it, ask about it, and score map and answers by the truth."""
     from longtake.cli.demo import run
 
     run(out, num_frames=frames, seed=seed)

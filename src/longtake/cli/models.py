@@ -100,23 +100,40 @@ def _local(name_or_path: str) -> Path:
 
 
 def _holdings(name_or_path: str) -> Holdings:
+    from longtake.weights.checkpoint import open_checkpoint
+
+    checkpoint = open_checkpoint(_local(name_or_path))
+    is_language = checkpoint.path in [bundled.path for bundled in BUNDLED if bundled.is_language]
+    model, heads = _of_language(checkpoint.path) if is_language else _of_geometry(name_or_path, checkpoint.path)
+    return Holdings(
+        path=str(checkpoint.path),
+        model=model,
+        num_tensors=len(checkpoint.tensors),
+        num_parameters=sum(stored.num_parameters for stored in checkpoint.tensors.values()),
+        heads=heads,
+        dtypes=tuple(sorted({str(stored.dtype)[6:] for stored in checkpoint.tensors.values()})),
+        num_bytes=sum(stored.num_bytes for stored in checkpoint.tensors.values()),
+    )
+
+
+def _of_geometry(name_or_path: str, path: Path) -> tuple[str, tuple[str, ...]]:
+    """Which model it is, and its heads; refused if a name or a shape is wrong."""
     from longtake.hub.load import told_config
     from longtake.weights.checkpoint import open_checkpoint
     from longtake.weights.fit import fit_geometry
 
-    checkpoint = open_checkpoint(_local(name_or_path))
-    fitted = fit_geometry(checkpoint, told_config(name_or_path))
+    fitted = fit_geometry(open_checkpoint(path), told_config(name_or_path))
     dense = fitted.skeleton.config.dense
     heads = {"camera": True, "depth": True, "points": dense.points, "camera points": dense.camera_points}
-    return Holdings(
-        path=str(checkpoint.path),
-        model=fitted.family.title,
-        num_tensors=len(checkpoint.tensors),
-        num_parameters=sum(stored.num_parameters for stored in checkpoint.tensors.values()),
-        heads=tuple(name for name, present in heads.items() if present),
-        dtypes=tuple(sorted({str(stored.dtype)[6:] for stored in checkpoint.tensors.values()})),
-        num_bytes=sum(stored.num_bytes for stored in checkpoint.tensors.values()),
-    )
+    return fitted.family.title, tuple(name for name, present in heads.items() if present)
+
+
+def _of_language(path: Path) -> tuple[str, tuple[str, ...]]:
+    """The same, by loading it: the library compares names and shapes as it reads."""
+    from longtake.language.load import load_language
+
+    load_language(path.parent)
+    return "Qwen2.5-VL", ("words",)
 
 
 def _print_pairs(title: str, pairs: dict[str, str]) -> None:

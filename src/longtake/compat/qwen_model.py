@@ -11,7 +11,8 @@ from torch import Tensor
 
 from longtake.compat.qwen_cache import StreamCache, Vision, require_cache
 from longtake.errors import InputError, SettingError
-from longtake.language.load import LanguageModel, load_language
+from longtake.hub.load import load_language_model
+from longtake.language.load import LanguageModel
 from longtake.language.positions import Film, Picture, uniform_times
 from longtake.memory.budget import Budget
 from longtake.runtime.dialogue import SYSTEM
@@ -57,7 +58,8 @@ class StreamQwenModel:
         device = device_map or "cpu"
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        return cls(load_language(pretrained_model_name_or_path, device=device, dtype=dtype or torch_dtype), memory)
+        language = load_language_model(pretrained_model_name_or_path, device=device, dtype=dtype or torch_dtype)
+        return cls(language, memory)
 
     @property
     def config(self) -> Any:

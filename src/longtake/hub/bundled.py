@@ -12,10 +12,11 @@ FOLDER = Path(longtake.__file__).parent / "models"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundled:
-    """One file of the package."""
+    """Weights of the package, in one file."""
 
     name: str
     file: str
+    """Below `FOLDER`; that of a language model lies in a folder of the hub's layout, which is of this name."""
     num_parameters: int
     num_bytes: int
     """Of the tensors; the file is a little larger."""
@@ -26,6 +27,10 @@ class Bundled:
     def path(self) -> Path:
         return FOLDER / self.file
 
+    @property
+    def is_language(self) -> bool:
+        return Path(self.file).parent.name == self.name
+
 
 MICRO_MAP = Bundled(
     name="micro-map",
@@ -35,9 +40,19 @@ MICRO_MAP = Bundled(
     licence="Apache-2.0, as longtake itself",
     about="the default; runs on a laptop, and knows procedural houses and nothing else",
 )
-BUNDLED = (MICRO_MAP,)
+MICRO_VQA = Bundled(
+    name="micro-vqa",
+    file="micro-vqa/model.safetensors",
+    num_parameters=3_966_080,
+    num_bytes=7_932_160,
+    licence="Apache-2.0, as longtake itself",
+    about="the default for questions; a Qwen2.5-VL in small that knows procedural houses and 90 words",
+)
+BUNDLED = (MICRO_MAP, MICRO_VQA)
 DEFAULT_MODEL = MICRO_MAP.name
 """What commands map with if no model is named."""
+DEFAULT_LANGUAGE = MICRO_VQA.name
+"""What commands ask if no language model is named."""
 
 
 def fingerprint(name: str) -> str | None:
@@ -48,7 +63,7 @@ def fingerprint(name: str) -> str | None:
 
 def bundled_file(name: str) -> Path | None:
     """Where the weights of this name lie; none for a name that is not of the package."""
-    bundled = next((one for one in BUNDLED if one.name == name), None)
+    bundled = _named(name)
     if bundled is None:
         return None
     if not bundled.path.is_file():
@@ -57,3 +72,20 @@ def bundled_file(name: str) -> Path | None:
             "or name another --model."
         )
     return bundled.path
+
+
+def bundled_folder(name: str) -> Path | None:
+    """The folder of a language model of this name; none for a name that is not of the package."""
+    bundled, path = _named(name), bundled_file(name)
+    if bundled is None or path is None:
+        return None
+    if not bundled.is_language:
+        raise CheckpointError(
+            f"Expected a model that answers questions, but {name} maps; name {DEFAULT_LANGUAGE}, or the folder of a "
+            "Qwen2.5-VL."
+        )
+    return path.parent
+
+
+def _named(name: str) -> Bundled | None:
+    return next((one for one in BUNDLED if one.name == name), None)

@@ -6,8 +6,10 @@ import torch
 
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
+from longtake.hub.bundled import bundled_folder
 from longtake.hub.presets import parse_name
 from longtake.hub.resolve import resolve
+from longtake.language.load import LanguageModel, load_language
 from longtake.weights.load import load_geometry
 from longtake.weights.presets import BY_NAME
 
@@ -21,6 +23,15 @@ def load_model(
     """
     config = told_config(name_or_path)
     return load_geometry(resolve(name_or_path), config, device=device, trunk_dtype=trunk_dtype)
+
+
+def load_language_model(
+    name_or_path: Path | str, *, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
+) -> LanguageModel:
+    """A model ready to be asked, from its folder, by the name of one in the package, or from the hub."""
+    named = str(name_or_path)
+    folder = None if Path(named).expanduser().exists() else bundled_folder(named)
+    return load_language(folder or name_or_path, device=device, dtype=dtype)
 
 
 def told_config(name_or_path: Path | str) -> GeometryConfig | None:

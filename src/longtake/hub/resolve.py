@@ -60,7 +60,8 @@ def _place_of(name: str) -> Place:
         return Place(found["repo"], (found["file"],))
     if found and not name.endswith(SUFFIXES):  # one folder and a file: a path that does not exist
         return Place(found["repo"], ("model.safetensors", INDEX))
-    names = ", ".join(known.name for known in (*BUNDLED, *PRESETS))
+    bundled = [one.name for one in BUNDLED if not one.is_language]
+    names = ", ".join([*bundled, *(preset.name for preset in PRESETS)])
     raise CheckpointError(
         f"Expected weights at {name}, but no file or folder is there; "
         f"give a path, one of the names {names}, or organisation/repository/file on the Hugging Face hub."

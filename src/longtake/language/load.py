@@ -26,6 +26,7 @@ from longtake.language.facts import (
 )
 from longtake.language.formats import SpecialIds
 from longtake.language.frames import PictureFormat
+from longtake.language.knowing import Known, known_ids, question_ids
 from longtake.language.network import Network
 from longtake.language.words import Words
 
@@ -53,6 +54,8 @@ class LanguageModel:
     """Any of them ends an answer."""
     suppressed_ids: tuple[int, ...]
     """What frames turns and clips, and so has no place in an answer."""
+    known: Known | None = None
+    """What it can be asked, where its folder says so; None where it can be asked anything."""
 
     @property
     def network(self) -> Network:
@@ -70,6 +73,14 @@ class LanguageModel:
         if self.special is None:
             raise _no_tokenizer(self.model)
         return self.special
+
+    def question_ids(self, question: str) -> tuple[int, ...]:
+        """A question in tokens; a model of few words refuses, with a sentence on what it knows, what is outside."""
+        return question_ids(question, self.words, self.known)
+
+    def choice_ids(self, choice: str) -> tuple[int, ...]:
+        """An answer to choose in tokens; refused if it has words that the model does not know."""
+        return known_ids(choice, self.words, self.known)
 
     @property
     def tokens_per_second(self) -> float:
@@ -106,6 +117,7 @@ def load_language(
         special=special,
         eos_ids=eos_ids,
         suppressed_ids=framing_ids(special, model.config, eos_ids),
+        known=Known.from_folder(folder),
     )
 
 

@@ -29,6 +29,8 @@ class Words:
         self._tokenizer = _for_plain_text(tokenizers, tokenizer.to_str())
         self._ids = {token.content: id_ for id_, token in self._tokenizer.get_added_tokens_decoder().items()}
         self.special_ids = frozenset(self._ids.values())
+        is_of_words = isinstance(self._tokenizer.model, tokenizers.models.WordLevel)
+        self._unknown_id = self._tokenizer.token_to_id(self._tokenizer.model.unk_token) if is_of_words else None
 
     @classmethod
     def from_folder(cls, folder: Path) -> "Words | None":
@@ -61,6 +63,24 @@ class Words:
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, the special ones left out."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+
+    def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
+        """What each id stands for by itself."""
+        return tuple(str(self._tokenizer.id_to_token(id_)) for id_ in ids)
+
+    def unknown_in(self, text: str) -> tuple[str, ...]:
+        """The words, as they were written, that have no id of their own; none where any text can be spelled out."""
+        if self._unknown_id is None:
+            return ()
+        encoded = self._tokenizer.encode(text, add_special_tokens=False)
+        spans = [span for id_, span in zip(encoded.ids, encoded.offsets, strict=True) if id_ == self._unknown_id]
+        return tuple(dict.fromkeys(text[start:stop] for start, stop in spans))
+
+    @property
+    def plain(self) -> tuple[str, ...]:
+        """Every word that is not special, by its id."""
+        ids = {id_: word for word, id_ in self._tokenizer.get_vocab(with_added_tokens=True).items()}
+        return tuple(ids[id_] for id_ in sorted(ids) if id_ not in self.special_ids)
 
 
 def _read(path: Path) -> Any:

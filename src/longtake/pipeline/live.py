@@ -52,7 +52,7 @@ class Answered:
     seen_until_s: float | None
     """The time of the last frame that the dialogue had seen; None where there was none."""
     evidence: tuple[Evidence, ...]
-    """The spans that were attended to most, strongest first; for a standing question those of its words alone."""
+    """The spans that were attended to most, strongest first; for a standing question those of one word said to it."""
     pose: FrameKnown | None
     """The last frame up to `seen_until_s` that had a pose by then; None where a first block was still to come."""
 
@@ -164,7 +164,7 @@ class LiveSession:
             answer = self._dialogue.ask(due.asked.text, self._speaking)
             yield self._answered(due, answer.text, answer.evidence)
         elif self._has_looked and self._has_turned(due.asked):
-            # Choices are scored without a witness; what the question attends to is known after one more token.
+            # Choices are scored without a witness; what an answer attends to is known from one word said freely.
             looked_at = self._dialogue.ask(due.asked.text, _ONE_TOKEN).evidence
             yield self._answered(due, due.asked.becomes, looked_at)
 

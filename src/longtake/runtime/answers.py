@@ -13,6 +13,8 @@ class Ending(StrEnum):
     """The network, or a stop text, ended it."""
     LENGTH = "length"
     """It became as long as was allowed."""
+    REFUSED = "refused"
+    """The question is outside of what the model knows; the text says what it knows, and nothing was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,11 @@ class Timing:
     tokens_per_s: float | None
     """After the first; None where there was no more than one."""
 
+    @classmethod
+    def at_once(cls, seconds: float) -> "Timing":
+        """Of what needs no network."""
+        return cls(fork_s=0.0, prefill_s=0.0, first_token_s=seconds, total_s=seconds, tokens_per_s=None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -39,7 +46,7 @@ class Answer:
     seen_until_s: float | None
     """The time of the last frame seen; None where there was no video, and the answer is about the words alone."""
     evidence: tuple[Evidence, ...]
-    """The spans that the question and the answer attended to most, strongest first; their weights sum to 1."""
+    """The spans that the answer attended to most, each word as it was to be said, strongest first; weights sum to 1."""
     timing: Timing
 
 

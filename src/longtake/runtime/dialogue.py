@@ -22,7 +22,7 @@ from longtake.attention.backend import Backend
 from longtake.attention.causal import CausalRecall, Witness
 from longtake.attention.choose import backend_named
 from longtake.attention.sdpa import SdpaBackend
-from longtake.errors import ForkError, InputError, MemoryFullError
+from longtake.errors import ForkError, InputError, MemoryFullError, UnknownWordsError
 from longtake.language.anchoring import RANGE, Turn, moved_back
 from longtake.language.closing_up import moved_back_by
 from longtake.language.evidence import Evidence, evidence
@@ -38,7 +38,7 @@ from longtake.memory.memory import Memory
 from longtake.memory.retention import Keep, KeepAll
 from longtake.memory.saved import SavedTensors, write_tensors
 from longtake.memory.transaction import Transaction
-from longtake.runtime.answers import Answer, Choice, DialogueInfo, LetterChoice
+from longtake.runtime.answers import Answer, Choice, DialogueInfo, Ending, LetterChoice, Timing
 from longtake.runtime.choosing import by_letters, by_likelihood, equally_long, offered_by_letters, require_choices
 from longtake.runtime.dialogue_file import dialogue_record, require_dialogue, rule_of, talk_of, talk_pieces
 from longtake.runtime.making_room import beside_questions, leaving_for, require_known, taken_up, tokens_of, without
@@ -124,9 +124,17 @@ class DialogueSession:
     def ask_stream(
         self, question: str, sampling: Sampling = _GREEDY, *, remember: bool = False
     ) -> Iterator[str | Answer]:
-        """Text as it comes, whole characters only, and last the answer; leaving early leaves no trace."""
+        """Text as it comes, whole characters only, and last the answer; leaving early leaves no trace.
+
+        A question outside of what a model of few words knows is answered with what it knows, and never remembered.
+        """
         started = time.perf_counter()
-        asked = self._encode(question)
+        try:
+            asked = self._encode(question)
+        except UnknownWordsError as refusal:
+            yield str(refusal)
+            yield self._refused(str(refusal), started)
+            return
         fork, state = self._fork()
         with fork:
             forked, token = time.perf_counter(), fork.tokens(TEXT).frame
@@ -155,20 +163,27 @@ class DialogueSession:
 
     def ask_choice(self, question: str, choices: Sequence[str]) -> list[Choice]:
         """How likely each choice is as the answer, all scored in one pass over the same past; in the order given."""
-        require_choices(choices)
-        tokens = [self._encode(choice) for choice in choices]
-        asked = self._encode(question)
+        asked, tokens = self.require_askable(question, choices)
         fork, state = self._fork()
         with fork:
             logits, state = self._hear(fork, self._questioned(fork, state, asked))
             later = self._hear_all(fork, state, equally_long(tokens))
         return by_likelihood(choices, tokens, logits.log_softmax(-1), later)
 
+    def require_askable(
+        self, question: str, choices: Sequence[str]
+    ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+        """Tokens of a question and of its choices; refused in a sentence where the model does not know them."""
+        require_choices(choices)
+        for choice in choices:
+            _require_words(choice)
+        return self._encode(question), tuple(map(self._language.choice_ids, choices))
+
     def ask_letter(self, question: str, choices: Sequence[str]) -> list[LetterChoice]:
         """The same with the choices in the question, as A., B. and so on: which letter comes first, in one pass."""
         require_choices(choices)
-        self._encode(question)
-        asked = self._encode(offered_by_letters(question, choices))
+        _require_words(question)
+        asked = self._language.choice_ids(offered_by_letters(question, choices))
         fork, state = self._fork()
         with fork:
             logits, _ = self._hear(fork, self._questioned(fork, state, asked))
@@ -281,9 +296,18 @@ class DialogueSession:
         return taken_up(fed, after, next_token=next_token)
 
     def _encode(self, text: str) -> tuple[int, ...]:
-        if not text.strip():
-            raise InputError("Expected a question or choice with words in it, but got an empty one.")
-        return self._language.words.encode(text)
+        _require_words(text)
+        return self._language.question_ids(text)
+
+    def _refused(self, why: str, started_s: float) -> Answer:
+        return Answer(
+            text=why,
+            ids=(),
+            ending=Ending.REFUSED,
+            seen_until_s=self.info.seen_until_s,
+            evidence=(),
+            timing=Timing.at_once(time.perf_counter() - started_s),
+        )
 
     def _take_in(
         self,
@@ -352,3 +376,8 @@ class DialogueSession:
         with fork.begin(1, Keep.NO) as transaction:
             hidden = self._network.read(embedded, place.rows, self._recall(fork, transaction, state))
         return self._network.logits(hidden).log_softmax(-1)
+
+
+def _require_words(text: str) -> None:
+    if not text.strip():
+        raise InputError("Expected a question or choice with words in it, but got an empty one.")

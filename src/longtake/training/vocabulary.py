@@ -4,7 +4,9 @@ from typing import Any
 
 from longtake.extras import import_from_extra
 from longtake.language.formats import SpecialIds
-from longtake.world.question import vocabulary
+from longtake.language.knowing import Known
+from longtake.world.question import PLURALS, Phrase, article, vocabulary
+from longtake.world.things import Colour, Kind
 
 UNKNOWN = "<|unknown|>"
 _SPECIAL = (
@@ -20,6 +22,45 @@ _SPECIAL = (
 _ROLES = ("system", "user", "assistant")
 _SYSTEM_WORDS = ("you", "are", "a", "helpful", "assistant", ".")
 """Of what a dialogue begins with if nothing else is said; this model learns to begin with no other."""
+_PLACES = {
+    "article": tuple(sorted({article(colour) for colour in Colour})),
+    "colour": tuple(map(str, Colour)),
+    "thing": tuple(map(str, Kind)),
+    "things": tuple(PLURALS.values()),
+}
+_NAME = "{colour} {thing}"
+_FORM = {
+    "article": "{article}",
+    "name": _NAME,
+    "former": _NAME,
+    "latter": _NAME,
+    "kind": "{thing}",
+    "kinds": "{things}",
+}
+_EXAMPLE = {
+    "article": "a",
+    "name": "red ball",
+    "former": "red ball",
+    "latter": "blue chair",
+    "kind": "ball",
+    "kinds": "balls",
+}
+
+
+def known() -> Known:
+    """What micro-vqa can be asked, for its folder."""
+    examples = [phrase.format(**_EXAMPLE).replace(" ?", "?").replace(" ,", ",") for phrase in Phrase]
+    return Known(
+        about="walks through longtake's own procedural houses",
+        forms=tuple(phrase.format(**_FORM) for phrase in Phrase),
+        examples=tuple(example.capitalize() for example in examples),
+        places=_PLACES,
+        lists={
+            "things": _PLACES["thing"],
+            "colours": _PLACES["colour"],
+            "rooms, by the colour of their walls": _PLACES["colour"],
+        },
+    )
 
 
 class Vocabulary:

@@ -10,8 +10,9 @@ import torch
 from longtake.errors import InputError
 from longtake.extras import import_from_extra
 from longtake.language.frames import PictureFormat
+from longtake.language.knowing import KNOWN_NAME
 from longtake.language.load import quiet
-from longtake.training.vocabulary import UNKNOWN, Vocabulary
+from longtake.training.vocabulary import UNKNOWN, Vocabulary, known
 
 FRAME_SIZE = (112, 168)
 """Height and width of the frames that it learns from."""
@@ -122,6 +123,7 @@ def save_vqa(model: Any, folder: Path) -> None:
             published.to(torch.float16).save_pretrained(folder)
         _words(transformers).save_pretrained(folder)
         (folder / "preprocessor_config.json").write_text(json.dumps(_preparation(), indent=2) + "\n")
+        (folder / KNOWN_NAME).write_text(json.dumps(known().to_json(), indent=2) + "\n")
     except OSError as error:
         raise InputError(f"The model cannot be written to {folder} ({error}); make room and go on.") from error
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from longtake.errors import InputError
 from longtake.export.names import EXPORT_FOLDER, RECORD_NAME
 from longtake.export.record import ExportRecord
+from longtake.export.report.asked import ASKED_NAME, Asked
 from longtake.export.report.truth import TRUTH_NAME, Truth
 from longtake.takes.fields import JsonObject
 from longtake.takes.take import Take, read_take
@@ -53,6 +54,8 @@ class MappedFolder:
     """What was exported from it when the video had ended."""
     truth: Truth | None
     """How far it is from the truth, where that is known."""
+    asked: Asked | None
+    """What was asked about it, where somebody did."""
     problems: tuple[str, ...]
 
     def number(self, name: str) -> float | None:
@@ -82,6 +85,7 @@ def read_folder(path: Path) -> MappedFolder:
         progress=_read_or_note(lambda: _progress(path / PROGRESS_NAME), problems) or (),
         export=_read_or_note(lambda: _export(path / EXPORT_FOLDER / RECORD_NAME), problems),
         truth=_read_or_note(lambda: _truth(path / TRUTH_NAME), problems),
+        asked=_read_or_note(lambda: _asked(path / ASKED_NAME), problems),
         problems=tuple(problems),
     )
 
@@ -107,6 +111,11 @@ def _export(path: Path) -> ExportRecord | None:
 def _truth(path: Path) -> Truth | None:
     text = _bytes_of(path)
     return None if text is None else Truth.parse(text, str(path))
+
+
+def _asked(path: Path) -> Asked | None:
+    text = _bytes_of(path)
+    return None if text is None else Asked.parse(text, str(path))
 
 
 def _events(path: Path) -> tuple[Event, ...]:

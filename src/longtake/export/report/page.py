@@ -9,6 +9,7 @@ from string import Template
 from longtake import __version__
 from longtake.errors import InputError
 from longtake.export.names import CLOUD_NAME
+from longtake.export.report.asked import asked_section
 from longtake.export.report.folder import MappedFolder, read_folder
 from longtake.export.report.payload import MOST_CLOUD_POINTS, as_script, payload
 from longtake.export.report.plan import Axes, axes_of, draw_plan, length_of
@@ -63,6 +64,7 @@ def make_page(folder: MappedFolder) -> str:
         subtitle=escape(_subtitle(take)),
         figures=figures_section(figures),
         truth=truth_section(folder.truth),
+        asked=asked_section(folder.asked),
         timeline=timeline_section(folder),
         export=export_section(folder.export),
         problems=problems_section(folder, problems),

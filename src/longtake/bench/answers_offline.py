@@ -1,0 +1,60 @@
+"""What a plain network says when it gets a whole clip and a question at once, to compare with a session's answers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from longtake.bench.ask import plain_twin
+from longtake.language.formats import clip_question, open_clip, pieces_of
+from longtake.language.frames import pixel_rows
+from longtake.language.load import LanguageModel
+from longtake.language.positions import Film, grid_times, positions
+from longtake.runtime.dialogue import SYSTEM
+
+
+class Offline:
+    """The library's own network with the very same weights; it remembers nothing."""
+
+    def __init__(self, language: LanguageModel) -> None:
+        self._language = language
+        self._twin: Any = plain_twin(language.model)
+
+    @torch.no_grad()
+    def says(
+        self,
+        frames: UInt8[Tensor, "frames 3 height width"],
+        times_s: Sequence[float],
+        question: str,
+        answer: Sequence[int],
+    ) -> list[int]:
+        """The likeliest token in the place of each of the answer's, after those before it, in one forward pass.
+
+        These are the answer's own exactly where the network, asked word by word, would have given it.
+        """
+        language, format_ = self._language, self._language.picture_format
+        fit = format_.fit(*frames.shape[-2:])
+        pixels = pixel_rows(frames, fit, pad=True)
+        since = [time_s - times_s[0] for time_s in times_s[:: format_.temporal_patch]]
+        film = Film(grid_times(since, language.text.tokens_per_second), fit.rows, fit.columns)
+        special, words = language.special_ids, language.words
+        ids = [
+            *open_clip(special, words.encode(SYSTEM)),
+            *special.video(film.num_tokens),
+            *clip_question(special, words.encode(question)),
+            *answer[:-1],
+        ]
+        rows, device = positions(pieces_of(ids, special, films=[film])).rows, self._twin.device
+        output = self._twin(
+            input_ids=torch.tensor([ids], device=device),
+            position_ids=torch.from_numpy(rows)[:, None].to(device),
+            pixel_values_videos=pixels.values.to(device),
+            video_grid_thw=torch.tensor([pixels.grid], device=device),
+            use_cache=False,
+            logits_to_keep=len(answer),
+        )
+        logits: Tensor = output.logits[0]
+        logits[:, list(language.suppressed_ids)] = -torch.inf
+        return [int(token) for token in logits.argmax(dim=-1)]
