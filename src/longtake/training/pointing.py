@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def told_layers(num_layers: int) -> range:
-    """From the middle on but not the last: the question was read by then, and what was found is still to be said."""
+    """From the middle on, as the question was read by then; not the last of several, which says what was found."""
     middle = num_layers // 2
     return range(middle, max(middle + 1, num_layers - 1))
 
