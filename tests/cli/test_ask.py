@@ -18,6 +18,7 @@ from PIL import Image
 
 from longtake.cli.replies import format_time
 from longtake.language.load import load_language
+from longtake.language.retaining import NAMES, retaining_named
 from longtake.language.sampling import Sampling as Speaking
 from longtake.pipeline.ahead import WhenFull
 from longtake.runtime.dialogue import DialogueSession
@@ -226,6 +227,25 @@ def test_of_an_answer_and_its_opposite_one_turns_first(ask: Callable[..., Done])
     assert sum(line.startswith("[00:00.5] w90 w10") for line in done.stdout.splitlines()) == 1
 
 
+def test_policy_says_what_stays_when_the_memory_is_full(ask: Callable[..., Done], model: Path) -> None:
+    source, budget = "world:3?frames=36&size=112x84&fps=2", 1_200_000
+    found = {}
+    for name in NAMES:
+        session = DialogueSession(
+            load_language(model), budget_bytes=budget, retaining=retaining_named(name), answer_tokens=1024 + 4
+        )
+        for frame in open_source(source).frames():
+            assert frame.image is not None
+            session.see(torch.from_numpy(frame.image.transpose(2, 0, 1).copy())[None], [frame.timestamp_s])
+        (said,) = ask(source, "w90", "--memory", str(budget), "--policy", name, "--chunk", "1", "--json").of("answer")
+        answer = session.ask("w90", FOUR)
+        assert session.info.num_forgotten > 0
+        assert [span["start_s"] for span in said["evidence"]] == [span.start_s for span in answer.evidence]
+        found[name] = min(span.start_s for span in answer.evidence)
+        session.close()
+    assert found["thinned"] < found["window"]
+
+
 def test_questions_from_a_pipe_are_answered_one_a_line(ask: Callable[..., Done]) -> None:
     piped = ask(SOURCE, stdin="w90\n\n  w91 w92\n")
     alone = [ask(SOURCE, question).stdout for question in ("w90", "w91 w92")]
@@ -338,6 +358,7 @@ def test_frames_that_cannot_be_read_are_noted_and_left_out(ask: Callable[..., Do
         ([SOURCE, "w90", "--start", "3", "--end", "2"], "an end after the start"),
         ([SOURCE, "w90", "--fps", "0"], "more than 0 frames a second"),
         ([SOURCE, "w90", "--memory", "lots"], "such as 4GB"),
+        ([SOURCE, "w90", "--policy", "all"], "Expected window, thinned or novel to stay in memory, but got 'all'"),
         ([SOURCE, "w90", "--memory", "8 frames"], "--memory in bytes"),
         ([SOURCE, "w90", "--memory", "10kB"], "cannot hold"),
         (["world:3?frames=2&size=1120x840&fps=2", "w90", "--memory", "1100000"], "no room for the frames after 00:00"),

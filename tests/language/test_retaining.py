@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtake.errors import SettingError
-from longtake.language.retaining import KeepUntilFull, RecentFrames, Retaining, Segment, ThinnedPast
+from longtake.language.retaining import (
+    NAMES,
+    KeepUntilFull,
+    RecentFrames,
+    Retaining,
+    Segment,
+    ThinnedPast,
+    retaining_named,
+)
 
 RULES = [RecentFrames(), RecentFrames(most=3), ThinnedPast(recent=2), ThinnedPast(recent=2, by_novelty=True)]
 
@@ -56,3 +64,10 @@ def test_rule_that_keeps_nothing_recent_is_refused() -> None:
         RecentFrames(most=0)
     with pytest.raises(SettingError, match="1 recent grid or more"):
         ThinnedPast(recent=0)
+
+
+def test_policies_have_names() -> None:
+    rules = [RecentFrames(), ThinnedPast(recent=3), ThinnedPast(recent=3, by_novelty=True)]
+    assert [retaining_named(name, recent=3) for name in NAMES] == rules
+    with pytest.raises(SettingError, match="Expected window, thinned or novel to stay in memory, but got 'all'"):
+        retaining_named("all")

@@ -7,13 +7,13 @@ from longtake.errors import SettingError
 from longtake.language.formats import open_clip
 from longtake.language.load import LanguageModel
 from longtake.language.network import TEXT
-from longtake.language.retaining import KeepUntilFull, RecentFrames, Retaining, ThinnedPast
+from longtake.language.retaining import NAMES, KeepUntilFull, RecentFrames, Retaining, retaining_named
 from longtake.memory.budget import Budget, Needs
 from longtake.memory.retention import KeepAll
 from longtake.runtime.dialogue import SYSTEM, DialogueSession
 
 KEEP_ALL = "keep-all"
-POLICIES = (KEEP_ALL, "window", "thinned", "novel", "recent-N", "anew-N")
+POLICIES = (KEEP_ALL, *NAMES, "recent-N", "anew-N")
 _WORDS = 96
 """Tokens of a question and its answer, beside those of a frame without a partner."""
 _FEWEST = 4
@@ -78,15 +78,11 @@ def open_watch(language: LanguageModel, watch: Watch, *, num_frames: int, size: 
 
 
 def _rule(policy: str, num_grids: int) -> Retaining:
-    match policy:
-        case "window":
-            return RecentFrames()
-        case "thinned" | "novel":  # half for the newest, half for all that was before
-            return ThinnedPast(recent=num_grids // 2, by_novelty=policy == "novel")
-        case _ if policy.startswith("recent-"):
-            return RecentFrames(most=num_grids - 1)  # beside the one that comes
-        case _:
-            return KeepUntilFull()
+    if policy in NAMES:  # half for the newest, half for all that was before
+        return retaining_named(policy, recent=num_grids // 2)
+    if policy.startswith("recent-"):
+        return RecentFrames(most=num_grids - 1)  # beside the one that comes
+    return KeepUntilFull()
 
 
 def _last_frames(policy: str) -> int:

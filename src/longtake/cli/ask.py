@@ -16,6 +16,7 @@ from longtake.cli.replies import JsonReplies, PlainReplies, Replies, Reply, form
 from longtake.errors import LongtakeError, MemoryFullError, SettingError
 from longtake.hub.load import load_language_model
 from longtake.language.load import LanguageModel
+from longtake.language.retaining import retaining_named
 from longtake.language.sampling import Sampling as Speaking
 from longtake.memory.budget import Budget
 from longtake.pipeline.ahead import Ahead, WhenFull
@@ -50,6 +51,7 @@ class AskOptions:
     picture_fps: float
     size: int | None
     memory: str
+    policy: str
     max_tokens: int
     temperature: float
     chunk: str
@@ -60,11 +62,13 @@ def run_ask(options: AskOptions, *, as_json: bool) -> None:
     """Watch a source, answer what is due meanwhile and at its end, and what is typed or piped in then."""
     asked, choices, speaking = _asked(options), _choices(options), _speaking(options)
     budget_bytes, device = _budget_bytes(options.memory), choose_device(options.device)
+    retaining = retaining_named(options.policy)
     chunk = _chunk(options)
     sampling, read = _sampling(options), SourceOptions(picture_fps=options.picture_fps, device=str(device))
     source = open_source(options.source, sampling, read)
     language = _with_size(load_language_model(options.model, device=device), options.size)
-    session = DialogueSession(language, budget_bytes=budget_bytes, answer_tokens=_QUESTION_TOKENS + options.max_tokens)
+    answer_tokens = _QUESTION_TOKENS + options.max_tokens
+    session = DialogueSession(language, budget_bytes=budget_bytes, retaining=retaining, answer_tokens=answer_tokens)
     replies: Replies = JsonReplies() if as_json else PlainReplies()
     conversation = _Conversation(session, replies, choices, speaking)
     try:

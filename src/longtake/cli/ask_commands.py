@@ -52,6 +52,9 @@ def ask(
         typer.Option(help="A frame has at most the pixels of a square of this side; else as the model likes."),
     ] = None,
     memory: Annotated[str, typer.Option(help="Room for keys and values, such as 4GB.")] = "512MB",
+    policy: Annotated[
+        str, typer.Option(help="What stays when it is full: window (the newest), thinned or novel (and of the past).")
+    ] = "window",
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 64,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 always takes the likeliest word.")] = 0.0,
     chunk: Annotated[str, typer.Option(help="Frames of one look, or auto: as many as keep up.")] = "auto",
@@ -76,6 +79,7 @@ def ask(
             picture_fps=picture_fps,
             size=size,
             memory=memory,
+            policy=policy,
             max_tokens=max_tokens,
             temperature=temperature,
             chunk=chunk,
@@ -105,6 +109,9 @@ def live(
         typer.Option(metavar='"QUESTION=yes"', help="Ask at each look, and tell when the answer becomes this."),
     ] = None,
     ask_fps: Annotated[float, typer.Option(help="Frames a second that the language model sees at most.")] = 2.0,
+    ask_policy: Annotated[
+        str, typer.Option(help="What the dialogue keeps when it is full: window, thinned or novel, as for ask.")
+    ] = "window",
     policy: Annotated[
         str | None, typer.Option(help="What the map forgets: managed, window, context, ... By default as trained.")
     ] = None,
@@ -135,6 +142,7 @@ def live(
             every=tuple(every or ()),
             when=tuple(when or ()),
             ask_fps=ask_fps,
+            ask_policy=ask_policy,
             policy=policy,
             fps=fps,
             start=start,

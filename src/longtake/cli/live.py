@@ -16,6 +16,7 @@ from longtake.errors import BudgetError, MemoryFullError, SettingError
 from longtake.export.lines import LineFile
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import load_language_model
+from longtake.language.retaining import retaining_named
 from longtake.language.sampling import Sampling as Speaking
 from longtake.memory.budget import Budget
 from longtake.pipeline.asking import Asked, Once, parse_every, parse_when
@@ -49,6 +50,7 @@ class LiveOptions:
     every: tuple[str, ...]
     when: tuple[str, ...]
     ask_fps: float
+    ask_policy: str
     policy: str | None
     fps: float | None
     start: str | None
@@ -93,7 +95,7 @@ def run_live(options: LiveOptions, *, as_json: bool) -> None:
     watching = _session_settings(options, model, shares)
     teller: LiveTeller = JsonLive() if as_json else BarLive()
     with ExitStack() as opened:
-        dialogue = _dialogue(options.language, device, shares, options.max_tokens)
+        dialogue = _dialogue(options, device, shares)
         opened.callback(dialogue.close)
         require_askable(dialogue, asked)
         live = LiveSession(
@@ -139,10 +141,16 @@ def _asked(options: LiveOptions) -> list[Asked]:
     return asked
 
 
-def _dialogue(language: str, device: torch.device, shares: Shares, max_tokens: int) -> DialogueSession:
-    loaded = load_language_model(language, device=device)
+def _dialogue(options: LiveOptions, device: torch.device, shares: Shares) -> DialogueSession:
+    retaining = retaining_named(options.ask_policy)
+    loaded = load_language_model(options.language, device=device)
     with _named_share("dialogue"):
-        return DialogueSession(loaded, budget_bytes=shares.dialogue_bytes, answer_tokens=_QUESTION_TOKENS + max_tokens)
+        return DialogueSession(
+            loaded,
+            budget_bytes=shares.dialogue_bytes,
+            retaining=retaining,
+            answer_tokens=_QUESTION_TOKENS + options.max_tokens,
+        )
 
 
 def _mapper_opener(model: GeometryModel, settings: SessionSettings) -> Callable[[tuple[int, int]], Mapper]:

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from longtake.errors import SettingError
 
+NAMES = ("window", "thinned", "novel")
+"""Of policies: the newest alone, or with a sample of the past, even in time or of what was new."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
@@ -91,3 +94,14 @@ class ThinnedPast(Retaining):
         before = left[place - 1].time_s if place else float("-inf")
         after = left[place + 1].time_s if place + 1 < len(left) else float("inf")
         return after - before
+
+
+def retaining_named(name: str, *, recent: int = 8) -> Retaining:
+    """By one of `NAMES`; beside a sample of the past stay so many recent grids."""
+    match name:
+        case "window":
+            return RecentFrames()
+        case "thinned" | "novel":
+            return ThinnedPast(recent=recent, by_novelty=name == "novel")
+        case _:
+            raise SettingError(f"Expected {', '.join(NAMES[:-1])} or {NAMES[-1]} to stay in memory, but got '{name}'.")
