@@ -76,17 +76,20 @@ def test_card_is_of_the_bundled_weights_and_of_many_worlds(card: Mapping[str, An
     assert (card["height"], card["width"]) == SIZE
 
 
+@pytest.mark.extra
 def test_walks_through_three_houses_stay_within_twice_the_cards_figures(
     figures: dict[str, float], bars: dict[str, float]
 ) -> None:
     assert {name: figures[name] for name in GATED if figures[name] > bars[name]} == {}
 
 
+@pytest.mark.extra
 def test_bars_refuse_weights_that_know_nothing(bars: dict[str, float]) -> None:
     figures = watched(random_model(MICRO, torch.device("cpu")), 1)
     assert any(figures[name] > bars[name] for name in GATED if name in figures)
 
 
+@pytest.mark.extra
 def test_streaming_with_eviction_on_the_trained_model_equals_the_masked_whole_clip(model: GeometryModel) -> None:
     film = film_world(9, FRAMES, SIZE, torch.device("cpu"), lambda _: None)
     exactness = measure_exactness(model, film.images, SMALL)

@@ -98,6 +98,7 @@ def test_card_says_that_evidence_is_at_the_true_moment_far_more_often_than_by_ch
     assert row["evidence"][str(kind)]["times_chance"]["value"] >= LEAST_TIMES_CHANCE
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("kind", [*KINDS, ALL])
 def test_answers_about_three_houses_stay_near_the_cards_share(
     kind: str, scored: ScoredRow, bars: dict[str, float]
@@ -105,6 +106,7 @@ def test_answers_about_three_houses_stay_near_the_cards_share(
     assert shares(scored)[kind] >= bars[kind]
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("kind", EVIDENT_KINDS)
 def test_evidence_in_three_houses_is_at_the_true_moment_more_often_than_by_chance(
     kind: QuestionKind, scored: ScoredRow
@@ -114,6 +116,7 @@ def test_evidence_in_three_houses_is_at_the_true_moment_more_often_than_by_chanc
     assert found.times_chance.value > 1
 
 
+@pytest.mark.extra
 def test_bars_refuse_weights_that_know_nothing(card: Mapping[str, Any], bars: dict[str, float], tmp_path: Path) -> None:
     torch.manual_seed(0)
     save_vqa(build_vqa(), tmp_path)
@@ -121,6 +124,7 @@ def test_bars_refuse_weights_that_know_nothing(card: Mapping[str, Any], bars: di
     assert sum(found[kind] < bar for kind, bar in bars.items() if kind in found) > len(found) // 2
 
 
+@pytest.mark.extra
 def test_streamed_answers_of_the_trained_model_are_those_of_the_whole_clip(
     row: Mapping[str, Any], scored: ScoredRow
 ) -> None:

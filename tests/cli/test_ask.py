@@ -18,7 +18,7 @@ from PIL import Image
 
 from longtake.cli.replies import format_time
 from longtake.language.load import load_language
-from longtake.language.retaining import NAMES, retaining_named
+from longtake.language.retaining import retaining_named
 from longtake.language.sampling import Sampling as Speaking
 from longtake.pipeline.ahead import WhenFull
 from longtake.runtime.dialogue import DialogueSession
@@ -230,7 +230,7 @@ def test_of_an_answer_and_its_opposite_one_turns_first(ask: Callable[..., Done])
 def test_policy_says_what_stays_when_the_memory_is_full(ask: Callable[..., Done], model: Path) -> None:
     source, budget = "world:3?frames=36&size=112x84&fps=2", 1_200_000
     found = {}
-    for name in NAMES:
+    for name in ("window", "thinned"):
         session = DialogueSession(
             load_language(model), budget_bytes=budget, retaining=retaining_named(name), answer_tokens=1024 + 4
         )

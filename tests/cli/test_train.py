@@ -58,6 +58,7 @@ def test_a_piece_is_put_away_by_an_interrupt_and_gone_on_with(
     assert (tmp_path / "training" / "curve.jsonl").read_text() == before
 
 
+@pytest.mark.extra
 def test_a_model_that_answers_is_trained_to_its_folder(
     train: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
