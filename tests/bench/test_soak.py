@@ -41,6 +41,7 @@ def test_growth_is_called_growth() -> None:
     assert not replace(flat, most_taken_bytes=2).is_bounded
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("name", ["managed", "key-diversity", "farthest-frames", "ratio", "window", "context"])
 def test_every_policy_with_a_bound_stays_below_it(name: str) -> None:
     ticks: list[int] = []

@@ -206,7 +206,7 @@ def test_memory_that_spans_the_range_is_not_corrected_at_every_grid(
 
 
 @pytest.mark.parametrize("rule", [*RULES, RecentFrames(most=3)])
-@pytest.mark.parametrize("every", [7, 30])
+@pytest.mark.parametrize("every", [7, pytest.param(30, marks=pytest.mark.extra)])
 def test_remembered_questions_now_and_then_leave_positions_within_the_range(
     rule: Retaining,
     every: int,
