@@ -76,12 +76,13 @@ def weights_of(place: int, q: Tensor, k: Tensor) -> Tensor:
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(1, 12), st.integers(0, 1000))
 def test_witness_sums_what_the_last_token_of_each_clip_pays(sizes: list[int], num_past: int, seed: int) -> None:
     q, k, v = tensors(num_past + sum(sizes), seed)
-    memory, witness, wanted, start = new_memory(), Witness(num_past), torch.zeros(num_past), num_past
+    num_heard = num_past + sizes[0]
+    memory, witness, wanted, start = new_memory(), Witness(num_heard), torch.zeros(num_heard), num_past
     feed(memory, *(x[:, :num_past] for x in (q, k, v)))
     for size in sizes:
         feed(memory, *(x[:, start : start + size] for x in (q, k, v)), witness=witness)
         start += size
-        wanted += LAYERS * weights_of(start - 1, q, k)[:num_past]
+        wanted += LAYERS * weights_of(start - 1, q, k)[:num_heard]
     assert torch.allclose(witness.received.float(), wanted, atol=1e-5)
 
 

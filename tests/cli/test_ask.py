@@ -16,7 +16,8 @@ import torch
 from done import Done
 from PIL import Image
 
-from longtake.cli.replies import format_time
+from longtake.cli.replies import format_time, looked_at
+from longtake.language.evidence import Evidence
 from longtake.language.load import load_language
 from longtake.language.retaining import retaining_named
 from longtake.language.sampling import Sampling as Speaking
@@ -155,6 +156,8 @@ def test_people_are_told_which_times_an_answer_comes_from(ask: Callable[..., Don
     assert sum(int(share) for *_, share in shares) == pytest.approx(100, abs=len(shares))
     assert "looked at" not in done.stdout
     assert "looked at" not in ask(SOURCE, "w90", "--choices", "w1,w2").stderr
+    of_newest_frame = Evidence(start_s=3.0, end_s=3.0, weight=1.0)
+    assert looked_at([of_newest_frame]) == "looked at 00:03 100%"
 
 
 def test_question_that_was_never_due_is_named(ask: Callable[..., Done]) -> None:

@@ -75,7 +75,7 @@ def test_terminal_gets_a_line_for_each_answer_with_its_place_and_what_it_looked_
     assert "(no pose yet" in first
     number = r"-?\d+\.\d\d"
     assert re.fullmatch(
-        rf"\[00:02\.8\] w91 .*\(at {number} {number} {number}; looked at 00:0[\d.]+-00:0[\d.]+ \d+%.*\)", last
+        rf"\[00:02\.8\] w91 .*\(at {number} {number} {number}; looked at 00:0[\d.]+(-00:0[\d.]+)? \d+%.*\)", last
     )
     assert "weights are random" in done.stderr
     assert "The video ends at 00:02.8, before 00:42; 'w91' is answered at its end." in done.stderr

@@ -359,6 +359,26 @@ def test_evidence_is_where_attention_was_planted(
     assert sum(span.weight for span in spans) == pytest.approx(1)
 
 
+def test_a_frame_that_waits_for_its_partner_is_evidence_too(
+    open_dialogue: Callable[..., DialogueSession], frames: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its keys, which are read with the question, are turned to what the token before the answer asks for."""
+    session = open_dialogue()
+    show(session, frames, [2, 2, 2, 1])
+    num_tokens, attend = session._state.segments[0].num_tokens, CausalRecall.attend
+
+    def planting(self: CausalRecall, stream: str, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if layer == 0:
+            wanted = q[:, -1:].unflatten(2, (2, 2)).mean(dim=3)
+            k = torch.cat([100 * wanted.expand(-1, num_tokens, -1, -1), k[:, num_tokens:]], dim=1)
+        return attend(self, stream, layer, q, k, v)
+
+    monkeypatch.setattr(CausalRecall, "attend", planting)
+    top, *rest = session.ask(QUESTION, Sampling(max_new_tokens=1)).evidence
+    assert top.start_s == top.end_s == session.info.seen_until_s
+    assert sum(span.weight for span in (top, *rest)) == pytest.approx(1)
+
+
 def test_what_the_questions_words_attend_to_is_no_evidence(
     open_dialogue: Callable[..., DialogueSession], frames: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,9 +25,10 @@ Keys = Float[Tensor, "tokens key_heads head_dim"]
 
 
 class Witness:
-    """Sums up what each of the first tokens of the past received, from the last token of each clip read under its eyes.
+    """Sums up what each of the first tokens received, from the last token of each clip read under its eyes.
 
-    That token is the one after which a word is said: over a question and its answer these are the answer's words alone.
+    The first tokens are all that was remembered before the first of the clips and, as far as there is room, that clip.
+    The last token is the one after which a word is said: over a question and its answer these are the answer's words.
     """
 
     def __init__(self, num_tokens: int) -> None:
@@ -62,11 +63,11 @@ class CausalRecall:
         past = [self.backend.attend(asked, keys, values) for keys, values in seen]
         own = attend_to_earlier(q, k, v)
         together = merge([*past, Attended(_group(own.values, key_heads), _group_weights(own.log_sum_exp, key_heads))])
-        if self.witness is not None and seen:
+        if self.witness is not None:
             assert len(q) == 1, "a witness sees one answer"
-            share = q.shape[2] // key_heads
-            last, log_sum_exp = asked[:, -share:], together.log_sum_exp[:, -share:]
-            self.witness.add(torch.cat([received(last, keys, log_sum_exp) for keys, _ in seen]))
+            last, log_sum_exp = _group(q[:, -1:], key_heads), together.log_sum_exp[:, -(q.shape[2] // key_heads) :]
+            keys = [*(keys for keys, _ in seen), k]
+            self.witness.add(torch.cat([received(last.to(each.dtype), each, log_sum_exp) for each in keys]))
         return _ungroup(together.values, q)
 
     def _seen(self, stream: str, layer: int) -> list[tuple[Past, Past]]:

@@ -218,5 +218,10 @@ def format_time(time_s: float) -> str:
 
 def looked_at(evidence: Sequence[Evidence]) -> str:
     """Which times of the video an answer comes from, for people."""
-    spans = [f"{format_time(span.start_s)}-{format_time(span.end_s)} {span.weight:.0%}" for span in evidence]
+    spans = [f"{_span(span)} {span.weight:.0%}" for span in evidence]
     return f"looked at {', '.join(spans)}" if spans else ""
+
+
+def _span(span: Evidence) -> str:
+    start, end = format_time(span.start_s), format_time(span.end_s)
+    return start if start == end else f"{start}-{end}"

@@ -137,9 +137,12 @@ class DialogueSession:
             return
         fork, state = self._fork()
         with fork:
-            forked, token = time.perf_counter(), fork.tokens(TEXT).frame
+            forked, questioned = time.perf_counter(), self._questioned(fork, state, asked)
+            # a frame that waits for its partner is read with the question
+            read = fork.num_kept + np.arange(questioned.embedded.shape[1])
+            token = np.concatenate([fork.tokens(TEXT).frame, read])
             witness = Witness(len(token))
-            logits, heard = self._hear(fork, self._questioned(fork, state, asked), witness)
+            logits, heard = self._hear(fork, questioned, witness)
 
             def hear(word: int) -> Float[Tensor, " words"]:
                 nonlocal heard
@@ -155,7 +158,7 @@ class DialogueSession:
                         ids=said.ids,
                         ending=said.ending,
                         seen_until_s=state.last_s,
-                        evidence=self._evidence(state, token, witness),
+                        evidence=self._evidence(questioned.state, token, witness),
                         timing=said.timing(started, forked),
                     )
                 else:
