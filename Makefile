@@ -16,7 +16,7 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 -m "not extra"
 
 test-extra: $(INSTALLED) $(ORACLES_INSTALLED) castle browser tokenizer
-	$(BIN)/python -m pytest -m extra
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m extra
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check src tests

@@ -41,6 +41,7 @@ def sessions() -> list[list[str]]:
     return [lines for lines in found if lines]
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("lines", sessions(), ids=lambda lines: lines[-1])
 def test_documented_commands_run_one_after_the_other(
     lines: list[str], tmp_path: Path, longtake: Callable[..., Done]
