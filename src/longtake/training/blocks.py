@@ -4,9 +4,7 @@ The library's forward passes go grid by grid, ask the device how many there are,
 by itself: of a small network that is most of the time.
 """
 
-from collections.abc import Callable
-from functools import cache
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (as everyone calls it)
@@ -14,20 +12,6 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from longtake.layers.rotary import Phases
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def fused(function: Callable[P, R], device: torch.device) -> Callable[P, R]:
-    """The same function; on a GPU compiled, once for each shape of what it is given."""
-    return _compiled(function) if device.type == "cuda" else function
-
-
-@cache
-def _compiled(function: Callable[P, R]) -> Callable[P, R]:
-    torch._dynamo.config.recompile_limit = 64
-    return torch.compile(function, dynamic=False)
 
 
 def see(

@@ -1,8 +1,7 @@
 """What a network says of clips watched in one way, and what it learns from being told the truth."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 from longtake.geometry.heads.dpt import Dpt
 from longtake.geometry.model import GeometryModel, Grid
 from longtake.layers.block import Block
+from longtake.training.fusing import fuse, fused
 from longtake.training.losses import depth_losses, pose_losses, weighted
 from longtake.training.recording import Lesson
 from longtake.training.watching import Watching
@@ -48,7 +48,7 @@ class Way:
         deep: Int64[Tensor, " deep"],
     ) -> tuple[Float[Tensor, ""], Float[Tensor, " parts"]]:
         said = self.answers(images, deep)
-        losses_of_poses = _compiled_pose_losses() if pose.is_cuda else pose_losses
+        losses_of_poses = fused(pose_losses, pose.device)  # thousands of tiny products become a few kernels
         of_depth = depth_losses(said.depth, said.confidence, depth)
         parts = torch.stack([*losses_of_poses(said.poses, pose), *of_depth])
         return weighted(parts), parts
@@ -66,15 +66,8 @@ class Way:
         return Answers(poses=poses, depth=dense.values.squeeze(-1).float(), confidence=dense.confidence.float())
 
 
-@cache
-def _compiled_pose_losses() -> Callable[..., tuple[Float[Tensor, ""], ...]]:
-    """Thousands of tiny products become a few kernels."""
-    return torch.compile(pose_losses, dynamic=False)
-
-
 def compile_parts(model: GeometryModel) -> None:
     """Those that are most of the work and of few shapes; what lies between them may differ from clip to clip."""
-    torch._dynamo.config.recompile_limit = 64
     for module in model.modules():
         if isinstance(module, Block | Dpt):
-            module.compile(dynamic=False)
+            fuse(module)
