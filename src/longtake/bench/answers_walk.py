@@ -17,11 +17,9 @@ from longtake.world.render import Cameras, render
 from longtake.world.scene import Scene
 from longtake.world.things import Sightings, Thing
 from longtake.world.tour import Tour, visible
-from longtake.world.walk import walk
+from longtake.world.walk import WALK_FPS, walk
 from longtake.world.watched import Watched, until
 
-WALK_FPS = 10.0
-"""Steps a second of a walk, of which some are filmed."""
 FEWEST_FRAMES = 4
 _FIRST_MOMENT = 2
 

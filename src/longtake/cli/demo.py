@@ -32,9 +32,9 @@ from longtake.runtime.build import SMALL
 from longtake.takes.take import Take, read_take
 from longtake.video.source import open_source
 from longtake.world.seeds import Split, split_of
+from longtake.world.walk import WALK_FPS
 
 _SIZE = "126x98"
-_FPS = 10.0
 _CHECKED_FRAMES = 48
 """A masked pass over the whole clip takes memory by the square of its length."""
 _ASKED_SIZE = (112, 168)
@@ -100,7 +100,7 @@ def _film(out: Path, num_frames: int, seed: int) -> Take:
         seed=seed,
         frames=num_frames,
         size=_SIZE,
-        fps=_FPS,
+        fps=WALK_FPS,
         images="png",
         depth="npz",
         questions=0,
@@ -135,7 +135,7 @@ def _ask(num_frames: int, seed: int, path: Path, console: Console) -> Asked | No
         return None
     asking = Asking(
         num_frames=num_seen,
-        fps=_FPS / stride,
+        fps=WALK_FPS / stride,
         num_moments=_MOMENTS,
         num_questions=_QUESTIONS,
         recent_s=_RECENT_S,

@@ -11,9 +11,7 @@ from torch import Tensor
 from longtake.training.footage import Walked, cameras_of, film
 from longtake.world.things import Sightings
 from longtake.world.tour import visible
-
-FRAMES_PER_SECOND = 10.0
-"""Of a walk."""
+from longtake.world.walk import WALK_FPS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +80,7 @@ def _sightings(
     return Sightings(
         things=things,
         rooms=tuple(room.colour for room in walked.house.rooms),
-        timestamp_s=np.arange(len(thing)) / FRAMES_PER_SECOND,
+        timestamp_s=np.arange(len(thing)) / WALK_FPS,
         room=walked.room,
         pixels=pixels.to(torch.int32).cpu().numpy(),
         column=column.cpu().numpy(),

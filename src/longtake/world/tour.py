@@ -14,7 +14,7 @@ from longtake.world.house import House, build_house
 from longtake.world.render import Cameras, render
 from longtake.world.scene import Scene
 from longtake.world.things import Sightings
-from longtake.world.walk import Footstep, walk
+from longtake.world.walk import WALK_FPS, Footstep, walk
 
 _FRAMES_AT_ONCE = {"cpu": 1, "cuda": 64}
 
@@ -47,7 +47,7 @@ class Tour:
     seed: int
     width: int
     height: int
-    fps: float = 10.0
+    fps: float = WALK_FPS
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.height < 1:

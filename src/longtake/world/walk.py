@@ -15,6 +15,8 @@ from jaxtyping import Bool, Float
 from longtake.world.house import House
 from longtake.world.occupancy import CELL, Occupancy, cell_at, steps_to
 
+WALK_FPS = 10.0
+"""Frames a second at which these steps are those of somebody walking."""
 SHORTEST_STEP, LONGEST_STEP = 0.03, 0.15
 LARGEST_TURN_RAD = np.radians(8.0)
 _YAW_RATE_RAD = float(np.radians(6.0))
