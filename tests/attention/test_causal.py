@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from longtake.attention.causal import CausalRecall, Witness, attend_to_earlier, attend_to_earlier_by_map
+from longtake.attention.causal import AttentionRecorder, CausalRecall, attend_to_earlier, attend_to_earlier_by_map
 from longtake.attention.reference import ReferenceBackend
 from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import InputError
-from longtake.memory.budget import Needs
+from longtake.memory.budget import MemoryRequirements
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
 from longtake.memory.retention import Keep, KeepAll
@@ -22,7 +22,7 @@ LAYOUT = StreamLayout(num_layers=LAYERS, num_heads=KEY_HEADS, head_dim=DIM, toke
 
 
 def new_memory() -> Memory:
-    return Memory(Needs(streams={"text": (LAYOUT, KeepAll())}, first_clip=1, reserve=64).plan(10**6))
+    return Memory(MemoryRequirements(streams={"text": (LAYOUT, KeepAll())}, first_clip=1, reserve=64).plan(10**6))
 
 
 def tensors(num_tokens: int, seed: int = 0, batch: int = 1) -> tuple[Tensor, Tensor, Tensor]:
@@ -44,10 +44,10 @@ def whole(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def feed(
-    memory: Memory, q: Tensor, k: Tensor, v: Tensor, keep: Keep = Keep.YES, witness: Witness | None = None
+    memory: Memory, q: Tensor, k: Tensor, v: Tensor, keep: Keep = Keep.YES, recorder: AttentionRecorder | None = None
 ) -> Tensor:
     with memory.begin(q.shape[1], keep) as transaction:
-        recall = CausalRecall(transaction, SdpaBackend(), witness)
+        recall = CausalRecall(transaction, SdpaBackend(), recorder)
         outs = [recall.attend("text", layer, q, k, v) for layer in range(LAYERS)]
         if keep is Keep.YES:
             transaction.commit()
@@ -77,13 +77,13 @@ def weights_of(place: int, q: Tensor, k: Tensor) -> Tensor:
 def test_witness_sums_what_the_last_token_of_each_clip_pays(sizes: list[int], num_past: int, seed: int) -> None:
     q, k, v = tensors(num_past + sum(sizes), seed)
     num_heard = num_past + sizes[0]
-    memory, witness, wanted, start = new_memory(), Witness(num_heard), torch.zeros(num_heard), num_past
+    memory, recorder, wanted, start = new_memory(), AttentionRecorder(num_heard), torch.zeros(num_heard), num_past
     feed(memory, *(x[:, :num_past] for x in (q, k, v)))
     for size in sizes:
-        feed(memory, *(x[:, start : start + size] for x in (q, k, v)), witness=witness)
+        feed(memory, *(x[:, start : start + size] for x in (q, k, v)), recorder=recorder)
         start += size
         wanted += LAYERS * weights_of(start - 1, q, k)[:num_heard]
-    assert torch.allclose(witness.received.float(), wanted, atol=1e-5)
+    assert torch.allclose(recorder.attention_mass.float(), wanted, atol=1e-5)
 
 
 def test_fork_goes_on_from_the_past_and_leaves_no_trace() -> None:

@@ -96,7 +96,7 @@ def stream(
     for frame in range(9):
         num_frames = 2 if frame == 8 else 1
         rows = slice(21 * frame, 21 * (frame + num_frames))
-        with cache.begin(num_frames, Keep.LATER) as step:
+        with cache.begin(num_frames, Keep.DEFERRED) as step:
             outputs += [step.attend(layer, q[:, rows], (layer + 1) * k[:, rows], v[:, rows]) for layer in range(2)]
             if frame % 3 < 2:
                 step.commit()

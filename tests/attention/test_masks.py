@@ -61,7 +61,7 @@ def test_mask_equals_the_rule_written_out(
 several_at_once = st.lists(
     st.builds(
         lambda num_frames, keep, accept: Arrival(
-            num_frames, keep, kept=keep is Keep.YES or (accept and keep is Keep.LATER)
+            num_frames, keep, kept=keep is Keep.YES or (accept and keep is Keep.DEFERRED)
         ),
         st.integers(1, 3),
         st.sampled_from(Keep),
@@ -124,8 +124,8 @@ def test_arrivals_are_a_scale_block_then_single_frames() -> None:
         Arrival(1, Keep.NO, kept=False),
     )
     assert arrivals(1, [True, False], judged_later=True)[1:] == (
-        Arrival(1, Keep.LATER, kept=True),
-        Arrival(1, Keep.LATER, kept=False),
+        Arrival(1, Keep.DEFERRED, kept=True),
+        Arrival(1, Keep.DEFERRED, kept=False),
     )
 
 

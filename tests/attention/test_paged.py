@@ -19,7 +19,7 @@ from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import BudgetError, MemoryFullError, SettingError, TransactionError
 from longtake.geometry.config import CAMERA, TRUNK
 from longtake.geometry.model import GeometryModel
-from longtake.memory.budget import Needs
+from longtake.memory.budget import MemoryRequirements
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
 from longtake.memory.pages import PagePlan, padded_page_size
@@ -91,7 +91,7 @@ def test_golden_attention_holds_for_any_page_size(
 arrivals = st.lists(
     st.builds(
         lambda num_frames, keep, kept: Arrival(
-            num_frames, keep, kept=keep is Keep.YES or (keep is Keep.LATER and kept)
+            num_frames, keep, kept=keep is Keep.YES or (keep is Keep.DEFERRED and kept)
         ),
         st.sampled_from([1, 1, 1, 2, 5]),
         st.sampled_from(list(Keep)),
@@ -127,7 +127,7 @@ def through_pages(
 def through_memory(
     retention: AnchorsWindowTrail, sequence: list[Arrival], layers: list[tuple[Tensor, Tensor, Tensor]]
 ) -> list[Tensor]:
-    memory = Memory(Needs(streams={"s": (SMALL, retention)}, first_clip=1, reserve=5).plan(10**6))
+    memory = Memory(MemoryRequirements(streams={"s": (SMALL, retention)}, first_clip=1, reserve=5).plan(10**6))
     outputs: list[list[Tensor]] = [[] for _ in layers]
     start = 0
     for arrival in sequence:
@@ -221,7 +221,7 @@ def test_clip_left_in_any_way_leaves_no_trace() -> None:
     want = through_pages(calm, sequence, layers)
     got = []
     for frame in range(8):
-        for keep in (Keep.LATER, Keep.YES, Keep.NO):
+        for keep in (Keep.DEFERRED, Keep.YES, Keep.NO):
             with pytest.raises(ZeroDivisionError):
                 fail_midway(keep)
         rows = slice(frame * SMALL.tokens_per_frame, (frame + 1) * SMALL.tokens_per_frame)
@@ -308,7 +308,7 @@ def run_over_pages(model: GeometryModel, frames: Tensor, **run: Any) -> dict[str
         page_size=run.get("page_size"),
     )
     cache = PagedCache(trunk, plan)
-    memory = Memory(Needs(streams={CAMERA: (camera, KeepAll())}, first_clip=num_scale_frames).plan(10**7))
+    memory = Memory(MemoryRequirements(streams={CAMERA: (camera, KeepAll())}, first_clip=num_scale_frames).plan(10**7))
     grid = model.grid(*SIZE)
     predictions = []
     for clip in (frames[:, :num_scale_frames], *frames[:, num_scale_frames:].split(1, dim=1)):
@@ -337,7 +337,7 @@ def test_whole_network_over_pages_reproduces_the_golden_run(
 
 def test_recall_refuses_streams_that_are_at_different_frames() -> None:
     cache = make_cache(SMALL, KEPT, None)
-    memory = Memory(Needs(streams={"other": (SMALL, KeepAll())}, first_clip=1).plan(10**6))
+    memory = Memory(MemoryRequirements(streams={"other": (SMALL, KeepAll())}, first_clip=1).plan(10**6))
     through_pages(cache, [Arrival(1, Keep.YES, kept=True)], random_layers(1))
     step, others = cache.begin(1, Keep.YES), StreamRecall(memory.begin(1, Keep.YES), SdpaBackend(), 1)
     with pytest.raises(TransactionError, match=r"pages are at frames \(1,\) and the other streams at \(0,\)"):
@@ -347,8 +347,8 @@ def test_recall_refuses_streams_that_are_at_different_frames() -> None:
 @pytest.mark.parametrize(("written_first", "written_last"), [("s", "other"), ("other", "s")])
 def test_recall_keeps_a_clip_in_all_streams_or_in_none(written_first: str, written_last: str) -> None:
     cache = make_cache(SMALL, KEPT, None)
-    memory = Memory(Needs(streams={"other": (SMALL, KeepAll())}, first_clip=1).plan(10**6))
-    with cache.begin(1, Keep.LATER) as step, memory.begin(1, Keep.LATER) as transaction:
+    memory = Memory(MemoryRequirements(streams={"other": (SMALL, KeepAll())}, first_clip=1).plan(10**6))
+    with cache.begin(1, Keep.DEFERRED) as step, memory.begin(1, Keep.DEFERRED) as transaction:
         recall = PagedRecall("s", step, StreamRecall(transaction, SdpaBackend(), 1))
         for layer, projections in enumerate(random_layers(1)):
             recall.attend(written_first, layer, *projections)

@@ -12,7 +12,7 @@ from longtake.attention.recall import ClipRecall, Recall, StreamRecall
 from longtake.attention.reference import ReferenceBackend
 from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import InputError, TransactionError
-from longtake.memory.budget import Needs
+from longtake.memory.budget import MemoryRequirements
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
 from longtake.memory.retention import AnchorsWindowTrail, Keep, Retention
@@ -37,7 +37,7 @@ def new_memory(retentions: dict[str, Retention], first_clip: int, dtype: torch.d
         )
         for name, layout in LAYOUTS.items()
     }
-    return Memory(Needs(streams=streams, first_clip=first_clip).plan())
+    return Memory(MemoryRequirements(streams=streams, first_clip=first_clip).plan())
 
 
 def projections(name: str, num_frames: int, seed: int) -> list[tuple[Tensor, Tensor, Tensor]]:

@@ -16,7 +16,7 @@ from longtake.training.vqa_model import TINY_VQA, build_vqa, save_vqa
 from longtake.world.answers import answer_of
 from longtake.world.question import Question, QuestionKind
 from longtake.world.tour import Tour, sightings
-from longtake.world.watched import clear_pixels
+from longtake.world.visibility import clear_pixels
 
 SEED, SIZE = 19, (28, 42)
 ASKING = Asking(num_frames=12, fps=2.0, num_moments=3, num_questions=7, recent_s=4.0)

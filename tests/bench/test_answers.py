@@ -41,15 +41,15 @@ from longtake.bench.answers_walk import Asking, Posed, Reach, WalkFilm, film_wal
 from longtake.cli.bench_answers import AnswersOptions, run_answers, watches
 from longtake.errors import CheckpointError, InputError, SettingError
 from longtake.language.load import LanguageModel, load_language
-from longtake.language.sampling import Sampling
+from longtake.language.sampling import TextSampling
 from longtake.training.vqa_model import TINY_VQA, build_vqa, save_vqa
 from longtake.world.answers import answer_of
 from longtake.world.question import Phrase, Question, QuestionKind
-from longtake.world.quiz import Quiz
+from longtake.world.question_sampler import QuestionSampler
 from longtake.world.seeds import Split
 from longtake.world.things import Sightings
 from longtake.world.tour import Tour, sightings
-from longtake.world.watched import clear_pixels
+from longtake.world.visibility import clear_pixels
 
 SIZE = (28, 42)
 ASKING = Asking(num_frames=12, fps=2.0, num_moments=3, num_questions=7, recent_s=1.5)
@@ -93,7 +93,7 @@ def film() -> WalkFilm:
 
 @pytest.fixture(scope="module")
 def posed(film: WalkFilm) -> tuple[Posed, ...]:
-    return pose(Quiz(np.random.default_rng(0)), film.seen, ASKING)
+    return pose(QuestionSampler(np.random.default_rng(0)), film.seen, ASKING)
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ def oldest_needed(one: Question, seen: Sightings) -> int:
 @given(st.integers(0, 10_000))
 def test_questions_reach_back_as_far_as_one_must_remember(seed: int) -> None:
     seen = made_up(seed, 24)
-    for one in Quiz(np.random.default_rng(seed)).ask(seen, 21):
+    for one in QuestionSampler(np.random.default_rng(seed)).ask(seen, 21):
         if one.kind is QuestionKind.ROOM:  # the slow twin takes a glance through a door for enough
             continue
         if one.answer in ("no", "0") and not one.evidence:
@@ -188,7 +188,7 @@ def test_questions_reach_back_as_far_as_one_must_remember(seed: int) -> None:
 
 def test_a_room_is_told_from_within_and_your_own_room_now() -> None:
     seen = made_up(3, 24)
-    rooms = [one for one in Quiz(np.random.default_rng(4)).ask(seen, 60) if one.kind is QuestionKind.ROOM]
+    rooms = [one for one in QuestionSampler(np.random.default_rng(4)).ask(seen, 60) if one.kind is QuestionKind.ROOM]
     assert rooms
     for one in rooms:
         (index,) = [at for at, thing in enumerate(seen.things) if thing.name in one.text]
@@ -362,7 +362,7 @@ def test_last_frames_anew_are_a_session_that_saw_no_others(
         first = max(0, one.posed.num_seen - 4)
         session = open_watch(language, KEEP_ALL, num_frames=4, size=SIZE)
         session.see(film.frames[first : one.posed.num_seen], film.times_s[first : one.posed.num_seen])
-        assert session.ask(one.posed.question.text, Sampling(max_new_tokens=4)).ids == one.ids
+        assert session.ask(one.posed.question.text, TextSampling(max_new_tokens=4)).ids == one.ids
         session.close()
         assert one.span is None or first <= one.span[0] <= one.span[1] < one.posed.num_seen
 

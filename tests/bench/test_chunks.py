@@ -17,7 +17,7 @@ from longtake.cli.bench_chunks import ChunkOptions, run_chunks
 from longtake.errors import SettingError
 from longtake.language.formats import StreamFormat
 from longtake.language.load import load_language
-from longtake.language.sampling import Sampling
+from longtake.language.sampling import TextSampling
 from longtake.runtime.answers import Answer, Ending
 from longtake.runtime.dialogue import SYSTEM, DialogueSession
 from longtake.training.vqa_model import TINY_VQA, build_vqa, save_vqa
@@ -63,7 +63,7 @@ def test_model_of_few_words_is_asked_what_it_knows(tmp_path: Path, monkeypatch: 
     save_vqa(build_vqa(TINY_VQA), tmp_path)
     ask, endings = DialogueSession.ask, set()
 
-    def ask_and_note(session: DialogueSession, question: str, sampling: Sampling) -> Answer:
+    def ask_and_note(session: DialogueSession, question: str, sampling: TextSampling) -> Answer:
         answer = ask(session, question, sampling)
         endings.add(answer.ending)
         return answer

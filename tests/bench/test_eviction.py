@@ -21,7 +21,7 @@ from longtake.geometry.model import GeometryModel
 from longtake.memory.evictions.managed import Managed
 from longtake.runtime.evicting import BudgetedMemory, LayerwiseMemory, RatioMemory
 from longtake.runtime.retention import ContextRetention, KeepEverything, MemoryPlan
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.weights.load import save_geometry
 from longtake.weights.presets import TINY, TINY_CAUSAL
 from longtake.world.tour import Tour
@@ -120,7 +120,7 @@ def test_bytes_are_those_of_a_session_that_watched_the_same_frames(
     model: GeometryModel, rows: list[EvictionRow]
 ) -> None:
     rule = LayerwiseMemory(num_frames=FRAMES, strict=False)
-    session = GeometrySession(
+    session = SequenceSession(
         model, MemoryPlan(config=TINY_CAUSAL, size=SIZE, retention=rule, num_scale_frames=1), budget_bytes=None
     )
     most = 0
@@ -216,8 +216,8 @@ def test_twin_keeps_as_many_tokens_without_asking_for_attention(model: GeometryM
     policy = twin.trunk(TINY_CAUSAL, SIZE)
     assert isinstance(policy, EvenAttention)
     assert isinstance(policy.policy, Managed)
-    assert not policy.wants_received
-    session = GeometrySession(model, MemoryPlan(config=TINY_CAUSAL, size=SIZE, retention=twin, num_scale_frames=1))
+    assert not policy.wants_attention_mass
+    session = SequenceSession(model, MemoryPlan(config=TINY_CAUSAL, size=SIZE, retention=twin, num_scale_frames=1))
     for image in torch.rand(6, 3, *SIZE, generator=torch.Generator().manual_seed(0)):
         session.step(image)
     assert session.use()[TRUNK].live == 3 * TOKENS * LAYERS

@@ -7,7 +7,7 @@ from longtake.bench.speed import measure_speed
 from longtake.geometry.model import GeometryModel
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.retention import ContextRetention, MemoryPlan
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.weights.presets import TINY
 
 LABELS = {"model": "tiny", "weights": "RANDOM", "compute_dtype": "float32", "backend": "sdpa", "captured": "no"}
@@ -18,7 +18,7 @@ def test_figures_say_what_they_were_measured_under(interval: int, resident: int)
     model = GeometryModel(TINY).eval().requires_grad_(False)
     retention = ContextRetention(anchors=2, window=3, history=16)
     plan = MemoryPlan(config=TINY, size=(28, 42), retention=retention, num_scale_frames=2)
-    session = GeometrySession(model, plan, keyframes=EveryNth(interval))
+    session = SequenceSession(model, plan, keyframes=EveryNth(interval))
     ticks: list[int] = []
     figures = measure_speed(session, LABELS, 4, ticks.append)
     assert figures.resident_frames == resident

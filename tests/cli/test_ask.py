@@ -19,19 +19,19 @@ from PIL import Image
 from longtake.cli.replies import format_time, looked_at
 from longtake.language.evidence import Evidence
 from longtake.language.load import load_language
-from longtake.language.retaining import retaining_named
-from longtake.language.sampling import Sampling as Speaking
-from longtake.pipeline.ahead import WhenFull
+from longtake.language.retaining import dialogue_policy_named
+from longtake.language.sampling import TextSampling
+from longtake.pipeline.prefetch import WhenFull
 from longtake.runtime.dialogue import DialogueSession
 from longtake.video.reading import Source
-from longtake.video.sampling import Sampling
+from longtake.video.sampling import FrameSampling
 from longtake.video.source import SourceOptions, open_source
 
 LONGTAKE = str(Path(sys.executable).with_name("longtake"))
 GOLDEN = Path(__file__).parents[1] / "golden" / "vlm"
 SOURCE = "world:3?frames=12&size=112x84&fps=2"
 WALK = "world:9?frames=8&size=168x112&fps=2"
-FOUR = Speaking(max_new_tokens=4)
+FOUR = TextSampling(max_new_tokens=4)
 BUDGET = 8_000_000
 
 
@@ -130,7 +130,7 @@ def test_of_a_file_many_frames_are_seen_together_unless_someone_waits_for_each_l
 def test_of_a_camera_more_frames_are_seen_together_once_it_is_too_fast(
     ask: Callable[..., Done], looks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def open_camera(text: str, sampling: Sampling, options: SourceOptions) -> Source:
+    def open_camera(text: str, sampling: FrameSampling, options: SourceOptions) -> Source:
         source = open_source(text, sampling, options)
         source.is_live = True
         return source
@@ -235,7 +235,7 @@ def test_policy_says_what_stays_when_the_memory_is_full(ask: Callable[..., Done]
     found = {}
     for name in ("window", "thinned"):
         session = DialogueSession(
-            load_language(model), budget_bytes=budget, retaining=retaining_named(name), answer_tokens=1024 + 4
+            load_language(model), budget_bytes=budget, retaining=dialogue_policy_named(name), answer_tokens=1024 + 4
         )
         for frame in open_source(source).frames():
             assert frame.image is not None

@@ -175,9 +175,9 @@ def test_wishes_are_met_in_the_export_and_the_rest_is_as_the_model_said_it(
     tmp_path: Path, map_: Callable[..., Done]
 ) -> None:
     source, options = "world:1?frames=6&size=42x28", ["--size", "42", "--out"]
-    wishes = ["--scale-from", "distance:0,5=3m", "--intrinsics", "40,41,20.5,13.5", "--up", "auto"]
+    adjustments = ["--scale-from", "distance:0,5=3m", "--intrinsics", "40,41,20.5,13.5", "--up", "auto"]
     assert map_(source, *options, str(tmp_path / "plain")).returncode == 0
-    done = map_(source, *options, str(tmp_path / "out"), *wishes)
+    done = map_(source, *options, str(tmp_path / "out"), *adjustments)
     assert done.returncode == 0, done.stderr
     assert "6 frames in m, " in done.stdout
     assert not (tmp_path / "plain" / EXPORT_FOLDER).exists()

@@ -22,7 +22,9 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
         "longtake.training.footage.ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(1)
     )
 
-    monkeypatch.setattr("longtake.training.asking.ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(1))
+    monkeypatch.setattr(
+        "longtake.training.question_batches.ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(1)
+    )
 
     def run(kind: Any = MAPPING, **changes: Any) -> None:
         usual = {"minutes": 5.0, "device": "cpu", "recipe": None, "processes": None, "quick": True}

@@ -15,7 +15,7 @@ from longtake.compat.lingbot_schedule import Schedule
 from longtake.errors import InputError, SettingError
 from longtake.geometry.config import GeometryConfig
 from longtake.runtime.keyframes import EveryNth
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.spatial.pinhole import unproject
 from longtake.spatial.pose import decode_pose
 
@@ -263,7 +263,7 @@ def test_each_result_is_moved_before_the_next_is_computed(build: Build, golden_f
     model = build()
     seen: list[weakref.ref[Tensor]] = []
 
-    def steps(session: GeometrySession) -> Iterator[Any]:
+    def steps(session: SequenceSession) -> Iterator[Any]:
         for frame in golden_frames[0, :5]:
             assert sum(reference() is not None for reference in seen) <= 1
             answer = session.step(frame)

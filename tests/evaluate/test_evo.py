@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from longtake.evaluate.absolute import absolute_error
+from longtake.evaluate.alignment_mode import AlignmentMode
 from longtake.evaluate.association import PosePairs, pair_poses
-from longtake.evaluate.freedom import Freedom
 from longtake.evaluate.relative import Delta, DeltaUnit, relative_error
 from longtake.evaluate.statistics import Statistics
 from longtake.takes.trajectory import Trajectory
@@ -95,15 +95,15 @@ SAMPLES = {
 class Question:
     """A delta asks for the relative error, none for the absolute."""
 
-    freedom: Freedom
+    alignment_mode: AlignmentMode
     relation: str
     delta: Delta | None = None
 
     def answer(self, pairs: PosePairs) -> tuple[Statistics, int]:
         if self.delta is None:
-            error = absolute_error(pairs, freedom=self.freedom)
+            error = absolute_error(pairs, alignment_mode=self.alignment_mode)
             return (error.translation if self.relation == "translation" else error.rotation_deg), len(pairs)
-        moved = relative_error(pairs, freedom=self.freedom, delta=self.delta)
+        moved = relative_error(pairs, alignment_mode=self.alignment_mode, delta=self.delta)
         return (moved.translation if self.relation == "translation" else moved.rotation_deg), len(moved.timestamp_s)
 
 
@@ -120,7 +120,7 @@ def questions_about(sample: Sample) -> list[Question]:
             ),
         )
     ]
-    return [Question(*asked) for asked in product(Freedom, ("translation", "rotation_deg"), (None, *deltas))]
+    return [Question(*asked) for asked in product(AlignmentMode, ("translation", "rotation_deg"), (None, *deltas))]
 
 
 def ask_evo(truth: Path, result: Path, questions: list[Question], home: Path) -> list[dict[str, float]]:
@@ -177,6 +177,6 @@ def write_kitti(trajectory: Trajectory, path: Path) -> Path:
 def test_published_kitti_files_have_the_absolute_errors_that_evo_says(name: str, tmp_path: Path) -> None:
     sample = SAMPLES[name]
     truth, result = DATA / sample.truth, DATA / sample.result
-    questions = [Question(freedom, "translation") for freedom in Freedom]
+    questions = [Question(alignment_mode, "translation") for alignment_mode in AlignmentMode]
     pairs = pair_poses(read_trajectory(result), read_trajectory(truth), max_gap_s=GAP_S)
     check_agreement(pairs, questions, ask_evo(truth, result, questions, tmp_path))

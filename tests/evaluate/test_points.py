@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from longtake.errors import InputError, MissingExtraError, SettingError
-from longtake.evaluate.freedom import Freedom
+from longtake.evaluate.alignment_mode import AlignmentMode
 from longtake.evaluate.points import Cloud, lay_onto, measure_points
 from longtake.evaluate.registration import Icp
 from longtake.spatial.rotation import matrix_from_quaternion
@@ -123,8 +123,8 @@ def test_clouds_in_other_places_are_laid_onto_each_other() -> None:
     cameras = random_cloud(6, 8).points
     crooked = motion.inverse().of_points(cameras) + 2e-3 * random_cloud(7, 8).points
     start = best_similarity(crooked, cameras)
-    rough, _ = lay_onto(predicted, true, start, Icp(freedom=Freedom.NONE))
-    fine, registration = lay_onto(predicted, true, start, Icp(freedom=Freedom.SIM3))
+    rough, _ = lay_onto(predicted, true, start, Icp(alignment_mode=AlignmentMode.NONE))
+    fine, registration = lay_onto(predicted, true, start, Icp(alignment_mode=AlignmentMode.SIM3))
     assert measure_points(rough, true, threshold=0.1).accuracy_mean > 1e-3
     errors = measure_points(fine, true, threshold=0.1)
     assert errors.accuracy_mean < 1e-9

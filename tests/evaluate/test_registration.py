@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from longtake.errors import InputError, SettingError
-from longtake.evaluate.freedom import Freedom
+from longtake.evaluate.alignment_mode import AlignmentMode
 from longtake.evaluate.registration import Icp, register
 from longtake.spatial.rotation import matrix_from_quaternion
 from longtake.spatial.similarity import Similarity
@@ -41,11 +41,11 @@ def small_motion(seed: int, *, with_scale: bool) -> Similarity:
 
 
 @settings(deadline=None, max_examples=15)
-@given(seed=st.integers(0, 10_000), freedom=st.sampled_from([Freedom.SE3, Freedom.SIM3]))
-def test_small_motion_of_a_structured_cloud_is_found(seed: int, freedom: Freedom) -> None:
+@given(seed=st.integers(0, 10_000), alignment_mode=st.sampled_from([AlignmentMode.SE3, AlignmentMode.SIM3]))
+def test_small_motion_of_a_structured_cloud_is_found(seed: int, alignment_mode: AlignmentMode) -> None:
     cloud = corner_with_a_ball(seed)
-    motion = small_motion(seed + 1, with_scale=freedom is Freedom.SIM3)
-    found = register(cloud, motion.of_points(cloud), STILL, Icp(freedom=freedom))
+    motion = small_motion(seed + 1, with_scale=alignment_mode is AlignmentMode.SIM3)
+    found = register(cloud, motion.of_points(cloud), STILL, Icp(alignment_mode=alignment_mode))
     torch.testing.assert_close(found.target_from_source.matrix, motion.matrix, rtol=0, atol=1e-3)
     assert found.has_converged
 
@@ -53,12 +53,14 @@ def test_small_motion_of_a_structured_cloud_is_found(seed: int, freedom: Freedom
 @settings(deadline=None, max_examples=15)
 @given(
     seed=st.integers(0, 10_000),
-    freedom=st.sampled_from([Freedom.SE3, Freedom.SIM3]),
+    alignment_mode=st.sampled_from([AlignmentMode.SE3, AlignmentMode.SIM3]),
     kept_share=st.floats(0.3, 1),
 )
-def test_error_never_rises_even_between_clouds_that_do_not_fit(seed: int, freedom: Freedom, kept_share: float) -> None:
+def test_error_never_rises_even_between_clouds_that_do_not_fit(
+    seed: int, alignment_mode: AlignmentMode, kept_share: float
+) -> None:
     source, target = random_numbers(seed, 60, 3), corner_with_a_ball(seed + 1, count=90)
-    found = register(source, target, STILL, Icp(freedom=freedom, kept_share=kept_share))
+    found = register(source, target, STILL, Icp(alignment_mode=alignment_mode, kept_share=kept_share))
     assert all(after < before for before, after in zip(found.errors, found.errors[1:], strict=False))
     assert len(found.errors) <= 51
 
@@ -67,16 +69,16 @@ def slow_error(source: Tensor, target: Tensor, icp: Icp) -> float:
     """Root mean square of the nearest pairs, by all distances."""
     distances = torch.cdist(source, target)
     ways = [distances.min(dim=1).values]
-    if icp.freedom is Freedom.SIM3:
+    if icp.alignment_mode is AlignmentMode.SIM3:
         ways.append(distances.min(dim=0).values)
     kept = [sorted(way.tolist())[: math.ceil(icp.kept_share * len(way))] for way in ways]
     squares = [distance**2 for way in kept for distance in way]
     return math.sqrt(sum(squares) / len(squares))
 
 
-@pytest.mark.parametrize("freedom", Freedom)
-def test_errors_are_those_of_all_distances_at_the_start_and_the_end(freedom: Freedom) -> None:
-    icp = Icp(freedom=freedom, kept_share=0.77, max_iterations=5)
+@pytest.mark.parametrize("alignment_mode", AlignmentMode)
+def test_errors_are_those_of_all_distances_at_the_start_and_the_end(alignment_mode: AlignmentMode) -> None:
+    icp = Icp(alignment_mode=alignment_mode, kept_share=0.77, max_iterations=5)
     source, target = corner_with_a_ball(1, count=101), corner_with_a_ball(2, count=83)
     start = small_motion(3, with_scale=True)
     found = register(source, target, start, icp)
@@ -88,25 +90,25 @@ def test_errors_are_those_of_all_distances_at_the_start_and_the_end(freedom: Fre
 def test_three_pairs_count_at_least() -> None:
     source, target = corner_with_a_ball(1), corner_with_a_ball(2)
     least = sorted(torch.cdist(source, target).min(dim=1).values.tolist())[:3]
-    found = register(source, target, STILL, Icp(freedom=Freedom.NONE, kept_share=1e-6))
+    found = register(source, target, STILL, Icp(alignment_mode=AlignmentMode.NONE, kept_share=1e-6))
     assert found.errors[0] == pytest.approx(math.sqrt(sum(distance**2 for distance in least) / 3), rel=1e-9)
 
 
 def test_what_is_not_free_stays_as_it_started() -> None:
     source, target = corner_with_a_ball(1), corner_with_a_ball(2)
     start = small_motion(4, with_scale=True)
-    fixed = register(source, target, start, Icp(freedom=Freedom.NONE))
+    fixed = register(source, target, start, Icp(alignment_mode=AlignmentMode.NONE))
     torch.testing.assert_close(fixed.target_from_source.matrix, start.matrix)
     assert (len(fixed.errors), fixed.has_converged) == (1, True)
-    rigid = register(source, target, start, Icp(freedom=Freedom.SE3))
+    rigid = register(source, target, start, Icp(alignment_mode=AlignmentMode.SE3))
     assert float(rigid.target_from_source.scale) == pytest.approx(float(start.scale), rel=1e-12)
     assert rigid.errors[-1] < rigid.errors[0]
 
 
 def test_equal_clouds_do_not_move() -> None:
     cloud = corner_with_a_ball(5)
-    for freedom in Freedom:
-        found = register(cloud, cloud, STILL, Icp(freedom=freedom))
+    for alignment_mode in AlignmentMode:
+        found = register(cloud, cloud, STILL, Icp(alignment_mode=alignment_mode))
         assert found.errors == (0.0,)
         assert found.has_converged
         torch.testing.assert_close(found.target_from_source.matrix, torch.eye(4, dtype=torch.float64))
@@ -125,7 +127,7 @@ def test_trimming_withstands_points_the_target_lacks() -> None:
 
 def test_free_scale_does_not_shrink_between_two_samples_of_one_surface() -> None:
     source, target = corner_with_a_ball(9, count=2000), corner_with_a_ball(10, count=2000)
-    found = register(source, 1.02 * target, STILL, Icp(freedom=Freedom.SIM3))
+    found = register(source, 1.02 * target, STILL, Icp(alignment_mode=AlignmentMode.SIM3))
     assert float(found.target_from_source.scale) == pytest.approx(1.02, abs=0.01)
 
 
@@ -144,13 +146,13 @@ def test_iterations_are_bounded() -> None:
         assert not found.has_converged
 
 
-@pytest.mark.parametrize("freedom", Freedom)
-def test_clouds_without_extent_are_only_shifted(freedom: Freedom) -> None:
+@pytest.mark.parametrize("alignment_mode", AlignmentMode)
+def test_clouds_without_extent_are_only_shifted(alignment_mode: AlignmentMode) -> None:
     source, target = torch.zeros(5, 3), torch.ones(4, 3)
-    found = register(source, target, STILL, Icp(freedom=freedom))
+    found = register(source, target, STILL, Icp(alignment_mode=alignment_mode))
     assert found.target_from_source.matrix.isfinite().all()
     assert float(found.target_from_source.scale) == 1
-    assert found.errors[-1] == pytest.approx(0 if freedom is not Freedom.NONE else math.sqrt(3))
+    assert found.errors[-1] == pytest.approx(0 if alignment_mode is not AlignmentMode.NONE else math.sqrt(3))
 
 
 @pytest.mark.parametrize("kept_share", [0.0, -0.1, 1.1, math.nan])

@@ -14,8 +14,8 @@ from scipy.spatial.transform import Rotation
 
 from longtake.errors import InputError, SettingError
 from longtake.evaluate.absolute import absolute_error
+from longtake.evaluate.alignment_mode import AlignmentMode
 from longtake.evaluate.association import PosePairs
-from longtake.evaluate.freedom import Freedom
 from longtake.evaluate.relative import Delta, DeltaUnit, relative_error
 from longtake.spatial.rotation import matrix_from_quaternion
 from longtake.spatial.similarity import Similarity
@@ -62,19 +62,19 @@ def slow_errors(pairs: PosePairs, delta: Delta, scale: float) -> tuple[list[floa
     return translation, rotation
 
 
-@given(seed=seeds, delta=deltas, along_result=st.booleans(), freedom=st.sampled_from(Freedom))
+@given(seed=seeds, delta=deltas, along_result=st.booleans(), alignment_mode=st.sampled_from(AlignmentMode))
 @settings(deadline=None, max_examples=80)
 def test_errors_are_those_of_the_slow_version(
-    make_pairs: MakePairs, seed: int, delta: Delta, along_result: bool, freedom: Freedom
+    make_pairs: MakePairs, seed: int, delta: Delta, along_result: bool, alignment_mode: AlignmentMode
 ) -> None:
     pairs, delta = make_pairs(seed), replace(delta, along_result=along_result)
-    scale = absolute_error(pairs, freedom=freedom).scale
+    scale = absolute_error(pairs, alignment_mode=alignment_mode).scale
     translation, rotation = slow_errors(pairs, delta, scale)
     if not translation:
         with pytest.raises(InputError, match="No two"):
-            relative_error(pairs, delta=delta, freedom=freedom)
+            relative_error(pairs, delta=delta, alignment_mode=alignment_mode)
         return
-    found = relative_error(pairs, delta=delta, freedom=freedom)
+    found = relative_error(pairs, delta=delta, alignment_mode=alignment_mode)
     assert found.translation_by_pair.tolist() == pytest.approx(translation, rel=1e-8)
     assert found.rotation_deg_by_pair.tolist() == pytest.approx(rotation, rel=1e-6, abs=1e-6)
     assert found.translation.rmse == pytest.approx(math.sqrt(np.square(translation).mean()), rel=1e-8)
@@ -129,7 +129,7 @@ def test_scale_of_the_result_matters_only_where_it_is_fixed(make_pairs: MakePair
     before, after = (relative_error(each).translation_by_pair for each in (pairs, scaled))
     torch.testing.assert_close(after, before, rtol=1e-7, atol=1e-9)
     if abs(math.log(factor)) > 0.1:
-        fixed = (relative_error(each, freedom=Freedom.SE3).translation.rmse for each in (pairs, scaled))
+        fixed = (relative_error(each, alignment_mode=AlignmentMode.SE3).translation.rmse for each in (pairs, scaled))
         assert abs(math.log(next(fixed) / next(fixed))) > 1e-9
 
 
@@ -141,14 +141,14 @@ def test_result_and_truth_may_change_places_where_scale_is_fixed(
     delta = replace(delta, unit=DeltaUnit.FRAMES)
     pairs = make_pairs(seed)
     swapped = replace(pairs, result=pairs.truth, truth=pairs.result)
-    one, other = (relative_error(each, delta=delta, freedom=Freedom.NONE) for each in (pairs, swapped))
+    one, other = (relative_error(each, delta=delta, alignment_mode=AlignmentMode.NONE) for each in (pairs, swapped))
     torch.testing.assert_close(one.translation_by_pair, other.translation_by_pair)
     torch.testing.assert_close(one.rotation_deg_by_pair, other.rotation_deg_by_pair)
 
 
-@pytest.mark.parametrize("freedom", list(Freedom))
-def test_equal_trajectories_have_no_error(make_pairs: MakePairs, freedom: Freedom) -> None:
-    found = relative_error(make_pairs(0, noise=0.0), freedom=freedom)
+@pytest.mark.parametrize("alignment_mode", list(AlignmentMode))
+def test_equal_trajectories_have_no_error(make_pairs: MakePairs, alignment_mode: AlignmentMode) -> None:
+    found = relative_error(make_pairs(0, noise=0.0), alignment_mode=alignment_mode)
     assert found.translation.max < 1e-12
     assert found.rotation_deg.max < 1e-6
 
@@ -157,7 +157,7 @@ def test_one_wrong_step_is_one_wrong_pair(make_pairs: MakePairs) -> None:
     pairs = make_pairs(0, noise=0.0)
     jumped = replace(pairs, result=pairs.result.clone())
     jumped.result[6:, :3, 3] += 1
-    found = relative_error(jumped, freedom=Freedom.NONE)
+    found = relative_error(jumped, alignment_mode=AlignmentMode.NONE)
     wrong = (found.translation_by_pair > 1e-9).nonzero().flatten().tolist()
     assert wrong == [5]
     assert found.translation.max == pytest.approx(3**0.5)

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from longtake.errors import InputError, MissingExtraError
+from longtake.evaluate.alignment_mode import AlignmentMode
 from longtake.evaluate.depth_alignment import DepthAlignment
-from longtake.evaluate.freedom import Freedom
 from longtake.evaluate.relative import Delta
 from longtake.evaluate.report import EvalReport, evaluate
 from longtake.evaluate.settings import EvalSettings, Part
@@ -23,7 +23,7 @@ Film = Callable[..., Path]
 DEFAULTS = EvalSettings()
 
 
-def ate(result: Path, truth: Path, align: Freedom) -> float:
+def ate(result: Path, truth: Path, align: AlignmentMode) -> float:
     report = evaluate(result, truth, EvalSettings(align=align, only=(Part.TRAJECTORY,)))
     assert report.trajectory is not None
     return report.trajectory.absolute.translation.rmse
@@ -54,10 +54,10 @@ def test_truth_against_itself_has_no_error(film_room: Film) -> None:
 def test_moved_copy_has_no_error_where_it_may_be_moved_back(film_room: Film, elsewhere: Similarity) -> None:
     truth = film_room("truth")
     moved = film_room("moved", moved=elsewhere, unit=Unit.MODEL)
-    assert ate(moved, truth, Freedom.SIM3) < 1e-12
+    assert ate(moved, truth, AlignmentMode.SIM3) < 1e-12
     # Cameras on a circle of about 1 m become one of 0.4 m, which no rigid motion can grow.
-    assert 0.4 < ate(moved, truth, Freedom.SE3) < 0.8
-    assert ate(moved, truth, Freedom.NONE) > 3
+    assert 0.4 < ate(moved, truth, AlignmentMode.SE3) < 0.8
+    assert ate(moved, truth, AlignmentMode.NONE) > 3
     report = evaluate(moved, truth, DEFAULTS)
     require_whole(report)
     assert report.trajectory is not None
@@ -71,9 +71,9 @@ def test_moved_copy_has_no_error_where_it_may_be_moved_back(film_room: Film, els
 
 def test_unit_that_means_nothing_is_noted_where_scale_counts(film_room: Film, elsewhere: Similarity) -> None:
     truth, moved = film_room("truth"), film_room("moved", moved=elsewhere, unit=Unit.MODEL)
-    [note] = evaluate(moved, truth, EvalSettings(align=Freedom.SE3, only=(Part.TRAJECTORY,))).notes
+    [note] = evaluate(moved, truth, EvalSettings(align=AlignmentMode.SE3, only=(Part.TRAJECTORY,))).notes
     assert "in a unit of its own" in note
-    assert evaluate(truth, truth, EvalSettings(align=Freedom.SE3, only=(Part.TRAJECTORY,))).notes == ()
+    assert evaluate(truth, truth, EvalSettings(align=AlignmentMode.SE3, only=(Part.TRAJECTORY,))).notes == ()
 
 
 def test_every_part_has_a_turn_and_only_those_wanted_are_there(film_room: Film) -> None:

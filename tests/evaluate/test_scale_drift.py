@@ -13,8 +13,8 @@ from torch import Tensor
 
 from longtake.errors import SettingError
 from longtake.evaluate.absolute import absolute_error
+from longtake.evaluate.alignment_mode import AlignmentMode
 from longtake.evaluate.association import PosePairs
-from longtake.evaluate.freedom import Freedom
 from longtake.evaluate.scale_drift import scale_drift
 from longtake.spatial.pose import rigid_pose
 from longtake.spatial.rotation import matrix_from_quaternion
@@ -45,15 +45,15 @@ def slow_local_scales(pairs: PosePairs, steps: int, scale: float) -> dict[int, f
     return {start: way(result, start) / way(truth, start) for start in starts if way(truth, start) > mean / 100}
 
 
-@given(seed=st.integers(0, 1000), steps=st.integers(1, 11), freedom=st.sampled_from(Freedom))
+@given(seed=st.integers(0, 1000), steps=st.integers(1, 11), alignment_mode=st.sampled_from(AlignmentMode))
 @settings(deadline=None, max_examples=40)
 def test_local_scales_are_those_of_the_slow_version(
-    make_pairs: MakePairs, seed: int, steps: int, freedom: Freedom
+    make_pairs: MakePairs, seed: int, steps: int, alignment_mode: AlignmentMode
 ) -> None:
     pairs = make_pairs(seed)
-    found = scale_drift(pairs, segment_steps=steps, freedom=freedom)
+    found = scale_drift(pairs, segment_steps=steps, alignment_mode=alignment_mode)
     assert found is not None
-    scales = slow_local_scales(pairs, steps, absolute_error(pairs, freedom=freedom).scale)
+    scales = slow_local_scales(pairs, steps, absolute_error(pairs, alignment_mode=alignment_mode).scale)
     starts, values = list(scales), list(scales.values())
     assert found.local_scale.tolist() == pytest.approx(values)
     assert found.largest_over_smallest == pytest.approx(max(values) / min(values))
@@ -61,13 +61,13 @@ def test_local_scales_are_those_of_the_slow_version(
     assert found.percent_per_100_frames == pytest.approx(1e4 * slope / np.mean(values), abs=1e-6)
 
 
-@given(seed=st.integers(0, 1000), freedom=st.sampled_from(Freedom))
+@given(seed=st.integers(0, 1000), alignment_mode=st.sampled_from(AlignmentMode))
 @settings(deadline=None, max_examples=30)
-def test_scaled_copy_has_no_drift(make_pairs: MakePairs, seed: int, freedom: Freedom) -> None:
+def test_scaled_copy_has_no_drift(make_pairs: MakePairs, seed: int, alignment_mode: AlignmentMode) -> None:
     pairs = make_pairs(seed, num_frames=40)
     numbers = torch.randn(8, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     moved = Similarity(numbers[0].exp(), matrix_from_quaternion(numbers[1:5]), numbers[5:])
-    found = scale_drift(replace(pairs, result=moved.of_cameras(pairs.truth)), freedom=freedom)
+    found = scale_drift(replace(pairs, result=moved.of_cameras(pairs.truth)), alignment_mode=alignment_mode)
     assert found is not None
     assert found.segment_steps == 3
     assert found.largest_over_smallest == pytest.approx(1, abs=1e-9)
@@ -97,7 +97,7 @@ def test_segments_in_which_the_truth_stands_still_are_left_out() -> None:
     pairs = PosePairs(
         timestamp_s=torch.arange(8).double(), truth=straight(steps), result=straight(steps + 1e-2 * (steps < 1))
     )
-    found = scale_drift(pairs, segment_steps=1, freedom=Freedom.NONE)
+    found = scale_drift(pairs, segment_steps=1, alignment_mode=AlignmentMode.NONE)
     assert found is not None
     assert found.timestamp_s.tolist() == [0, 1, 5, 6]
     assert found.local_scale.tolist() == pytest.approx([1, 1, 1, 1])
@@ -116,7 +116,7 @@ def test_result_that_stops_has_endless_drift() -> None:
         truth=straight(torch.ones(6)),
         result=straight(torch.tensor([1.0, 1, 1, 0, 0, 0])),
     )
-    found = scale_drift(pairs, segment_steps=2, freedom=Freedom.NONE)
+    found = scale_drift(pairs, segment_steps=2, alignment_mode=AlignmentMode.NONE)
     assert found is not None
     assert found.largest_over_smallest == math.inf
     assert found.percent_per_100_frames < 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from longtake.evaluate.freedom import Freedom
+from longtake.evaluate.alignment_mode import AlignmentMode
 from longtake.evaluate.matched import read_matched
 from longtake.evaluate.registration import in_double
 from longtake.evaluate.settings import EvalSettings
@@ -55,10 +55,10 @@ def test_moved_take_gives_the_moved_cloud(film_room: Film, elsewhere: Similarity
 def test_shifted_take_is_met_only_if_it_may_be_moved(film_room: Film) -> None:
     shifted = replace(STILL, translation=torch.tensor([0.2, 0.1, 0.0], dtype=torch.float64))
     truth, result = film_room("truth"), film_room("result", moved=shifted)
-    fixed = measure(result, truth, EvalSettings(align=Freedom.NONE))
+    fixed = measure(result, truth, EvalSettings(align=AlignmentMode.NONE))
     assert fixed.errors.f1 < 0.7
     assert fixed.registration.errors == pytest.approx([fixed.registration.errors[0]])
-    free = measure(result, truth, EvalSettings(align=Freedom.SE3))
+    free = measure(result, truth, EvalSettings(align=AlignmentMode.SE3))
     assert free.errors.f1 == 1
     assert free.errors.accuracy_mean < 1e-3
 
@@ -68,7 +68,7 @@ def test_icp_puts_right_what_crooked_cameras_left(film_room: Film) -> None:
     matched = read_matched(truth, truth, EvalSettings())
     crooked = matched.poses.result.clone()
     crooked[::2, 0, 3] += 0.06  # every other camera says it stands 6 cm aside
-    rules = EvalSettings(align=Freedom.SE3)
+    rules = EvalSettings(align=AlignmentMode.SE3)
     found = measure_take_points(replace(matched, poses=replace(matched.poses, result=crooked)), rules)
     assert found.registration.errors[0] > 0.01
     assert found.registration.errors[-1] < 1e-3

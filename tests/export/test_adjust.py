@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from longtake.errors import SettingError
-from longtake.export.adjust import Adjustment, Wishes, adjusted_frames, plan_adjustment
+from longtake.export.adjust import Adjustment, ExportAdjustments, adjusted_frames, plan_adjustment
 from longtake.export.cameras import KnownCamera
 from longtake.export.frame import MappedFrame
 from longtake.export.saved import read_result
@@ -62,7 +62,7 @@ def test_what_was_distorted_is_set_right(
     stray: Callable[[Sequence[Any], Sequence[Any]], float],
 ) -> None:
     camera, distance = known(frames)
-    adjustment = plan_adjustment(take, Wishes(camera=camera, length=distance, upright=True))
+    adjustment = plan_adjustment(take, ExportAdjustments(camera=camera, length=distance, upright=True))
     got = list(adjusted_frames(take, adjustment))
     assert adjustment.unit is Unit.METRE
     assert adjustment.metres_per_unit == pytest.approx(UNIT_M, rel=1e-6)
@@ -83,7 +83,7 @@ def test_depth_and_poses_grow_together(
 
 
 def test_without_wishes_nothing_is_touched(take: Take) -> None:
-    adjustment = plan_adjustment(take, Wishes())
+    adjustment = plan_adjustment(take, ExportAdjustments())
     assert adjustment == Adjustment()
     assert torch.equal(adjustment.exported_from_saved.matrix, torch.eye(4, dtype=torch.float64))
     first = next(adjusted_frames(take, adjustment))
@@ -93,13 +93,13 @@ def test_without_wishes_nothing_is_touched(take: Take) -> None:
 
 
 def test_a_fixed_camera_is_the_same_in_every_frame(take: Take, frames: list[MappedFrame]) -> None:
-    got = list(adjusted_frames(take, plan_adjustment(take, Wishes(fixed_camera=True))))
+    got = list(adjusted_frames(take, plan_adjustment(take, ExportAdjustments(fixed_camera=True))))
     assert all(torch.equal(frame.intrinsics, got[0].intrinsics) for frame in got)
     assert float(got[0].intrinsics[0, 0]) == pytest.approx(float(frames[0].intrinsics[0, 0]) * 1.02)
 
 
 def test_a_height_makes_metric_and_leaves_the_world_turned_unless_asked(take: Take) -> None:
-    adjustment = plan_adjustment(take, Wishes(length=KnownHeight(metres=1.5)))
+    adjustment = plan_adjustment(take, ExportAdjustments(length=KnownHeight(metres=1.5)))
     assert adjustment.floor is None
     assert adjustment.unit is Unit.METRE
     assert torch.equal(adjustment.exported_from_saved.rotation, torch.eye(3, dtype=torch.float64))
@@ -107,4 +107,4 @@ def test_a_height_makes_metric_and_leaves_the_world_turned_unless_asked(take: Ta
 
 def test_a_known_camera_and_an_estimated_one_contradict_each_other() -> None:
     with pytest.raises(SettingError, match="--intrinsics or --fixed-camera"):
-        Wishes(camera=CAMERA, fixed_camera=True)
+        ExportAdjustments(camera=CAMERA, fixed_camera=True)

@@ -25,7 +25,7 @@ from longtake.export.sink import OpenSink, Sink, SinkState
 from longtake.export.take import DepthKind, PixelGrid, TakeSettings, TakeSink
 from longtake.export.tee import Tee
 from longtake.export.tum import TumSink
-from longtake.takes.durable import GrowingFile
+from longtake.takes.atomic_files import GrowingFile
 from longtake.takes.images import ImageFiles
 from longtake.takes.take import read_take
 from longtake.takes.trajectory import Trajectory

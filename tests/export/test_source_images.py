@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from longtake.errors import InputError
-from longtake.export.again import ExportSettings, export_take
 from longtake.export.frame import MappedFrame
+from longtake.export.reexport import ExportSettings, export_take
 from longtake.export.saved import read_result
 from longtake.export.source_images import SourceImages
 from longtake.export.take import PixelGrid, TakeSettings, TakeSink

@@ -15,11 +15,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import Qwen2_5_VLForConditionalGeneration
 
-from longtake.language.facts import text_facts
 from longtake.language.formats import SpecialIds
 from longtake.language.frames import PictureFormat
 from longtake.language.load import LanguageModel
-from longtake.language.words import Words
+from longtake.language.model_config import text_config
+from longtake.language.tokenizer import Tokenizer
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "vlm"
 REAL_TOKENIZER = Path(__file__).parents[2] / ".oracles" / "qwen2.5-tokenizer"
@@ -84,9 +84,9 @@ def tiny_language(vlm_special: SpecialIds) -> LanguageModel:
     model = Qwen2_5_VLForConditionalGeneration.from_pretrained(GOLDEN, dtype=torch.float32).eval()
     return LanguageModel(
         model=model.requires_grad_(False),
-        tokenizer=Words(tokenizer),
+        tokenizer=Tokenizer(tokenizer),
         special=vlm_special,
-        text=text_facts(GOLDEN, model.config),
+        text=text_config(GOLDEN, model.config),
         picture_format=PictureFormat(),
         eos_ids=(vlm_special.im_end,),
         suppressed_ids=tuple(read_json("index.json")["greedy_suppressed_ids"]),

@@ -28,10 +28,10 @@ from longtake.language.formats import (
 )
 from longtake.language.frames import PictureFormat, PixelRows, pixel_rows
 from longtake.language.load import LanguageModel
-from longtake.language.positions import Film, positions
+from longtake.language.positions import VideoSpan, positions
 from longtake.language.retaining import KeepUntilFull, RecentFrames, Retaining, Segment, ThinnedPast
-from longtake.language.sampling import Sampling
-from longtake.language.words import Words
+from longtake.language.sampling import TextSampling
+from longtake.language.tokenizer import Tokenizer
 from longtake.memory.saved import write_tensors
 from longtake.runtime.answers import Answer, DialogueInfo, Ending
 from longtake.runtime.dialogue import DialogueSession
@@ -40,7 +40,7 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "vlm"
 INDEX = json.loads((GOLDEN / "index.json").read_text())
 OPEN = INDEX["cases"]["stream_open_clip"]
 SYSTEM, QUESTION = "w20 w21 w22 w23", "w80 w81"
-TWELVE = Sampling(max_new_tokens=12)
+TWELVE = TextSampling(max_new_tokens=12)
 BUDGET = 4_000_000
 
 
@@ -111,7 +111,7 @@ def test_open_clip_equals_the_native_prompt_after_each_append(
         assert (first_logits(session, QUESTION, monkeypatch) - want).abs().max() < 1e-4
 
 
-def plain_logits(language: LanguageModel, ids: list[int], films: list[Film], pixels: list[PixelRows]) -> Tensor:
+def plain_logits(language: LanguageModel, ids: list[int], films: list[VideoSpan], pixels: list[PixelRows]) -> Tensor:
     """One forward of the library over a whole prompt, with our positions: the slow twin."""
     model = Qwen2_5_VLForConditionalGeneration.from_pretrained(GOLDEN, dtype=torch.float32).eval()
     assert language.special is not None
@@ -144,7 +144,7 @@ def test_turns_equal_one_forward_over_the_whole_conversation(
         tokens = size // 2 * 12
         system = tiny_language.words.encode(SYSTEM)
         ids += next_chunk(special, tokens) if number else first_chunk(special, tokens, system=system)
-        films.append(Film(tuple(range(0, size, 2)), 3, 4))
+        films.append(VideoSpan(tuple(range(0, size, 2)), 3, 4))
         pixels.append(pixel_rows(frames[start : start + size], fit))
         start += size
     ids += turn_question(special, tiny_language.words.encode(QUESTION))
@@ -168,7 +168,7 @@ def test_one_three_and_ten_chunks_at_mixed_rates_equal_one_native_forward(
         session.see(many[start : start + size], at_s[start : start + size])
         start += size
     special, words = tiny_language.special_ids, tiny_language.words
-    film = Film(tuple(int(2 * first_s) for first_s in at_s[::2]), 3, 4)
+    film = VideoSpan(tuple(int(2 * first_s) for first_s in at_s[::2]), 3, 4)
     clip = [*open_clip(special, words.encode(SYSTEM)), *[special.video_pad] * film.num_tokens]
     ids = [*clip, *clip_question(special, words.encode(QUESTION))]
     pixels = [pixel_rows(many, PictureFormat().fit(84, 112), pad=True)]
@@ -180,7 +180,7 @@ def test_one_three_and_ten_chunks_at_mixed_rates_equal_one_native_forward(
         logits = plain_logits(tiny_language, [*ids, *said], [film], pixels)
         logits[list(tiny_language.suppressed_ids)] = -torch.inf
         said.append(int(logits.argmax()))
-    assert list(session.ask(QUESTION, Sampling(max_new_tokens=6)).ids) == said
+    assert list(session.ask(QUESTION, TextSampling(max_new_tokens=6)).ids) == said
 
 
 def test_answer_is_what_the_library_generates_where_its_positions_are_right(
@@ -285,7 +285,7 @@ def test_what_was_forgotten_is_not_seen_and_the_rest_is_as_if_masked(
         gone = slice(sink + grid * 12, sink + (grid + 1) * 12)
         sees[sink + (grid + 2) * 12 :, gone] = False
     rows = pixel_rows(frames, PictureFormat().fit(84, 112))
-    place = positions(pieces_of(ids, tiny_language.special_ids, films=[Film((0, 2, 4, 6, 8, 10), 3, 4)]))
+    place = positions(pieces_of(ids, tiny_language.special_ids, films=[VideoSpan((0, 2, 4, 6, 8, 10), 3, 4)]))
     model = Qwen2_5_VLForConditionalGeneration.from_pretrained(GOLDEN, dtype=torch.float32).eval()
     mask = torch.zeros(1, 1, size, size).masked_fill(~sees, torch.finfo(torch.float32).min)
     with torch.no_grad():
@@ -315,7 +315,7 @@ def test_long_video_stays_within_its_budget(rule: Retaining, tiny_language: Lang
         assert session.info.live_bytes <= declared - 40 * layout.bytes_per_slot
         assert session.info.num_bytes == declared
         if step % 10 == 9:
-            answer = session.ask(QUESTION, Sampling(max_new_tokens=4))
+            answer = session.ask(QUESTION, TextSampling(max_new_tokens=4))
             assert answer.ending in Ending
             assert not set(answer.ids) & set(tiny_language.suppressed_ids)
     assert session.info.next_position < 13 + 2 * 60 + 8
@@ -333,7 +333,7 @@ def first_queries(session: DialogueSession, monkeypatch: pytest.MonkeyPatch) -> 
 
     with monkeypatch.context() as patch:
         patch.setattr(CausalRecall, "attend", listen)
-        session.ask(QUESTION, Sampling(max_new_tokens=1))
+        session.ask(QUESTION, TextSampling(max_new_tokens=1))
     return asked[0][0].unflatten(1, (2, 2))
 
 
@@ -354,7 +354,7 @@ def test_evidence_is_where_attention_was_planted(
     session = open_dialogue()
     show(session, frames, [2] * 6)
     segment = plant(session, planted, first_queries(session, monkeypatch)[-1].mean(dim=1))
-    spans = session.ask(QUESTION, Sampling(max_new_tokens=1)).evidence
+    spans = session.ask(QUESTION, TextSampling(max_new_tokens=1)).evidence
     assert spans[0].start_s <= segment.time_s < spans[0].end_s
     assert sum(span.weight for span in spans) == pytest.approx(1)
 
@@ -374,7 +374,7 @@ def test_a_frame_that_waits_for_its_partner_is_evidence_too(
         return attend(self, stream, layer, q, k, v)
 
     monkeypatch.setattr(CausalRecall, "attend", planting)
-    top, *rest = session.ask(QUESTION, Sampling(max_new_tokens=1)).evidence
+    top, *rest = session.ask(QUESTION, TextSampling(max_new_tokens=1)).evidence
     assert top.start_s == top.end_s == session.info.seen_until_s
     assert sum(span.weight for span in (top, *rest)) == pytest.approx(1)
 
@@ -390,12 +390,12 @@ def test_what_the_questions_words_attend_to_is_no_evidence(
     own = last.mT @ torch.linalg.pinv(last.mT)  # onto what the last token asks for, by head of keys
     plant(session, 4, words - (own @ words.unsqueeze(-1)).squeeze(-1), length=1000.0)
     segment = plant(session, 1, last.mean(dim=1))
-    spans = session.ask(QUESTION, Sampling(max_new_tokens=1)).evidence
+    spans = session.ask(QUESTION, TextSampling(max_new_tokens=1)).evidence
     assert spans[0].start_s <= segment.time_s < spans[0].end_s
 
 
 def test_evidence_of_an_answer_without_video_is_empty(open_dialogue: Callable[..., DialogueSession]) -> None:
-    assert open_dialogue().ask(QUESTION, Sampling(max_new_tokens=1)).evidence == ()
+    assert open_dialogue().ask(QUESTION, TextSampling(max_new_tokens=1)).evidence == ()
 
 
 @pytest.mark.parametrize("rule", [RecentFrames(most=2), ThinnedPast(recent=1, by_novelty=True), KeepUntilFull()])
@@ -410,7 +410,7 @@ def test_resumed_dialogue_goes_on_as_if_it_had_never_stopped(
 ) -> None:
     session = open_dialogue(retaining=rule, stream_format=kind)
     show(session, frames, [2, 3, 2])  # one frame waits for its partner
-    session.ask(QUESTION, Sampling(max_new_tokens=2), remember=kind is StreamFormat.TURNS)
+    session.ask(QUESTION, TextSampling(max_new_tokens=2), remember=kind is StreamFormat.TURNS)
     session.save(tmp_path / "talk.safetensors")
     resumed = DialogueSession.resume(tmp_path / "talk.safetensors", tiny_language)
     for other in (session, resumed):
@@ -460,7 +460,7 @@ def test_memory_that_is_full_and_lets_nothing_leave_says_so(tiny_language: Langu
     with pytest.raises(MemoryFullError, match="12 more than are left"):
         show(session, frames, [2], start=4)
     assert digest(session) == before
-    assert session.ask(QUESTION, Sampling(max_new_tokens=2)).ids
+    assert session.ask(QUESTION, TextSampling(max_new_tokens=2)).ids
 
 
 def test_clip_moved_back_in_time_is_the_prompt_of_a_video_that_began_later(
@@ -496,7 +496,7 @@ def test_hours_of_video_stay_within_the_range_of_positions(
         session.see(frames[2 * (step % 6) : 2 * (step % 6) + 2], [step * 1.0, step + 0.5])
         assert session.info.next_position <= 200 + 3
     assert session.info.num_tokens == 13 + 4 * 12
-    assert session.ask(QUESTION, Sampling(max_new_tokens=3)).seen_until_s == 299.5
+    assert session.ask(QUESTION, TextSampling(max_new_tokens=3)).seen_until_s == 299.5
 
 
 def test_questions_leave_the_memory_identical_to_the_bit(
@@ -507,7 +507,7 @@ def test_questions_leave_the_memory_identical_to_the_bit(
         show(asked, frames, [2], start)
         show(silent, frames, [2], start)
         for number in range(17):
-            asked.ask(f"w{60 + number} w70", Sampling(max_new_tokens=3))
+            asked.ask(f"w{60 + number} w70", TextSampling(max_new_tokens=3))
         asked.ask_choice(QUESTION, ["w72", "w154 w12"])
         assert digest(asked) == digest(silent)
 
@@ -521,7 +521,7 @@ def test_questions_from_threads_while_frames_arrive(
     def keep_asking(number: int) -> None:
         try:
             for turn in range(6):
-                assert asked.ask(f"w{60 + number} w{70 + turn}", Sampling(max_new_tokens=4)).ids
+                assert asked.ask(f"w{60 + number} w{70 + turn}", TextSampling(max_new_tokens=4)).ids
         except BaseException as error:  # noqa: BLE001 - told to the test's own thread
             problems.append(error)
 
@@ -587,8 +587,8 @@ def test_remembered_question_stays_and_more_frames_open_a_new_clip(
     for other in (session, twin):
         show(other, frames, [4])
     length, place = session.info.num_tokens, session.info.next_position
-    answer = session.ask(QUESTION, Sampling(max_new_tokens=3), remember=True)
-    assert answer.ids == twin.ask(QUESTION, Sampling(max_new_tokens=3)).ids
+    answer = session.ask(QUESTION, TextSampling(max_new_tokens=3), remember=True)
+    assert answer.ids == twin.ask(QUESTION, TextSampling(max_new_tokens=3)).ids
     added = 8 + len(answer.ids) + 2  # the question's suffix, the answer, the end of its turn
     assert session.info.num_tokens == length + added
     assert session.info.next_position == place + added
@@ -630,7 +630,7 @@ def test_letters_are_weighed_by_the_first_token(
     frames: Tensor,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    spelling = replace(tiny_language, tokenizer=Words(make_byte_tokenizer()))  # it knows letters
+    spelling = replace(tiny_language, tokenizer=Tokenizer(make_byte_tokenizer()))  # it knows letters
     session = DialogueSession(spelling, budget_bytes=BUDGET, system=SYSTEM)
     show(session, frames, [4])
     before = digest(session)
@@ -647,7 +647,7 @@ def test_letters_are_weighed_by_the_first_token(
 def test_without_video_the_words_alone_are_answered_and_that_is_said(
     open_dialogue: Callable[..., DialogueSession],
 ) -> None:
-    answer = open_dialogue().ask(QUESTION, Sampling(max_new_tokens=2))
+    answer = open_dialogue().ask(QUESTION, TextSampling(max_new_tokens=2))
     assert answer.seen_until_s is None
     assert len(answer.ids) == 2
 

@@ -14,7 +14,7 @@ import torch
 
 from longtake.language.load import LanguageModel, load_language
 from longtake.language.retaining import RecentFrames, Retaining, ThinnedPast
-from longtake.language.sampling import Sampling
+from longtake.language.sampling import TextSampling
 from longtake.pipeline.resident import resident_bytes
 from longtake.runtime.answers import Answer, Ending
 from longtake.runtime.dialogue import DialogueSession
@@ -28,16 +28,16 @@ SLACK_BYTES = 8_000_000
 """What resident memory may vary by: the allocator's, not the session's."""
 QUESTION = "Was ist auf dem Tisch, 桌子上有什么 👩‍🚀?"
 SAMPLINGS = [
-    Sampling(max_new_tokens=24),
-    Sampling(max_new_tokens=24, temperature=1.0),
-    Sampling(max_new_tokens=24, temperature=1.5, top_p=0.8),
-    Sampling(max_new_tokens=24, temperature=2.0, stop=tuple("abcdefghijklmnopqrstuvwxyz")),
-    Sampling(max_new_tokens=24, temperature=0.7, top_p=0.95, top_k=40),
+    TextSampling(max_new_tokens=24),
+    TextSampling(max_new_tokens=24, temperature=1.0),
+    TextSampling(max_new_tokens=24, temperature=1.5, top_p=0.8),
+    TextSampling(max_new_tokens=24, temperature=2.0, stop=tuple("abcdefghijklmnopqrstuvwxyz")),
+    TextSampling(max_new_tokens=24, temperature=0.7, top_p=0.95, top_k=40),
 ]
 
 
 @dataclass(slots=True)
-class Watched:
+class Visibility:
     """What was noted while a session watched."""
 
     resident: dict[int, int] = field(default_factory=dict)
@@ -85,11 +85,11 @@ def chunks(num_frames: int, sizes: list[int]) -> Iterator[range]:
 
 def watch(
     session: DialogueSession, language: LanguageModel, *, num_frames: int, sizes: list[int], ask_every_s: float
-) -> Watched:
+) -> Visibility:
     """Frames in calls of these sizes, a question every so often; what must always hold is checked after each call."""
     chance = torch.Generator().manual_seed(0)
     pictures = torch.randint(0, 256, (PALETTE, 3, 56, 56), dtype=torch.uint8, generator=chance)
-    noted, declared, next_question_s = Watched(), session.info.num_bytes, ask_every_s
+    noted, declared, next_question_s = Visibility(), session.info.num_bytes, ask_every_s
     for chunk in chunks(num_frames, sizes):
         num_grids = chunk.stop // 2 - chunk.start // 2
         started = time.process_time()
@@ -127,7 +127,7 @@ def asked(session: DialogueSession, language: LanguageModel, number: int) -> Ans
     return answer
 
 
-def tell(name: str, noted: Watched, session: DialogueSession) -> None:
+def tell(name: str, noted: Visibility, session: DialogueSession) -> None:
     info, last = session.info, max(noted.resident)
     resident = {minute: round(noted.resident[minute] / 1e6, 1) for minute in (10, 30, last) if minute in noted.resident}
     full = noted.grid_ms[len(noted.grid_ms) // 10 : len(noted.grid_ms) // 5]
@@ -140,7 +140,7 @@ def tell(name: str, noted: Watched, session: DialogueSession) -> None:
     )
 
 
-def grown(noted: Watched, start: int) -> int:
+def grown(noted: Visibility, start: int) -> int:
     """By how much the process became larger from one minute to the last."""
     return max(noted.resident[minute] for minute in noted.resident if minute >= start) - noted.resident[start]
 

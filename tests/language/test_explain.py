@@ -11,7 +11,7 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLModel
 
 from longtake.errors import InputError, SettingError
 from longtake.language.explain import QWEN2_5, RANGES, FormatPlaces, Place, Stream, explain, picture_format
-from longtake.language.positions import Film, Positions, Text, library_positions, positions, uniform_times
+from longtake.language.positions import Positions, Text, VideoSpan, library_positions, positions, uniform_times
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "vlm"
 BASE = 15
@@ -65,7 +65,7 @@ def test_one_clip_is_a_walk_over_the_prompt_of_the_video_so_far(
     for chunk in range(num_chunks):
         num_frames = (chunk + 1) * chunk_frames
         times = uniform_times(-(-num_frames // 2), 2 / fps, 2)
-        film = Film(times, stream.fit.rows, stream.fit.columns)
+        film = VideoSpan(times, stream.fit.rows, stream.fit.columns)
         pieces = [Text(BASE), film, Text(1)]
         first_grid = chunk * chunk_frames // 2
         at = (BASE + first_grid * stream.tokens_per_grid, -2, -1)
@@ -101,8 +101,8 @@ def test_at_usual_rates_nothing_is_rounded_differently(fps: float, chunk_frames:
 def test_turns_are_a_walk_over_all_turns(chunk_frames: int) -> None:
     stream = stream_of(1.0, 4, (56, 84), chunk_frames)
     turns = by_name(stream)["turns"]
-    film = Film(uniform_times(-(-chunk_frames // 2), 2.0, 2), stream.fit.rows, stream.fit.columns)
-    pieces: list[Text | Film] = [Text(11)]
+    film = VideoSpan(uniform_times(-(-chunk_frames // 2), 2.0, 2), stream.fit.rows, stream.fit.columns)
+    pieces: list[Text | VideoSpan] = [Text(11)]
     for places in turns.chunks:
         pieces += [Text(4), film]
         told = positions(pieces)

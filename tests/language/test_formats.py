@@ -20,7 +20,7 @@ from longtake.language.formats import (
     turn_end,
     turn_question,
 )
-from longtake.language.positions import Film, Picture, Text
+from longtake.language.positions import Picture, Text, VideoSpan
 
 Case = dict[str, Tensor]
 TURNS = ["stream_3chunks_mixed_fps", "stream_odd_frames", "stream_fractional_fps", "stream_eviction"]
@@ -96,7 +96,7 @@ def test_pieces_cover_a_prompt_in_order(parts: list[tuple[int, bool]]) -> None:
     )
     ids, want, pictures, films = [1], [Text(1)], [], []
     for size, still in parts:
-        piece = Picture(size, 2) if still else Film((0, 1), size, 1)
+        piece = Picture(size, 2) if still else VideoSpan((0, 1), size, 1)
         (pictures if still else films).append(piece)
         ids += [6 if still else 7] * piece.num_tokens + [30] * size
         want += [piece, Text(size)]
@@ -106,8 +106,8 @@ def test_pieces_cover_a_prompt_in_order(parts: list[tuple[int, bool]]) -> None:
 def test_grids_that_do_not_fit_their_prompt_are_refused(vlm_special: SpecialIds) -> None:
     ids = next_chunk(vlm_special, 12)
     with pytest.raises(InputError, match=r"^Each run .* a run of 12 meets one of 6 tokens; give the grids .*\.$"):
-        pieces_of(ids, vlm_special, films=[Film((0,), 2, 3)])
+        pieces_of(ids, vlm_special, films=[VideoSpan((0,), 2, 3)])
     with pytest.raises(InputError, match="a run of 12 meets none"):
         pieces_of(ids, vlm_special)
     with pytest.raises(InputError, match=r"^A prompt must have a place for every .*, but 2 found none; leave .*\.$"):
-        pieces_of(ids, vlm_special, films=[Film((0,), 3, 4), Film((0,), 3, 4)], pictures=[Picture(1, 1)])
+        pieces_of(ids, vlm_special, films=[VideoSpan((0,), 3, 4), VideoSpan((0,), 3, 4)], pictures=[Picture(1, 1)])

@@ -16,7 +16,7 @@ from longtake.language.formats import StreamFormat
 from longtake.language.load import LanguageModel
 from longtake.language.network import Network
 from longtake.language.retaining import KeepUntilFull, RecentFrames, Retaining, ThinnedPast
-from longtake.language.sampling import Sampling
+from longtake.language.sampling import TextSampling
 from longtake.memory.memory import Memory
 from longtake.memory.retention import Keep
 from longtake.runtime.answers import Answer
@@ -24,7 +24,7 @@ from longtake.runtime.dialogue import DialogueSession
 
 SYSTEM, QUESTION = "w20 w21 w22 w23", "w80 w81"
 SINK, GRID, ROWS, COLUMNS = 13, 12, 3, 4
-THREE = Sampling(max_new_tokens=3)
+THREE = TextSampling(max_new_tokens=3)
 RULES = [RecentFrames(), ThinnedPast(recent=2), ThinnedPast(recent=2, by_novelty=True)]
 
 
@@ -261,12 +261,12 @@ def test_question_under_way_sees_the_clip_that_leaves_where_it_stood(
         show(one, frames, 0, 6)
         one.ask(QUESTION, THREE, remember=True)
         show(one, frames, 6, 8)
-    pieces = session.ask_stream(QUESTION, Sampling(max_new_tokens=8))
+    pieces = session.ask_stream(QUESTION, TextSampling(max_new_tokens=8))
     next(pieces)
     show(session, frames, 8, 10)
     *_, answer = pieces
     assert isinstance(answer, Answer)
-    alone = silent.ask(QUESTION, Sampling(max_new_tokens=8))
+    alone = silent.ask(QUESTION, TextSampling(max_new_tokens=8))
     assert (answer.ids, answer.evidence) == (alone.ids, alone.evidence)
     show(silent, frames, 8, 10)
     assert session._state.moved == silent._state.moved != ()
@@ -349,7 +349,7 @@ def test_clip_is_moved_once_the_question_that_reads_it_has_ended(
     session = open_small(answers=200)
     session._range = 100
     show(session, frames, 0, 44)
-    pieces = session.ask_stream(QUESTION, Sampling(max_new_tokens=8))
+    pieces = session.ask_stream(QUESTION, TextSampling(max_new_tokens=8))
     next(pieces)
     show(session, frames, 44, 46)
     assert session.info.next_position == SINK + 2 * 45 + 1
@@ -430,7 +430,7 @@ def test_answer_that_is_never_finished_stops_nobody(open_small: Callable[..., Di
 def fill_beside_a_question(session: DialogueSession, frames: Tensor) -> tuple[Iterator[str | Answer], int]:
     """A question that has begun, and the first grid that finds no room beside it."""
     show(session, frames, 0, 10)
-    pieces = session.ask_stream(QUESTION, Sampling(max_new_tokens=8))
+    pieces = session.ask_stream(QUESTION, TextSampling(max_new_tokens=8))
     next(pieces)
     for number in range(10, 20):
         if session._memory.use()["text"].free < GRID:
@@ -476,7 +476,7 @@ def test_of_many_frames_those_that_found_no_room_may_be_given_again(
     session, silent = open_small(), open_small()
     for one in (session, silent):
         show(one, frames, 0, 10)
-    pieces = session.ask_stream(QUESTION, Sampling(max_new_tokens=8))
+    pieces = session.ask_stream(QUESTION, TextSampling(max_new_tokens=8))
     next(pieces)
     times = [10.0 + index / 2 for index in range(12)]
     with pytest.raises(MemoryFullError, match="Frames from"):

@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from longtake.errors import CheckpointError, LongtakeError, MissingExtraError
-from longtake.language.facts import TextFacts
 from longtake.language.formats import SpecialIds
 from longtake.language.load import load_language
+from longtake.language.model_config import TextConfig
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "vlm"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -64,7 +64,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 def test_facts_are_those_of_the_files(tiny_folder: Path, vlm_special: SpecialIds) -> None:
     language = load_language(tiny_folder)
-    assert language.text == TextFacts(
+    assert language.text == TextConfig(
         num_layers=4,
         num_heads=4,
         num_kv_heads=2,

@@ -12,10 +12,10 @@ from torch import Tensor
 from longtake.errors import InputError
 from longtake.language.formats import SpecialIds, pieces_of
 from longtake.language.positions import (
-    Film,
     Picture,
     Piece,
     Text,
+    VideoSpan,
     append_film,
     grid_times,
     library_positions,
@@ -49,7 +49,7 @@ Drawn = list[Text | Picture | tuple[tuple[int, ...], int, int]]
 
 
 def build(drawn: Drawn) -> list[Piece]:
-    return [Film(*piece) if isinstance(piece, tuple) else piece for piece in drawn]
+    return [VideoSpan(*piece) if isinstance(piece, tuple) else piece for piece in drawn]
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def pieces(vlm_index: dict[str, Any], vlm_special: SpecialIds) -> Callable[[str,
         grids = case["video_grid_thw"].tolist() if "video_grid_thw" in case else []
         seconds = vlm_index[name].get("second_per_grid_ts", [])
         films = [
-            Film(uniform_times(count, second, TOKENS_PER_SECOND), height // MERGE, width // MERGE)
+            VideoSpan(uniform_times(count, second, TOKENS_PER_SECOND), height // MERGE, width // MERGE)
             for (count, height, width), second in zip(grids, seconds, strict=True)
         ]
         stills = case["image_grid_thw"].tolist() if "image_grid_thw" in case else []
@@ -101,7 +101,7 @@ def test_the_library_s_positions_are_the_golden_ones(
 
 
 def test_the_library_puts_text_into_the_time_of_a_long_clip() -> None:
-    prompt = [Text(4), Film(uniform_times(8, 2.0, 2), 3, 4), Text(1)]
+    prompt = [Text(4), VideoSpan(uniform_times(8, 2.0, 2), 3, 4), Text(1)]
     assert positions(prompt).rows[:, -1].tolist() == [33, 33, 33]
     assert library_positions(prompt).rows[:, -1].tolist() == [8, 8, 8]
 
@@ -118,7 +118,7 @@ def test_chunks_of_a_stream_carry_the_next_position_over(
     for chunk, length in enumerate(told["chunk_lengths"]):
         count, height, width = case["video_grid_thw"][chunk].tolist()
         seen = uniform_times(count, told["second_per_grid_ts"][chunk], TOKENS_PER_SECOND)
-        film = Film(seen, height // MERGE, width // MERGE)
+        film = VideoSpan(seen, height // MERGE, width // MERGE)
         got = positions(pieces_of(ids[start : start + length], vlm_special, films=[film]), next_position)
         assert (got.rows == case["position_ids"][:, start : start + length].numpy()).all()
         assert got.next_position == told["next_position_after_chunk"][chunk]
@@ -148,7 +148,7 @@ def slow_positions(prompt: list[Piece], start: int) -> tuple[list[list[int]], in
         if isinstance(piece, Text):
             own = [[start + token] * 3 for token in range(piece.num_tokens)]
         else:
-            for time in piece.times if isinstance(piece, Film) else (0,):
+            for time in piece.times if isinstance(piece, VideoSpan) else (0,):
                 for row in range(piece.rows):
                     own += [[start + time, start + row, start + column] for column in range(piece.columns)]
         start = max([start - 1, *map(max, own)]) + 1
@@ -194,7 +194,7 @@ def test_a_prompt_in_two_parts_has_the_positions_of_the_whole(drawn: Drawn, data
 def test_an_open_clip_in_any_parts_is_the_whole_clip(
     drawn: tuple[tuple[int, ...], int, int], base: int, data: st.DataObject
 ) -> None:
-    film = Film(*drawn)
+    film = VideoSpan(*drawn)
     last = len(film.times) - 1
     cuts = data.draw(st.sets(st.integers(1, last))) if last else set()
     borders = pairwise([0, *sorted(cuts), len(film.times)])
@@ -231,7 +231,7 @@ def test_times_that_go_back_are_refused() -> None:
     with pytest.raises(InputError, match=r"but -1\.0 s came after 0 s"):
         grid_times([-1.0], 2)
     with pytest.raises(InputError, match="but 2 positions came after 3 positions"):
-        Film((0, 3, 2), 1, 1)
+        VideoSpan((0, 3, 2), 1, 1)
 
 
 @pytest.mark.parametrize("time_s", [math.nan, math.inf])
@@ -241,6 +241,6 @@ def test_a_time_that_is_no_number_is_refused(time_s: float) -> None:
 
 
 def test_an_empty_clip_is_refused() -> None:
-    for make in (lambda: grid_times([], 2), lambda: Film((), 3, 4), lambda: append_film(0, (), 3, 4)):
+    for make in (lambda: grid_times([], 2), lambda: VideoSpan((), 3, 4), lambda: append_film(0, (), 3, 4)):
         with pytest.raises(InputError, match=r"^A clip needs one frame at least, but it has none; show .*\.$"):
             make()

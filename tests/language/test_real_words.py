@@ -25,7 +25,7 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from longtake.cli.main import main
 from longtake.language.load import LanguageModel, load_language
-from longtake.language.sampling import Sampling
+from longtake.language.sampling import TextSampling
 from longtake.runtime.answers import Answer, Ending
 from longtake.runtime.dialogue import SYSTEM, DialogueSession
 from longtake.video.source import open_source
@@ -118,7 +118,7 @@ def write_folder(model: Any, tokenizer: Path, folder: Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dictated(Sampling):
+class Dictated(TextSampling):
     """Says these, whatever the network would."""
 
     ids: Iterator[int]
@@ -225,8 +225,8 @@ def prompt(library_words: Any, *turns: dict[str, Any]) -> list[int]:
     return list(library_words.encode(text, add_special_tokens=False))
 
 
-def spoken(session: DialogueSession, question: str, sampling: Sampling | None = None) -> tuple[list[str], Answer]:
-    *pieces, answer = session.ask_stream(question, sampling or Sampling())
+def spoken(session: DialogueSession, question: str, sampling: TextSampling | None = None) -> tuple[list[str], Answer]:
+    *pieces, answer = session.ask_stream(question, sampling or TextSampling())
     assert isinstance(answer, Answer)
     assert all(isinstance(piece, str) and piece for piece in pieces)
     return pieces, answer
@@ -254,7 +254,7 @@ def test_answer_about_words_alone_is_that_of_the_library(
     question: str, random_language: LanguageModel, library_model: Any, library_words: Any
 ) -> None:
     session = DialogueSession(random_language, budget_bytes=BUDGET)
-    answer = session.ask(question, Sampling(max_new_tokens=12))
+    answer = session.ask(question, TextSampling(max_new_tokens=12))
     asked = torch.tensor([prompt(library_words, turn("user", question))])
     whole = library_model.generate(
         asked,
@@ -324,7 +324,7 @@ def test_characters_of_several_tokens_stream_whole(
 def test_stop_text_within_characters_of_several_tokens_ends_the_answer(
     question: str, stop: tuple[str, ...], session: DialogueSession
 ) -> None:
-    pieces, answer = spoken(session, question, Sampling(stop=stop))
+    pieces, answer = spoken(session, question, TextSampling(stop=stop))
     assert "".join(pieces) == answer.text == SPOKEN[question].split(stop[0])[0]
     assert not any(BROKEN in piece for piece in pieces)
     assert answer.ending is Ending.STOP
@@ -335,7 +335,7 @@ def test_stop_text_within_characters_of_several_tokens_ends_the_answer(
 def test_answer_cut_at_any_token_is_the_beginning_of_the_whole_one(question: str, session: DialogueSession) -> None:
     """Where the cut goes through a character, one sign at the very end says so."""
     for length in range(1, len(spoken(session, question)[1].ids), 4):
-        pieces, answer = spoken(session, question, Sampling(max_new_tokens=length))
+        pieces, answer = spoken(session, question, TextSampling(max_new_tokens=length))
         assert "".join(pieces) == answer.text
         assert answer.ending is Ending.LENGTH
         assert SPOKEN[question].startswith(answer.text.removesuffix(BROKEN))
@@ -359,7 +359,7 @@ def test_what_the_network_reads_is_the_text_of_the_chat_template(
         session = watched(taught_language)
         assert session.ask(FAMILY, remember=True).text == SPOKEN[FAMILY]
         session.see(torch.zeros(2, 3, 56, 84, dtype=torch.uint8), [9.0, 9.5])
-        session.ask(MARKS, Sampling(max_new_tokens=1))
+        session.ask(MARKS, TextSampling(max_new_tokens=1))
     conversation = [turn("user", "video", FAMILY), turn("assistant", SPOKEN[FAMILY]), turn("user", "video", MARKS)]
     pictures = library_words.convert_tokens_to_ids("<|video_pad|>")
     wanted = [token for token in prompt(library_words, *conversation) if token != pictures]
@@ -374,9 +374,9 @@ def test_resumed_dialogue_goes_on_with_what_was_remembered(
     again = DialogueSession.resume(tmp_path / "talk", load_language(taught_folder))
     assert again.info.num_tokens == session.info.num_tokens
     for question in (SIGNS, "还有呢。 🏳️‍🌈"):
-        pieces, answer = spoken(session, question, Sampling(max_new_tokens=6))
-        assert spoken(again, question, Sampling(max_new_tokens=6))[0] == pieces
-        assert again.ask(question, Sampling(max_new_tokens=6)).ids == answer.ids
+        pieces, answer = spoken(session, question, TextSampling(max_new_tokens=6))
+        assert spoken(again, question, TextSampling(max_new_tokens=6))[0] == pieces
+        assert again.ask(question, TextSampling(max_new_tokens=6)).ids == answer.ids
     again.close()
 
 

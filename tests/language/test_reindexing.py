@@ -15,22 +15,22 @@ from hearing import first_logits
 from torch import Tensor
 
 from longtake.errors import LongtakeError
-from longtake.language.closing_up import Run, moved_back_by
 from longtake.language.evidence import evidence
 from longtake.language.formats import StreamFormat, next_chunk, pieces_of, system_turn, turn_end, turn_question
 from longtake.language.frames import PictureFormat, pixel_rows
 from longtake.language.load import LanguageModel
-from longtake.language.positions import Film, Piece, Text, positions
-from longtake.language.prompting import Fed
+from longtake.language.positions import Piece, Text, VideoSpan, positions
+from longtake.language.prompt_builder import TokenInputs
 from longtake.language.retaining import RecentFrames, Retaining, Segment, ThinnedPast
-from longtake.language.sampling import Sampling
+from longtake.language.rope_shift import Run, moved_back_by
+from longtake.language.sampling import TextSampling
 from longtake.memory.retention import Keep
 from longtake.runtime.answers import Answer
 from longtake.runtime.dialogue import DialogueSession
 
 SYSTEM, QUESTION = "w20 w21 w22 w23", "w80 w81"
 SINK, TURN, EXTENT = 9, 19, 11
-THREE = Sampling(max_new_tokens=3)
+THREE = TextSampling(max_new_tokens=3)
 RULES = [RecentFrames(most=2), ThinnedPast(recent=1), ThinnedPast(recent=2, by_novelty=True)]
 
 
@@ -111,7 +111,7 @@ class SlowTwin:
         embedded[[token == language.special_ids.video_pad for token in ids]] = language.network.see(
             rows.values, rows.grid
         )[0]
-        self.read(name, embedded, pieces_of(ids, language.special_ids, films=[Film((0,), 3, 4)]))
+        self.read(name, embedded, pieces_of(ids, language.special_ids, films=[VideoSpan((0,), 3, 4)]))
 
     def words(self, name: str, ids: Sequence[int]) -> Tensor:
         return self.read(name, self.language.network.embed(ids)[0], [Text(len(ids))])
@@ -205,14 +205,14 @@ def test_published_eviction_is_reproduced(
     session, start, written = open_turns(), 0, []
     for number, length in enumerate([*said["chunk_lengths"], len(said["question_ids"])]):
         ids = case["input_ids"][start : start + length].tolist()
-        fed = chunk(session, tiny_language, ids, frames[number : number + 1], moves=kind == "reindex")
-        fed = session._with_room(fed)
+        inputs = chunk(session, tiny_language, ids, frames[number : number + 1], moves=kind == "reindex")
+        inputs = session._with_room(inputs)
         if number:
             assert stands(session) == log[number - 1]
-        hidden = session._take_in(session._memory, fed, keep_state=True)
+        hidden = session._take_in(session._memory, inputs, keep_state=True)
         want = case[f"logits_{kind}"][start : start + length]
         assert (session._network.logits(hidden)[0, :, ::4] - want).abs().max() < 1e-4
-        written.append(fed.rows)
+        written.append(inputs.rows)
         start += length
     assert stands(session) == log[-1]
     tokens = np.sort(session._memory.tokens("text").frame)
@@ -221,18 +221,20 @@ def test_published_eviction_is_reproduced(
     assert (keys_read(session) - case[f"kv_layer0_keys_final_{kind}"].transpose(0, 1)).abs().max() < 1e-5
 
 
-def chunk(session: DialogueSession, language: LanguageModel, ids: list[int], clip: list[Tensor], *, moves: bool) -> Fed:
+def chunk(
+    session: DialogueSession, language: LanguageModel, ids: list[int], clip: list[Tensor], *, moves: bool
+) -> TokenInputs:
     state, special = session._state, language.special_ids
-    place = positions(pieces_of(ids, special, films=[Film((0,), 3, 4)] * len(clip)), state.next_position)
+    place = positions(pieces_of(ids, special, films=[VideoSpan((0,), 3, 4)] * len(clip)), state.next_position)
     after, embedded = replace(state, next_position=place.next_position), language.network.embed(ids)
     if not clip:
-        return Fed(embedded, place.rows, after)
+        return TokenInputs(embedded, place.rows, after)
     rows = pixel_rows(clip[0], PictureFormat().fit(84, 112))
     embedded[0, [token == special.video_pad for token in ids]] = language.network.see(rows.values, rows.grid)[0]
     start = SINK if state.next_position == 0 else 0
     extent = place.next_position - int(place.rows[0, start]) if moves else 0
     turn = Segment(first=start, num_tokens=len(ids) - start, time_s=0.0, novelty=1.0, extent=extent)
-    return Fed(embedded, place.rows, after, (turn,))
+    return TokenInputs(embedded, place.rows, after, (turn,))
 
 
 def stands(session: DialogueSession) -> tuple[int, int]:
@@ -333,12 +335,12 @@ def test_questions_see_the_turns_of_their_moment_while_others_leave(
     session, silent = open_turns(), open_turns()
     for one in (session, silent):
         show(one, frames, range(6))
-    pieces = session.ask_stream(QUESTION, Sampling(max_new_tokens=8))
+    pieces = session.ask_stream(QUESTION, TextSampling(max_new_tokens=8))
     next(pieces)
     show(session, frames, range(6, 10))
     *_, answer = pieces
     assert isinstance(answer, Answer)
-    alone = silent.ask(QUESTION, Sampling(max_new_tokens=8))
+    alone = silent.ask(QUESTION, TextSampling(max_new_tokens=8))
     assert (answer.ids, answer.evidence) == (alone.ids, alone.evidence)
     show(silent, frames, range(6, 10))
     assert session.ask(QUESTION, THREE).ids == silent.ask(QUESTION, THREE).ids
@@ -471,9 +473,9 @@ def test_choices_and_evidence_are_those_of_the_slow_twin(
         assert choice.sum_log_likelihood == pytest.approx(wanted, abs=1e-4)
     answer = session.ask(QUESTION, THREE)
     twin.words("asked", [*asked, *answer.ids[:2]])
-    received = twin.paid[-3:].sum(0)
+    attention_mass = twin.paid[-3:].sum(0)
     tokens = np.sort(session._memory.tokens("text").frame)
-    spans = evidence(session._state.segments, tokens, received[: len(tokens)].numpy(), until_s=7.5)
+    spans = evidence(session._state.segments, tokens, attention_mass[: len(tokens)].numpy(), until_s=7.5)
     found = answer.evidence
     assert [(span.start_s, span.end_s) for span in found] == [(span.start_s, span.end_s) for span in spans]
     assert [span.weight for span in found] == pytest.approx([span.weight for span in spans], abs=1e-5)

@@ -14,7 +14,7 @@ from longtake.language.retaining import (
     Retaining,
     Segment,
     ThinnedPast,
-    retaining_named,
+    dialogue_policy_named,
 )
 
 RULES = [RecentFrames(), RecentFrames(most=3), ThinnedPast(recent=2), ThinnedPast(recent=2, by_novelty=True)]
@@ -68,6 +68,6 @@ def test_rule_that_keeps_nothing_recent_is_refused() -> None:
 
 def test_policies_have_names() -> None:
     rules = [RecentFrames(), ThinnedPast(recent=3), ThinnedPast(recent=3, by_novelty=True)]
-    assert [retaining_named(name, recent=3) for name in NAMES] == rules
+    assert [dialogue_policy_named(name, recent=3) for name in NAMES] == rules
     with pytest.raises(SettingError, match="Expected window, thinned or novel to stay in memory, but got 'all'"):
-        retaining_named("all")
+        dialogue_policy_named("all")

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtake.errors import InputError, SettingError
-from longtake.language.sampling import Sampling
+from longtake.language.sampling import TextSampling
 
 SCORES = torch.tensor([0.5, 2.0, -1.0, 1.5, 0.0])
 
 
-def draws(sampling: Sampling, logits: torch.Tensor, count: int, suppressed: tuple[int, ...] = ()) -> list[int]:
+def draws(sampling: TextSampling, logits: torch.Tensor, count: int, suppressed: tuple[int, ...] = ()) -> list[int]:
     generator = sampling.new_generator()
     return [sampling.choose(logits, generator, suppressed) for _ in range(count)]
 
@@ -31,7 +31,7 @@ def slow_nucleus(scores: list[float], temperature: float, top_k: int | None, top
 
 
 def test_without_temperature_the_best_word_is_taken() -> None:
-    sampling = Sampling()
+    sampling = TextSampling()
     assert draws(sampling, SCORES, 3) == [1, 1, 1]
     assert draws(sampling, SCORES.bfloat16(), 1) == [1]
     assert draws(sampling, SCORES, 1, suppressed=(1,)) == [3]
@@ -40,7 +40,7 @@ def test_without_temperature_the_best_word_is_taken() -> None:
 
 def test_scores_given_are_left_as_they_are() -> None:
     scores = SCORES.clone()
-    draws(Sampling(temperature=1.0, top_p=0.5, top_k=2, seed=0), scores, 3, suppressed=(1,))
+    draws(TextSampling(temperature=1.0, top_p=0.5, top_k=2, seed=0), scores, 3, suppressed=(1,))
     assert torch.equal(scores, SCORES)
 
 
@@ -49,7 +49,7 @@ def test_scores_given_are_left_as_they_are() -> None:
     [(1.0, None, 1.0), (0.5, None, 1.0), (2.0, 3, 1.0), (1.0, None, 0.8), (1.5, 4, 0.7)],
 )
 def test_words_are_drawn_as_often_as_their_shares_say(temperature: float, top_k: int | None, top_p: float) -> None:
-    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=5)
+    sampling = TextSampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=5)
     expected = slow_nucleus(SCORES.tolist(), temperature, top_k, top_p)
     drawn = draws(sampling, SCORES, 3000)
     assert set(drawn) == set(expected)
@@ -69,32 +69,32 @@ def test_only_words_of_the_nucleus_are_drawn(
     scores: list[int], temperature: float, top_k: int | None, top_p: float, seed: int
 ) -> None:
     tenths = [score / 10 for score in scores]
-    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+    sampling = TextSampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     # a share that lies on the border to the last digit may count as either
     allowed = slow_nucleus(tenths, temperature, top_k, min(top_p + 1e-4, 1.0))
     assert set(draws(sampling, torch.tensor(tenths), 3)) <= set(allowed)
 
 
 def test_suppressed_words_are_never_drawn() -> None:
-    assert set(draws(Sampling(temperature=5.0, seed=1), SCORES, 300, suppressed=(1, 2))) == {0, 3, 4}
+    assert set(draws(TextSampling(temperature=5.0, seed=1), SCORES, 300, suppressed=(1, 2))) == {0, 3, 4}
 
 
 def test_same_seed_draws_the_same_and_no_seed_draws_anew() -> None:
     logits = torch.zeros(1000)
-    first, second = (draws(Sampling(temperature=1.0, seed=7), logits, 20) for _ in range(2))
+    first, second = (draws(TextSampling(temperature=1.0, seed=7), logits, 20) for _ in range(2))
     assert first == second
-    assert draws(Sampling(temperature=1.0, seed=8), logits, 20) != first
-    unseeded = Sampling(temperature=1.0)
+    assert draws(TextSampling(temperature=1.0, seed=8), logits, 20) != first
+    unseeded = TextSampling(temperature=1.0)
     assert draws(unseeded, logits, 20) != draws(unseeded, logits, 20)
 
 
 def test_smallest_temperature_still_takes_the_best() -> None:
-    assert draws(Sampling(temperature=1e-40, seed=0), SCORES * 1e4, 5) == [1] * 5
+    assert draws(TextSampling(temperature=1e-40, seed=0), SCORES * 1e4, 5) == [1] * 5
 
 
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=1.0, seed=0)])
+@pytest.mark.parametrize("sampling", [TextSampling(), TextSampling(temperature=1.0, seed=0)])
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
-def test_broken_scores_are_refused(sampling: Sampling, broken: float) -> None:
+def test_broken_scores_are_refused(sampling: TextSampling, broken: float) -> None:
     logits = SCORES.clone()
     logits[2] = broken
     with pytest.raises(InputError, match=r"finite scores .* try bfloat16 or float32\.$"):
@@ -117,4 +117,4 @@ def test_broken_scores_are_refused(sampling: Sampling, broken: float) -> None:
 )
 def test_options_without_meaning_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SettingError, match=message):
-        Sampling(**options)
+        TextSampling(**options)

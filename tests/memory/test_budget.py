@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtake.errors import BudgetError, MemoryFullError, SettingError
-from longtake.memory.budget import Budget, Needs, format_bytes
-from longtake.memory.ground import StreamPlan
+from longtake.memory.budget import Budget, MemoryRequirements, format_bytes
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
 from longtake.memory.retention import AnchorsWindowTrail, Keep, KeepAll, Retention
+from longtake.memory.shared_pool import StreamPlan
 
 WIDE = StreamLayout(num_layers=1, num_heads=1, head_dim=2, tokens_per_frame=3)
 NARROW = StreamLayout(num_layers=2, num_heads=1, head_dim=4, tokens_per_frame=1, dtype=torch.bfloat16)
@@ -18,8 +18,10 @@ BOUNDED = AnchorsWindowTrail(anchors=1, window=2, trail_tokens=1, history=6)
 GROWING = AnchorsWindowTrail(anchors=1, window=2, trail_tokens=1)
 
 
-def needs(wide: Retention, narrow: Retention, *, first_clip: int = 1, reserve: int = 0) -> Needs:
-    return Needs(streams={"wide": (WIDE, wide), "narrow": (NARROW, narrow)}, first_clip=first_clip, reserve=reserve)
+def requirements(wide: Retention, narrow: Retention, *, first_clip: int = 1, reserve: int = 0) -> MemoryRequirements:
+    return MemoryRequirements(
+        streams={"wide": (WIDE, wide), "narrow": (NARROW, narrow)}, first_clip=first_clip, reserve=reserve
+    )
 
 
 def keep_clip(memory: Memory, num_frames: int) -> dict[str, int]:
@@ -39,7 +41,7 @@ def fullest_moment(memory: Memory, first_clip: int, num_kept: int) -> dict[str, 
     """Keep frames up to `num_kept`, stage one more, and say how many slots were ever in use at once."""
     moments = [keep_clip(memory, first_clip)]
     moments += [keep_clip(memory, 1) for _ in range(num_kept - first_clip)]
-    with memory.begin(1, Keep.LATER):
+    with memory.begin(1, Keep.DEFERRED):
         moments.append({name: use.num_slots - use.free for name, use in memory.use().items()})
     return {name: max(moment[name] for moment in moments) for name in memory.plans}
 
@@ -57,7 +59,7 @@ def rules(draw: st.DrawFn, *, bounded: bool) -> AnchorsWindowTrail:
 def test_slots_of_a_bounded_memory_are_its_fullest_moment_to_the_slot(
     wide: Retention, narrow: Retention, first_clip: int
 ) -> None:
-    wanted = needs(wide, narrow, first_clip=first_clip)
+    wanted = requirements(wide, narrow, first_clip=first_clip)
     plan = wanted.plan()
     assert wanted.full_after is not None
     fullest = fullest_moment(Memory(plan, "meta"), first_clip, max(first_clip, wanted.full_after) + 4)
@@ -69,7 +71,7 @@ def test_slots_of_a_bounded_memory_are_its_fullest_moment_to_the_slot(
 def test_slots_of_a_growing_memory_are_its_fullest_moment_to_the_slot(
     wide: Retention, first_clip: int, more: int
 ) -> None:
-    wanted = needs(wide, KeepAll(), first_clip=first_clip)
+    wanted = requirements(wide, KeepAll(), first_clip=first_clip)
     num_kept = first_clip + more
     slots = {name: wanted.num_slots(name, num_kept) for name in wanted.streams}
     plans = {
@@ -80,7 +82,7 @@ def test_slots_of_a_growing_memory_are_its_fullest_moment_to_the_slot(
 
 
 def test_one_slot_fewer_is_one_too_few() -> None:
-    plans = needs(BOUNDED, BOUNDED).plan()
+    plans = requirements(BOUNDED, BOUNDED).plan()
     tight = {
         name: StreamPlan(layout=plan.layout, policy=plan.policy, num_slots=plan.num_slots - (name == "narrow"))
         for name, plan in plans.items()
@@ -90,13 +92,13 @@ def test_one_slot_fewer_is_one_too_few() -> None:
 
 
 def test_reserve_is_counted_in_frames_on_top() -> None:
-    plain, reserved = needs(BOUNDED, BOUNDED).plan(), needs(BOUNDED, BOUNDED, reserve=4).plan()
+    plain, reserved = requirements(BOUNDED, BOUNDED).plan(), requirements(BOUNDED, BOUNDED, reserve=4).plan()
     assert reserved["wide"].num_slots - plain["wide"].num_slots == 4 * 3
     assert reserved["narrow"].num_slots - plain["narrow"].num_slots == 4
 
 
 def test_published_numbers_by_hand() -> None:
-    wanted = needs(BOUNDED, KeepAll(), first_clip=2, reserve=1)
+    wanted = requirements(BOUNDED, KeepAll(), first_clip=2, reserve=1)
     assert wanted.num_slots("wide", 100) == (1 + 2) * 3 + (6 - 3) * 1 + 3 + 3
     assert wanted.num_slots("wide", 4) == 3 * 3 + 1 * 1 + 3 + 3
     assert wanted.num_slots("narrow", 4) == 4 + 1 + 1
@@ -104,13 +106,13 @@ def test_published_numbers_by_hand() -> None:
 
 
 def test_memory_stops_growing_when_its_slowest_stream_does() -> None:
-    assert needs(BOUNDED, AnchorsWindowTrail(anchors=1, window=8)).full_after == 9
-    assert needs(BOUNDED, KeepAll()).full_after is None
-    assert needs(GROWING, BOUNDED).full_after is None
+    assert requirements(BOUNDED, AnchorsWindowTrail(anchors=1, window=8)).full_after == 9
+    assert requirements(BOUNDED, KeepAll()).full_after is None
+    assert requirements(GROWING, BOUNDED).full_after is None
 
 
 def test_bounded_memory_takes_what_it_needs_whatever_the_budget() -> None:
-    wanted = needs(BOUNDED, BOUNDED)
+    wanted = requirements(BOUNDED, BOUNDED)
     least = wanted.num_bytes(6)
     for budget in (None, least, 100 * least):
         plan = wanted.plan(budget)
@@ -119,14 +121,14 @@ def test_bounded_memory_takes_what_it_needs_whatever_the_budget() -> None:
 
 def test_policy_that_never_forgets_needs_a_budget() -> None:
     with pytest.raises(SettingError, match="give one, such as 4GB"):
-        needs(GROWING, BOUNDED).plan()
+        requirements(GROWING, BOUNDED).plan()
 
 
 @given(st.integers(0, 20_000), st.sampled_from([GROWING, KeepAll()]), st.integers(1, 4), st.integers(0, 2))
 def test_growing_memory_is_as_long_as_the_budget_allows(
     extra: int, wide: Retention, first_clip: int, reserve: int
 ) -> None:
-    wanted = needs(wide, KeepAll(), first_clip=first_clip, reserve=reserve)
+    wanted = requirements(wide, KeepAll(), first_clip=first_clip, reserve=reserve)
     budget = wanted.num_bytes(first_clip) + extra
     plan = wanted.plan(budget)
     num_kept = plan["narrow"].num_slots - 1 - reserve
@@ -137,7 +139,7 @@ def test_growing_memory_is_as_long_as_the_budget_allows(
 
 @pytest.mark.parametrize("narrow", [KeepAll(), BOUNDED], ids=["growing", "bounded"])
 def test_budget_too_small_names_the_smallest_that_works(narrow: Retention) -> None:
-    wanted = needs(BOUNDED, narrow, first_clip=3)
+    wanted = requirements(BOUNDED, narrow, first_clip=3)
     with pytest.raises(
         BudgetError, match=r"A budget of 10 bytes cannot hold .* smallest that works is (\d+)"
     ) as refused:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtake.errors import MemoryFullError, TransactionError
-from longtake.memory.budget import Needs
-from longtake.memory.eviction import Clip, Eviction, LayerBook, Verdict
+from longtake.memory.budget import MemoryRequirements
+from longtake.memory.eviction import Clip, Eviction, EvictionDecision, LayerState
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
 from longtake.memory.retention import AnchorsWindowTrail, Keep
@@ -28,27 +28,29 @@ class Lottery(Eviction):
     keeps: tuple[int, ...]
 
     @property
-    def num_notes(self) -> int:
+    def num_token_stats(self) -> int:
         return 1
 
     @property
-    def num_memo(self) -> int:
+    def num_layer_stats(self) -> int:
         return 1
 
     @property
-    def wants_received(self) -> bool:
+    def wants_attention_mass(self) -> bool:
         return True
 
-    def judge(self, books: Sequence[LayerBook], clip: Clip) -> list[Verdict]:
-        return [self._judge(book, keep, clip) for book, keep in zip(books, self.keeps, strict=True)]
+    def judge(self, layers: Sequence[LayerState], clip: Clip) -> list[EvictionDecision]:
+        return [self._judge(state, keep, clip) for state, keep in zip(layers, self.keeps, strict=True)]
 
-    def _judge(self, book: LayerBook, keep: int, clip: Clip) -> Verdict:
-        assert book.received is not None
-        notes = book.tokens.notes + book.received[:, None]
-        best = np.argsort(-notes[:, 0], kind="stable")[:keep]
-        stays = np.zeros(len(notes), dtype=np.bool_)
+    def _judge(self, state: LayerState, keep: int, clip: Clip) -> EvictionDecision:
+        assert state.attention_mass is not None
+        token_stats = state.tokens.token_stats + state.attention_mass[:, None]
+        best = np.argsort(-token_stats[:, 0], kind="stable")[:keep]
+        stays = np.zeros(len(token_stats), dtype=np.bool_)
         stays[best] = True
-        return Verdict(stays=stays, notes=notes, memo=(book.memo[0] + clip.num_frames,))
+        return EvictionDecision(
+            stays=stays, token_stats=token_stats, layer_stats=(state.layer_stats[0] + clip.num_frames,)
+        )
 
     def most_tokens(self, layout: StreamLayout, *, clip_frames: int = 1) -> int:
         return sum(self.keeps)
@@ -56,7 +58,7 @@ class Lottery(Eviction):
 
 def new_memory(keeps: tuple[int, ...] = (2, 7, 5), reserve: int = 0) -> Memory:
     streams = {"trunk": (LAYOUT, Lottery(keeps)), "camera": (CAMERA, AnchorsWindowTrail(anchors=1, window=3))}
-    return Memory(Needs(streams=streams, first_clip=1, reserve=reserve).plan())
+    return Memory(MemoryRequirements(streams=streams, first_clip=1, reserve=reserve).plan())
 
 
 def look(memory: Memory, seed: int, *, keep: Keep = Keep.YES, commit: bool = True) -> None:
@@ -66,9 +68,9 @@ def look(memory: Memory, seed: int, *, keep: Keep = Keep.YES, commit: bool = Tru
         for layer in range(3):
             rows = torch.rand(4, 1, 2, generator=generator)
             transaction.write("trunk", layer, rows, -rows)
-            if transaction.wants_received("trunk", layer):
+            if transaction.wants_attention_mass("trunk", layer):
                 num_seen = sum(len(keys) for keys, _ in transaction.read("trunk", layer))
-                transaction.receive("trunk", layer, torch.rand(num_seen, generator=generator))
+                transaction.record_attention_mass("trunk", layer, torch.rand(num_seen, generator=generator))
         for layer in range(2 * 3):
             rows = torch.rand(1, 1, 2, generator=generator)
             transaction.write("camera", layer, rows, -rows)
@@ -83,12 +85,12 @@ def look_many(memory: Memory, seeds: range) -> None:
 
 def contents(memory: Memory) -> list[list[tuple[int, int, float, list[float]]]]:
     """Of every layer of the trunk: frame, index, note and key of each token, in attention order."""
-    slab = memory._ground.slabs["trunk"]
+    slab = memory._pool.slabs["trunk"]
     layers = []
     for layer in range(3):
         tokens = memory.tokens("trunk", layer)
         keys = slab.keys[0][torch.from_numpy(tokens.slot)].reshape(-1, 2).tolist()
-        columns = (tokens.frame.tolist(), tokens.index.tolist(), tokens.notes[:, 0].tolist(), keys)
+        columns = (tokens.frame.tolist(), tokens.index.tolist(), tokens.token_stats[:, 0].tolist(), keys)
         layers.append(list(zip(*columns, strict=True)))
     return layers
 
@@ -125,7 +127,7 @@ def test_what_layers_hold_is_what_a_list_for_each_would_hold() -> None:
         assert contents(memory) == twin
 
 
-@pytest.mark.parametrize("keep", [Keep.NO, Keep.LATER, Keep.YES])
+@pytest.mark.parametrize("keep", [Keep.NO, Keep.DEFERRED, Keep.YES])
 def test_clip_that_is_not_committed_leaves_no_trace(keep: Keep) -> None:
     plain, disturbed = new_memory(), new_memory()
     for seed in range(8):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtake.errors import TransactionError
-from longtake.memory.budget import Needs
+from longtake.memory.budget import MemoryRequirements
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
 from longtake.memory.retention import Keep, KeepAll
@@ -16,7 +16,7 @@ LAYOUT = StreamLayout(num_layers=2, num_heads=1, head_dim=2, tokens_per_frame=1,
 
 
 def new_memory(reserve: int = 0) -> Memory:
-    return Memory(Needs(streams={"text": (LAYOUT, KeepAll())}, first_clip=1, reserve=reserve).plan(2000))
+    return Memory(MemoryRequirements(streams={"text": (LAYOUT, KeepAll())}, first_clip=1, reserve=reserve).plan(2000))
 
 
 def say(memory: Memory, first: int, count: int) -> None:
@@ -31,7 +31,7 @@ def say(memory: Memory, first: int, count: int) -> None:
 def remembered(memory: Memory) -> dict[int, float]:
     """Token numbers and their keys in the second layer."""
     tokens = memory.tokens("text")
-    keys = memory._ground.slabs["text"].keys[1][torch.from_numpy(tokens.slot), 0, 0]
+    keys = memory._pool.slabs["text"].keys[1][torch.from_numpy(tokens.slot), 0, 0]
     return dict(zip(tokens.frame.tolist(), (keys - 1000).tolist(), strict=True))
 
 

@@ -16,7 +16,7 @@ from longtake.attention.recall import StreamRecall
 from longtake.attention.reference import ReferenceBackend
 from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import ForkError, MemoryFullError, SavedSessionError, TransactionError
-from longtake.memory.budget import Needs
+from longtake.memory.budget import MemoryRequirements
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
 from longtake.memory.retention import AnchorsWindowTrail, Keep, KeepAll, Retention
@@ -37,7 +37,7 @@ RETENTIONS: dict[str, Retention] = {"wide": RETENTION, "narrow": CAMERA}
 
 def new_memory(reserve: int = 0, first_clip: int = 2, retentions: dict[str, Retention] = RETENTIONS) -> Memory:
     streams = {name: (LAYOUTS[name], retentions[name]) for name in LAYOUTS}
-    return Memory(Needs(streams=streams, first_clip=first_clip, reserve=reserve).plan())
+    return Memory(MemoryRequirements(streams=streams, first_clip=first_clip, reserve=reserve).plan())
 
 
 def projections(seed: int, num_frames: int, stream: str, layer: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -116,7 +116,7 @@ def assert_close(got: Outputs, want: Outputs) -> None:
         torch.testing.assert_close(got[key], value, rtol=1e-5, atol=1e-6)
 
 
-SCHEDULE = [Keep.YES, Keep.YES, Keep.NO, Keep.LATER, Keep.YES, Keep.NO, Keep.LATER, Keep.YES, Keep.YES, Keep.YES]
+SCHEDULE = [Keep.YES, Keep.YES, Keep.NO, Keep.DEFERRED, Keep.YES, Keep.NO, Keep.DEFERRED, Keep.YES, Keep.YES, Keep.YES]
 
 
 @pytest.mark.parametrize("first_clip", [1, 2, 4, 8])
@@ -124,7 +124,7 @@ def test_memory_equals_the_slow_twin(first_clip: int) -> None:
     memory, twin = new_memory(first_clip=first_clip), SlowTwin()
     assert_close(look(memory, 0, num_frames=first_clip), twin.look(0, num_frames=first_clip))
     for step, keep in enumerate(SCHEDULE * 3, start=1):
-        commit = step % 4 != 0 if keep is Keep.LATER else None
+        commit = step % 4 != 0 if keep is Keep.DEFERRED else None
         assert_close(look(memory, step, keep=keep, commit=commit), twin.look(step, keep=keep, commit=commit))
     assert memory.num_kept == twin.num_kept
 
@@ -132,7 +132,7 @@ def test_memory_equals_the_slow_twin(first_clip: int) -> None:
 def test_memory_equals_the_slow_twin_when_several_frames_come_at_once() -> None:
     memory, twin = new_memory(reserve=3), SlowTwin()
     for step, num_frames in enumerate((2, 1, 3, 1, 2, 4, 1, 3)):
-        for keep in (Keep.NO, Keep.LATER, Keep.YES):
+        for keep in (Keep.NO, Keep.DEFERRED, Keep.YES):
             seed = 10 * step + num_frames
             assert_close(
                 look(memory, seed, num_frames=num_frames, keep=keep),
@@ -144,7 +144,7 @@ def test_steady_state_reads_one_run_of_slots_without_a_copy() -> None:
     memory = new_memory()
     look(memory, 0, num_frames=2)
     for step in range(1, 30):
-        for keep in (Keep.NO, Keep.LATER, Keep.YES):
+        for keep in (Keep.NO, Keep.DEFERRED, Keep.YES):
             with memory.begin(1, keep) as transaction:
                 for staged in transaction.staged.values():
                     assert staged.view.in_place
@@ -152,7 +152,7 @@ def test_steady_state_reads_one_run_of_slots_without_a_copy() -> None:
         look(memory, step)
 
 
-@pytest.mark.parametrize("keep", [Keep.NO, Keep.LATER, Keep.YES])
+@pytest.mark.parametrize("keep", [Keep.NO, Keep.DEFERRED, Keep.YES])
 def test_rejected_clip_leaves_no_trace(keep: Keep) -> None:
     plain, disturbed = new_memory(), new_memory()
     look(plain, 0, num_frames=2)
@@ -394,7 +394,9 @@ def test_waiting_clip_begins_as_soon_as_another_is_left() -> None:
 def test_full_memory_without_forks_does_not_wait() -> None:
     layouts = {name: (layout, KeepAll()) for name, layout in LAYOUTS.items()}
     memory = Memory(
-        Needs(streams=layouts, first_clip=1).plan(4 * sum(layout.bytes_per_frame for layout, _ in layouts.values()))
+        MemoryRequirements(streams=layouts, first_clip=1).plan(
+            4 * sum(layout.bytes_per_frame for layout, _ in layouts.values())
+        )
     )
     for step in range(4):
         look(memory, step)
@@ -461,7 +463,7 @@ def test_contents_are_read_in_place_when_they_are_written_and_not_before() -> No
     memory = new_memory()
     look(memory, 0, num_frames=2)
     (piece,) = memory.contents()["wide.0.keys"].pieces
-    assert piece.data_ptr() == memory._ground.slabs["wide"].keys[0].data_ptr()
+    assert piece.data_ptr() == memory._pool.slabs["wide"].keys[0].data_ptr()
 
 
 def test_memory_with_fewer_slots_refuses_what_was_saved(tmp_path: Path) -> None:
@@ -475,7 +477,9 @@ def test_memory_with_fewer_slots_refuses_what_was_saved(tmp_path: Path) -> None:
 
 def test_memory_that_is_just_full_can_be_restored(tmp_path: Path) -> None:
     streams = {name: (layout, KeepAll()) for name, layout in LAYOUTS.items()}
-    plans = Needs(streams=streams, first_clip=1).plan(4 * sum(layout.bytes_per_frame for layout in LAYOUTS.values()))
+    plans = MemoryRequirements(streams=streams, first_clip=1).plan(
+        4 * sum(layout.bytes_per_frame for layout in LAYOUTS.values())
+    )
     memory, twin = Memory(plans), Memory(plans)
     for step in range(4):
         look(memory, step)
@@ -570,7 +574,7 @@ def test_used_up_reserve_refuses_the_parent_or_makes_it_wait() -> None:
 def test_memory_without_a_policy_that_forgets_says_when_it_is_full() -> None:
     budget = 4 * sum(layout.bytes_per_frame for layout in LAYOUTS.values())
     streams = {name: (layout, KeepAll()) for name, layout in LAYOUTS.items()}
-    memory = Memory(Needs(streams=streams, first_clip=1).plan(budget))
+    memory = Memory(MemoryRequirements(streams=streams, first_clip=1).plan(budget))
     for step in range(4):
         look(memory, step)
     with pytest.raises(MemoryFullError, match="larger budget"):
@@ -620,6 +624,6 @@ def test_bytes_are_those_of_the_tensors_and_of_the_closed_formula() -> None:
     wide = max((2 + 3) * 5 + (9 - 5) * 2 + 5, 2 * 5) + 3 * 5
     narrow = (2 + 7) + 1 + 3
     assert memory.num_bytes == 4 * (wide * 2 * 2 * 8 * 3 + narrow * 2 * 1 * 4 * 2)
-    slabs = memory._ground.slabs
+    slabs = memory._pool.slabs
     assert memory.num_bytes == sum(t.nbytes for slab in slabs.values() for t in (*slab.keys, *slab.values))
     assert slabs["wide"].count(SlotState.FREE) == wide

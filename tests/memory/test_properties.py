@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from longtake.errors import ForkError, MemoryFullError
-from longtake.memory.budget import Needs
+from longtake.memory.budget import MemoryRequirements
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
 from longtake.memory.retention import AnchorsWindowTrail, Keep, Retention
@@ -64,7 +64,7 @@ class AnyOrder(RuleBasedStateMachine):
             "cameras": AnchorsWindowTrail(anchors=anchors, window=window + extra),
         }
         streams = {name: (LAYOUTS[name], self.retentions[name]) for name in LAYOUTS}
-        self.plans = Needs(streams=streams, first_clip=2, reserve=reserve).plan()
+        self.plans = MemoryRequirements(streams=streams, first_clip=2, reserve=reserve).plan()
         self.bound = sum(plan.num_bytes for plan in self.plans.values())
         self.mark = 0.0
         self.living = [Branch(Memory(self.plans), Expected({name: {} for name in LAYOUTS}))]
@@ -175,7 +175,7 @@ class AnyOrder(RuleBasedStateMachine):
     def check_partition(self) -> None:
         """Every slot is live, held, staged or free exactly once, whoever is asked."""
         for name in LAYOUTS if self.living else ():
-            slab = self.living[0].memory._ground.slabs[name]
+            slab = self.living[0].memory._pool.slabs[name]
             use = self.living[0].memory.use()[name]
             assert use.live + use.held + use.staged + use.free == use.num_slots == slab.num_slots
             owned = [branch.memory._live[name].own.slot for branch in self.living]
@@ -202,7 +202,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def marks(self, memory: Memory, name: str) -> dict[tuple[int, int], float]:
         tokens = memory.tokens(name)
-        slab = memory._ground.slabs[name]
+        slab = memory._pool.slabs[name]
         slot = torch.from_numpy(tokens.slot)
         layers = [keys[slot] for keys in slab.keys] + [-values[slot] for values in slab.values]
         for other in layers[1:]:

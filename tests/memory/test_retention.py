@@ -68,7 +68,7 @@ def test_camera_only_trail_keeps_the_first_token_of_an_evicted_frame() -> None:
         (Keep.YES, 3, "##+++++"),
         (Keep.YES, 9, "##+++++"),
         (Keep.NO, 1, "##++###"),  # a window of three and itself
-        (Keep.LATER, 1, "##++###"),
+        (Keep.DEFERRED, 1, "##++###"),
     ],
 )
 def test_only_a_clip_known_to_be_kept_is_blind_to_what_it_evicts(keep: Keep, num_coming: int, drawn: str) -> None:

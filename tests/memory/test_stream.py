@@ -45,10 +45,10 @@ def test_order_drawn_frame_by_frame() -> None:
         5: ("00 01 40 41 20 30", "10 31"),
         6: ("00 01 40 50 51 30", "41 20"),
     }
-    for num_kept, (settled, doomed) in drawn.items():
+    for num_kept, (retained, evict_next) in drawn.items():
         live, _ = played(RULE, [1] * num_kept)
-        assert " ".join(f"{frame}{index}" for frame, index in places(live.settled)) == settled
-        assert " ".join(f"{frame}{index}" for frame, index in places(live.doomed)) == doomed
+        assert " ".join(f"{frame}{index}" for frame, index in places(live.retained)) == retained
+        assert " ".join(f"{frame}{index}" for frame, index in places(live.evict_next)) == evict_next
 
 
 retentions = st.builds(
@@ -82,13 +82,13 @@ def test_commit_keeps_what_stays_and_gives_up_the_rest(
 @given(retentions, schedules)
 def test_doomed_is_what_the_next_kept_clip_will_not_see(retention: Retention, schedule: list[int]) -> None:
     live, num_kept = played(retention, schedule)
-    for part, seen in ((live.settled, True), (live.doomed, False)):
+    for part, seen in ((live.retained, True), (live.evict_next, False)):
         flags = retention.sees(part, num_kept=num_kept, num_coming=1, keep=Keep.YES)
         assert np.all(flags == seen)
     staged = clip(num_kept, 1, first_slot=num_kept * TOKENS)
     after, left = live.after_commit(staged, retention, num_kept=num_kept + 1)
-    assert set(live.doomed.slot) <= set(left) <= set(live.doomed.slot) | set(staged.slot)
-    assert set(live.settled.slot) <= set(after.own.slot)
+    assert set(live.evict_next.slot) <= set(left) <= set(live.evict_next.slot) | set(staged.slot)
+    assert set(live.retained.slot) <= set(after.own.slot)
 
 
 @given(retentions, schedules)
@@ -98,24 +98,24 @@ def test_settled_tokens_do_not_move_and_holes_are_filled_from_the_back(
     before, num_kept = played(retention, schedule)
     staged = clip(num_kept, 1, first_slot=num_kept * TOKENS)
     after, _ = before.after_commit(staged, retention, num_kept=num_kept + 1)
-    queue = [*before.settled.slot.tolist(), *staged.slot.tolist(), *before.doomed.slot.tolist()]
-    settled = after.settled.slot.tolist()
-    kept = set(settled)
-    expected = [slot if slot in kept else None for slot in queue[: len(settled)]]
-    back = iter([slot for slot in queue[len(settled) :] if slot in kept])
-    assert settled == [next(back) if slot is None else slot for slot in expected]
-    assert after.doomed.slot.tolist() == [slot for slot in queue if slot in set(after.doomed.slot.tolist())]
+    queue = [*before.retained.slot.tolist(), *staged.slot.tolist(), *before.evict_next.slot.tolist()]
+    retained = after.retained.slot.tolist()
+    kept = set(retained)
+    expected = [slot if slot in kept else None for slot in queue[: len(retained)]]
+    back = iter([slot for slot in queue[len(retained) :] if slot in kept])
+    assert retained == [next(back) if slot is None else slot for slot in expected]
+    assert after.evict_next.slot.tolist() == [slot for slot in queue if slot in set(after.evict_next.slot.tolist())]
 
 
 def test_kept_clip_reads_settled_and_itself_any_other_the_doomed_too() -> None:
     live, num_kept = played(RULE, [1] * 5)
     staged = np.array([90, 91])
-    settled, doomed = live.settled.slot.tolist(), live.doomed.slot.tolist()
-    assert doomed
+    retained, evict_next = live.retained.slot.tolist(), live.evict_next.slot.tolist()
+    assert evict_next
     for keep, want in {
-        Keep.YES: [*settled, 90, 91],
-        Keep.NO: [*settled, 90, 91, *doomed],
-        Keep.LATER: [*settled, 90, 91, *doomed],
+        Keep.YES: [*retained, 90, 91],
+        Keep.NO: [*retained, 90, 91, *evict_next],
+        Keep.DEFERRED: [*retained, 90, 91, *evict_next],
     }.items():
         (block,) = live.seen_slots(RULE, staged, num_kept=num_kept, num_coming=1, keep=keep)
         assert block.tolist() == want
@@ -131,13 +131,17 @@ def test_clip_of_several_frames_is_blind_to_all_its_commit_evicts() -> None:
 def test_fork_borrows_every_section_and_reads_a_block_for_each() -> None:
     parent, num_kept = played(RULE, [1] * 5)
     fork = parent.as_birth_of_fork()
-    assert fork.borrowed == (parent.settled, parent.doomed)
+    assert fork.borrowed == (parent.retained, parent.evict_next)
     assert len(fork.own) == 0
     assert len(fork) == len(parent)
     blocks = fork.seen_slots(RULE, np.array([90, 91]), num_kept=num_kept, num_coming=1, keep=Keep.NO)
-    assert [block.tolist() for block in blocks] == [parent.settled.slot.tolist(), parent.doomed.slot.tolist(), [90, 91]]
+    assert [block.tolist() for block in blocks] == [
+        parent.retained.slot.tolist(),
+        parent.evict_next.slot.tolist(),
+        [90, 91],
+    ]
     blocks = fork.seen_slots(RULE, np.array([90, 91]), num_kept=num_kept, num_coming=1, keep=Keep.YES)
-    assert [block.tolist() for block in blocks] == [parent.settled.slot.tolist(), [], [90, 91]]
+    assert [block.tolist() for block in blocks] == [parent.retained.slot.tolist(), [], [90, 91]]
 
 
 def test_fork_forgets_what_it_borrowed_but_gives_up_only_its_own_slots() -> None:
@@ -153,7 +157,7 @@ def test_fork_forgets_what_it_borrowed_but_gives_up_only_its_own_slots() -> None
         )
         assert all(slot >= 100 for slot in left)
     assert len(fork.own)
-    assert set(fork.borrowed[0].slot) < set(parent.settled.slot)
+    assert set(fork.borrowed[0].slot) < set(parent.retained.slot)
 
 
 def test_fork_merged_into_its_parent_leaves_what_the_parent_borrowed_borrowed() -> None:
@@ -163,8 +167,8 @@ def test_fork_merged_into_its_parent_leaves_what_the_parent_borrowed_borrowed() 
     merged = child.as_merged_into(parent)
     assert len(merged.borrowed) == len(parent.borrowed) == 2
     assert merged.borrowed == child.borrowed[:2]
-    assert merged.settled.slot.tolist() == [slot for part in child.sections[2:] for slot in part.slot]
-    assert len(merged.doomed) == 0
+    assert merged.retained.slot.tolist() == [slot for part in child.sections[2:] for slot in part.slot]
+    assert len(merged.evict_next) == 0
     assert len(merged) == len(child)
 
 
@@ -178,8 +182,8 @@ def test_packed_tokens_leave_a_gap_for_one_frame_before_the_doomed(num_slots: in
     assert slot.tolist() == packed
     moved = live.at(slot)
     assert places(moved.own) == places(live.own)
-    assert moved.settled.slot.tolist() == packed[:4]
-    assert moved.doomed.slot.tolist() == packed[4:]
+    assert moved.retained.slot.tolist() == packed[:4]
+    assert moved.evict_next.slot.tolist() == packed[4:]
 
 
 def test_empty_live_set_sees_its_clip_alone() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from longtake.errors import TransactionError
-from longtake.memory.budget import Needs
+from longtake.memory.budget import MemoryRequirements
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
 from longtake.memory.retention import AnchorsWindowTrail, Keep
@@ -16,7 +16,9 @@ LAYOUT = StreamLayout(num_layers=3, num_heads=1, head_dim=2, tokens_per_frame=2)
 
 
 def new_memory() -> Memory:
-    return Memory(Needs(streams={"only": (LAYOUT, AnchorsWindowTrail(anchors=0, window=2))}, first_clip=1).plan())
+    return Memory(
+        MemoryRequirements(streams={"only": (LAYOUT, AnchorsWindowTrail(anchors=0, window=2))}, first_clip=1).plan()
+    )
 
 
 def write(transaction: Transaction, value: float, layers: range = range(3)) -> None:
@@ -40,7 +42,7 @@ def test_clip_reads_what_was_kept_before_it() -> None:
         with memory.begin(1, Keep.YES) as transaction:
             write(transaction, value)
             transaction.commit()
-    for keep, seen in ((Keep.YES, [2, 2, 3, 3]), (Keep.NO, [1, 1, 2, 2, 3, 3]), (Keep.LATER, [1, 1, 2, 2, 3, 3])):
+    for keep, seen in ((Keep.YES, [2, 2, 3, 3]), (Keep.NO, [1, 1, 2, 2, 3, 3]), (Keep.DEFERRED, [1, 1, 2, 2, 3, 3])):
         with memory.begin(1, keep) as transaction:
             write(transaction, 3.0)
             values = [value for keys, _ in transaction.read("only", 0) for value in keys[:, 0, 0].tolist()]
@@ -68,7 +70,7 @@ def test_write_of_too_few_or_too_many_tokens_is_refused(tokens: int) -> None:
         transaction.write("only", 0, rows, rows)
 
 
-@pytest.mark.parametrize("keep", [Keep.YES, Keep.LATER])
+@pytest.mark.parametrize("keep", [Keep.YES, Keep.DEFERRED])
 def test_clip_is_kept_only_if_committed(keep: Keep) -> None:
     memory = new_memory()
     with memory.begin(1, keep) as transaction:

@@ -16,10 +16,10 @@ from longtake.errors import InputError, SettingError
 from longtake.export.frame import FrameStatus, MappedFrame
 from longtake.geometry.model import GeometryModel
 from longtake.language.load import LanguageModel, load_language
-from longtake.language.sampling import Sampling as Speaking
-from longtake.pipeline.asking import Asked, Every, Once, When
+from longtake.language.sampling import TextSampling
 from longtake.pipeline.live import Answered, Event, FrameKnown, LiveSession, LiveSettings, _Rate, _Trail
 from longtake.pipeline.mapper import Mapper, Prepared
+from longtake.pipeline.question_schedule import Asked, Every, Once, When
 from longtake.pipeline.run import Unreadable
 from longtake.pipeline.status import StatusJudge
 from longtake.runtime.build import SessionSettings, open_session
@@ -29,7 +29,7 @@ from longtake.runtime.windows import Windows
 from longtake.video.frame import PendingFrame, VideoFrame
 from longtake.video.preprocess import Preprocessor
 from longtake.video.reading import Source
-from longtake.video.sampling import Extent, Sampling
+from longtake.video.sampling import Extent, FrameSampling
 from longtake.world.tour import Tour
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "vlm"
@@ -38,7 +38,7 @@ SESSION = SessionSettings(
     image_size=56, num_scale_frames=2, retention=ContextRetention(anchors=2, window=3, history=12), windows=None
 )
 PREPARE = Preprocessor(size=56)
-LIVE = LiveSettings(ask_fps=2.0, speaking=Speaking(max_new_tokens=4))
+LIVE = LiveSettings(ask_fps=2.0, speaking=TextSampling(max_new_tokens=4))
 PICTURES = [
     (view.image.movedim(0, -1) * 255).byte().numpy()
     for view in islice(Tour(seed=2, width=SIZE[1], height=SIZE[0]).views(), NUM_FRAMES)
@@ -267,7 +267,7 @@ def test_rate_takes_the_frames_that_a_source_of_this_rate_would_give(
     times = np.cumsum([first_s, *gaps]).tolist()
     frames = [VideoFrame(index, time_s, PICTURES[0]) for index, time_s in enumerate(times)]
     rate = _Rate(float(fps))
-    picked = [frame.index for frame in Sampling(fps=float(fps)).pick(frames)]
+    picked = [frame.index for frame in FrameSampling(fps=float(fps)).pick(frames)]
     assert [index for index, time_s in enumerate(times) if rate.takes(time_s)] == picked
 
 

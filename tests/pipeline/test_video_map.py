@@ -13,19 +13,19 @@ import pytest
 import torch
 
 from longtake.errors import InputError, MissingExtraError, SettingError
-from longtake.export.adjust import Wishes
-from longtake.export.again import ExportSettings
+from longtake.export.adjust import ExportAdjustments
 from longtake.export.cloud import CloudSettings
 from longtake.export.frame import FrameStatus, MappedFrame
 from longtake.export.names import EXPORT_FOLDER, RECORD_NAME, SESSION_NAME
+from longtake.export.reexport import ExportSettings
 from longtake.export.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
 from longtake.export.report.page import REPORT_NAME
 from longtake.export.scale import KnownDistance, KnownHeight
 from longtake.export.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
-from longtake.pipeline.ahead import WhenFull
 from longtake.pipeline.checkpoint import FOLDER
 from longtake.pipeline.outputs import Outputs
+from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.run import Unreadable
 from longtake.pipeline.video_map import MapSettings, VideoMap, is_done
 from longtake.runtime.build import SessionSettings, open_session
@@ -266,12 +266,12 @@ def test_a_log_of_progress_that_cannot_be_written_is_a_sentence(tiny_model: Geom
         list(video)
 
 
-METRIC = Wishes(length=KnownDistance(first=0, second=29, metres=2.4))
+METRIC = ExportAdjustments(length=KnownDistance(first=0, second=29, metres=2.4))
 EXPORTING = replace(
     SETTINGS,
     outputs=Outputs(
         take=TakeSettings(images=ImageFiles.JPEG, depth=DepthKind.NPZ),
-        export=ExportSettings(formats=("tum", "ply", "colmap"), wishes=METRIC),
+        export=ExportSettings(formats=("tum", "ply", "colmap"), adjustments=METRIC),
     ),
 )
 
@@ -310,7 +310,7 @@ def test_an_export_that_died_is_made_when_resumed_and_no_frame_is_mapped_again(
 ) -> None:
     list(VideoMap(Walk(), tiny_model, tmp_path / "whole", EXPORTING))
     out = tmp_path / "out"
-    first = VideoMap(Walk(), tiny_model, out, EXPORTING, told_of_export=fail_half_way)
+    first = VideoMap(Walk(), tiny_model, out, EXPORTING, on_export=fail_half_way)
     with pytest.raises(InputError, match="The disk is full"):
         list(first)
     assert is_done(out)
@@ -328,7 +328,7 @@ def test_what_is_left_of_a_run_can_be_exported_otherwise_but_not_mapped_otherwis
     tiny_model: GeometryModel, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match="The disk is full"):
-        list(VideoMap(Walk(), tiny_model, tmp_path, EXPORTING, told_of_export=fail_half_way))
+        list(VideoMap(Walk(), tiny_model, tmp_path, EXPORTING, on_export=fail_half_way))
     other = replace(EXPORTING.outputs, session=True)
     with pytest.raises(SettingError, match=r"other settings \(outputs\)"):
         VideoMap(Walk(), tiny_model, tmp_path, replace(EXPORTING, outputs=other), resume=True)
@@ -354,7 +354,7 @@ def test_an_export_that_the_take_could_not_give_is_refused_beforehand(
         Outputs(take=TakeSettings(images=None), export=ExportSettings(formats=("colmap",)))
     with pytest.raises(SettingError, match="let the take have depth"):
         Outputs(take=TakeSettings(depth=None), export=ExportSettings(formats=("ply",)))
-    height = ExportSettings(formats=("tum",), wishes=Wishes(length=KnownHeight(metres=1.5)))
+    height = ExportSettings(formats=("tum",), adjustments=ExportAdjustments(length=KnownHeight(metres=1.5)))
     with pytest.raises(SettingError, match="let the take have depth"):
         Outputs(take=TakeSettings(depth=None), export=height)
     monkeypatch.setitem(sys.modules, "rerun", None)

@@ -11,7 +11,7 @@ from longtake.cli.networks import random_model
 from longtake.geometry.model import GeometryModel
 from longtake.runtime.alignment import Alignment, Anchoring
 from longtake.runtime.build import SMALL, open_session
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.runtime.windowed import WindowedSession
 from longtake.runtime.windows import Windows
 from longtake.types import Geometry
@@ -33,7 +33,7 @@ def frames() -> Float[Tensor, "frames 3 height width"]:
     return torch.stack([view.image for view, _ in zip(views, range(12), strict=False)])
 
 
-def cameras(session: GeometrySession | WindowedSession, frames: Tensor) -> Float[Tensor, "frames 4 4"]:
+def cameras(session: SequenceSession | WindowedSession, frames: Tensor) -> Float[Tensor, "frames 4 4"]:
     return Geometry.join(list(session.run(frames))).world_from_camera
 
 
@@ -55,4 +55,4 @@ def test_windows_are_laid_as_the_settings_say(anchoring: Anchoring, model: Geome
 
 
 def test_one_sequence_has_no_windows(model: GeometryModel) -> None:
-    assert isinstance(open_session(model, replace(WINDOWED, windows=None), SIZE), GeometrySession)
+    assert isinstance(open_session(model, replace(WINDOWED, windows=None), SIZE), SequenceSession)

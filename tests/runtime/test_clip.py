@@ -15,7 +15,7 @@ from longtake.memory.retention import KeepAll
 from longtake.runtime.clip import WINDOW, clip_recall, clip_retention, watch_clip
 from longtake.runtime.keyframes import ByFlow
 from longtake.runtime.retention import ContextRetention, MemoryPlan, Trail
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.spatial.flow import mean_flow_px
 from longtake.spatial.pose import invert_encoding
 from longtake.types import FrameKind, Geometry
@@ -35,7 +35,7 @@ RUNS = {
 
 def stream(model: GeometryModel, frames: Tensor, retention: ContextRetention, **settings: Any) -> Geometry:
     plan = MemoryPlan(config=model.config, size=SIZE, retention=retention, num_scale_frames=1)
-    return Geometry.join(list(GeometrySession(model, plan, **settings).run(frames)))
+    return Geometry.join(list(SequenceSession(model, plan, **settings).run(frames)))
 
 
 def check(want: Any, got: Geometry) -> None:

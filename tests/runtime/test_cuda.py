@@ -13,7 +13,7 @@ from longtake.attention.sdpa import SdpaBackend
 from longtake.geometry.model import GeometryModel
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.retention import ContextRetention, MemoryPlan
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
@@ -32,10 +32,10 @@ def model(load_tiny: Callable[..., GeometryModel]) -> GeometryModel:
     return load_tiny().requires_grad_(False).cuda()
 
 
-def open_session(model: GeometryModel, interval: int = 1, **settings: Any) -> GeometrySession:
+def open_session(model: GeometryModel, interval: int = 1, **settings: Any) -> SequenceSession:
     retention = ContextRetention(anchors=2, window=3)
     plan = MemoryPlan(config=model.config, size=(42, 70), retention=retention, num_scale_frames=2, **settings)
-    return GeometrySession(model, plan, keyframes=EveryNth(interval))
+    return SequenceSession(model, plan, keyframes=EveryNth(interval))
 
 
 @pytest.mark.parametrize(("name", "interval"), [("stream", 1), ("stream_kf3", 3)])
@@ -66,7 +66,7 @@ def test_forks_and_saving_leave_the_next_outputs_bit_identical(
 ) -> None:
     plain = open_session(model, trunk_dtype=dtype)
     disturbed = open_session(model, trunk_dtype=dtype, reserve_frames=12)
-    lasting: list[GeometrySession] = []
+    lasting: list[SequenceSession] = []
     for index, frame in enumerate(golden_frames[0]):
         lasting.append(disturbed.fork())
         lasting[-1].step(golden_frames[0, (index + 5) % 14])
@@ -74,7 +74,7 @@ def test_forks_and_saving_leave_the_next_outputs_bit_identical(
             lasting.pop(0).close()
         if index == 9:
             disturbed.save(tmp_path / "session.safetensors")
-            disturbed = GeometrySession.resume(tmp_path / "session.safetensors", model)
+            disturbed = SequenceSession.resume(tmp_path / "session.safetensors", model)
             lasting.clear()
         got, want = disturbed.step(frame), plain.step(frame)
         assert torch.equal(got.depth, want.depth)
@@ -83,7 +83,7 @@ def test_forks_and_saving_leave_the_next_outputs_bit_identical(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_captured_session_gives_the_same_bits(dtype: torch.dtype, golden_frames: Tensor, model: GeometryModel) -> None:
-    def session(*, capture: bool) -> GeometrySession:
+    def session(*, capture: bool) -> SequenceSession:
         plan = MemoryPlan(
             config=model.config,
             size=(42, 70),
@@ -92,7 +92,7 @@ def test_captured_session_gives_the_same_bits(dtype: torch.dtype, golden_frames:
             trunk_dtype=dtype,
             reserve_frames=8,
         )
-        return GeometrySession(model, plan, compute_dtype=dtype, capture=capture)
+        return SequenceSession(model, plan, compute_dtype=dtype, capture=capture)
 
     eager, captured = session(capture=False), session(capture=True)
     for frame in golden_frames[0]:

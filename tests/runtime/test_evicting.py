@@ -16,10 +16,10 @@ from longtake.geometry.config import Attention
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
 from longtake.runtime.build import CAUSAL, open_session
-from longtake.runtime.evicting import BudgetedMemory, Choice, FarthestFramesMemory, LayerwiseMemory, RatioMemory
+from longtake.runtime.evicting import BudgetedMemory, FarthestFramesMemory, KeepBy, LayerwiseMemory, RatioMemory
 from longtake.runtime.retention import AnchorsWindow, ContextRetention, KeepEverything, MemoryPlan, MemoryRule
 from longtake.runtime.rules import RULES, rule_from_record, rule_named, rule_to_record
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.runtime.windowed import resume_session
 from longtake.spatial.pose import invert_encoding
 from longtake.types import Geometry
@@ -32,7 +32,7 @@ MANAGED = BudgetedMemory(num_frames=4, special_frames=3, camera_frames=5)
 RULES_HERE: dict[str, MemoryRule] = {
     "managed": MANAGED,
     "managed decay": replace(MANAGED, decay=0.8, recent=2),
-    "key diversity": replace(MANAGED, choice=Choice.KEYS),
+    "key diversity": replace(MANAGED, choice=KeepBy.KEYS),
     "farthest frames": FarthestFramesMemory(num_frames=3, camera_frames=5),
     "ratio": RatioMemory(special_frames=3, camera_frames=5),
     "layerwise": LayerwiseMemory(num_frames=40, budget_ratio=0.1, strict=False),
@@ -40,9 +40,9 @@ RULES_HERE: dict[str, MemoryRule] = {
 }
 
 
-def session_of(model: GeometryModel, rule: MemoryRule, budget_bytes: int | None = None, **plan: Any) -> GeometrySession:
+def session_of(model: GeometryModel, rule: MemoryRule, budget_bytes: int | None = None, **plan: Any) -> SequenceSession:
     settings = {"config": model.config, "size": SIZE, "retention": rule, "num_scale_frames": 1, **plan}
-    return GeometrySession(model, MemoryPlan(**settings), budget_bytes=budget_bytes)
+    return SequenceSession(model, MemoryPlan(**settings), budget_bytes=budget_bytes)
 
 
 def walk(num_frames: int, seed: int = 0) -> Tensor:
@@ -53,7 +53,7 @@ def walk(num_frames: int, seed: int = 0) -> Tensor:
     return torch.stack([smooth[:, :, index : index + 70] for index in range(num_frames)])
 
 
-def ids(session: GeometrySession, layer: int) -> list[int]:
+def ids(session: SequenceSession, layer: int) -> list[int]:
     tokens = session.remembered(layer)
     return sorted((tokens.frame * TOKENS + tokens.index).tolist())
 
@@ -114,7 +114,7 @@ def _is_quaternion() -> np.ndarray:
     "rule",
     [
         BudgetedMemory(num_frames=FRAMES, special_frames=FRAMES),
-        BudgetedMemory(num_frames=FRAMES, special_frames=FRAMES, choice=Choice.KEYS),
+        BudgetedMemory(num_frames=FRAMES, special_frames=FRAMES, choice=KeepBy.KEYS),
         FarthestFramesMemory(num_frames=FRAMES),
         LayerwiseMemory(num_frames=FRAMES, budget_ratio=4.0),
     ],
@@ -153,7 +153,7 @@ def test_resumed_session_goes_on_as_if_it_had_never_stopped(
         session.step(image)
     session.save(tmp_path / "session.safetensors")
     resumed = resume_session(tmp_path / "session.safetensors", model)
-    assert isinstance(resumed, GeometrySession)
+    assert isinstance(resumed, SequenceSession)
     for image in frames[9:]:
         assert same(session.step(image), resumed.step(image))
     assert all(ids(session, layer) == ids(resumed, layer) for layer in range(LAYERS))
@@ -238,9 +238,9 @@ def test_budget_in_bytes_is_filled_and_never_passed(load_vggt: Callable[[str], G
 
 
 def full_bytes(plan: MemoryPlan) -> int:
-    needs = plan.needs
-    assert needs.full_after is not None
-    return needs.num_bytes(needs.full_after)
+    requirements = plan.requirements
+    assert requirements.full_after is not None
+    return requirements.num_bytes(requirements.full_after)
 
 
 def test_budget_below_what_is_protected_is_refused_with_the_smallest_that_works(
@@ -264,8 +264,8 @@ def test_memory_counted_in_frames(name: str, load_vggt: Callable[[str], Geometry
         rule = replace(rule, special_frames=2)
     settings = replace(CAUSAL, retention=rule, budget=Budget(num_frames=10))
     session = open_session(load_vggt("stream3r"), settings, SIZE)
-    assert isinstance(session, GeometrySession)
-    trunk = session.plan.needs.streams["trunk"][1]
+    assert isinstance(session, SequenceSession)
+    trunk = session.plan.requirements.streams["trunk"][1]
     for image in walk(14):
         session.step(image)
     counts = [len(session.remembered(layer)) for layer in range(LAYERS)]

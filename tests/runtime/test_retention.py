@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from longtake.errors import BudgetError, InputError, SettingError
 from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
-from longtake.memory.budget import Needs
+from longtake.memory.budget import MemoryRequirements
 from longtake.memory.retention import AnchorsWindowTrail, KeepAll
 from longtake.runtime.retention import ContextRetention, MemoryPlan, Trail
 from longtake.weights.presets import LINGBOT_MAP
@@ -60,12 +60,12 @@ def test_plan_that_cannot_be_is_refused_with_a_sentence(change: dict[str, int]) 
 
 def test_image_that_does_not_divide_into_patches_is_refused() -> None:
     with pytest.raises(InputError, match="multiples of 14 pixels"):
-        assert replace(PUBLISHED, size=(378, 520)).needs
+        assert replace(PUBLISHED, size=(378, 520)).requirements
 
 
 def test_bytes_of_one_frame_at_the_published_size() -> None:
-    trunk, _ = PUBLISHED.needs.streams[TRUNK]
-    camera, _ = PUBLISHED.needs.streams[CAMERA]
+    trunk, _ = PUBLISHED.requirements.streams[TRUNK]
+    camera, _ = PUBLISHED.requirements.streams[CAMERA]
     assert trunk.bytes_per_frame == RESIDENT_FRAME
     assert LINGBOT_MAP.special_tokens * trunk.bytes_per_slot == TRAIL_FRAME
     assert camera.bytes_per_frame == CAMERA_FRAME
@@ -73,18 +73,18 @@ def test_bytes_of_one_frame_at_the_published_size() -> None:
 
 
 def full_bytes(plan: MemoryPlan) -> int:
-    needs = plan.needs
-    assert needs.full_after is not None
-    return needs.num_bytes(needs.full_after)
+    requirements = plan.requirements
+    assert requirements.full_after is not None
+    return requirements.num_bytes(requirements.full_after)
 
 
 def test_bytes_of_the_published_memory_add_up() -> None:
     anchors_window_and_one_staged = (8 + 64 + 1) * RESIDENT_FRAME
     trail = (4096 - 72) * TRAIL_FRAME
     cameras = (4096 + 1) * CAMERA_FRAME
-    assert PUBLISHED.needs.full_after == 4096
+    assert PUBLISHED.requirements.full_after == 4096
     assert full_bytes(PUBLISHED) == anchors_window_and_one_staged + trail + cameras
-    assert sum(plan.num_bytes for plan in PUBLISHED.needs.plan().values()) == full_bytes(PUBLISHED)
+    assert sum(plan.num_bytes for plan in PUBLISHED.requirements.plan().values()) == full_bytes(PUBLISHED)
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_each_frame_more_costs_what_it_says(change: dict[str, object], bytes_mor
 
 def test_scale_block_larger_than_the_memory_is_paid_for(tiny_config: GeometryConfig) -> None:
     plan = small_plan(tiny_config, ContextRetention(anchors=0, window=1, history=1), num_scale_frames=5)
-    trunk, _ = plan.needs.streams[TRUNK]
-    assert plan.needs.num_slots(TRUNK, 1) == 5 * trunk.tokens_per_frame
-    assert plan.needs.num_slots(CAMERA, 1) == 5
+    trunk, _ = plan.requirements.streams[TRUNK]
+    assert plan.requirements.num_slots(TRUNK, 1) == 5 * trunk.tokens_per_frame
+    assert plan.requirements.num_slots(CAMERA, 1) == 5
 
 
 def small_plan(config: GeometryConfig, retention: ContextRetention, **changes: int) -> MemoryPlan:
@@ -177,5 +177,5 @@ def test_fit_to_the_byte(tiny_config: GeometryConfig) -> None:
 def test_unbounded_history_is_left_to_the_budget(tiny_config: GeometryConfig) -> None:
     plan = small_plan(tiny_config, ContextRetention(anchors=1, window=2, history=None))
     assert plan.fit(1) == plan
-    assert isinstance(plan.needs, Needs)
-    assert plan.needs.full_after is None
+    assert isinstance(plan.requirements, MemoryRequirements)
+    assert plan.requirements.full_after is None

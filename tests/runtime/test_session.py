@@ -27,7 +27,7 @@ from longtake.memory.retention import Keep
 from longtake.memory.saved import write_tensors
 from longtake.runtime.keyframes import ByFlow, EveryNth
 from longtake.runtime.retention import ContextRetention, MemoryPlan, Trail
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.spatial.flow import mean_flow_px
 from longtake.spatial.pose import decode_pose
 from longtake.types import FrameKind, Geometry
@@ -43,8 +43,8 @@ def make_plan(model: GeometryModel, **settings: Any) -> MemoryPlan:
 
 def open_session(
     model: GeometryModel, *, interval: int = 1, backend: Backend | None = None, **plan: Any
-) -> GeometrySession:
-    return GeometrySession(model, make_plan(model, **plan), keyframes=EveryNth(interval), backend=backend)
+) -> SequenceSession:
+    return SequenceSession(model, make_plan(model, **plan), keyframes=EveryNth(interval), backend=backend)
 
 
 def join(parts: Iterable[Geometry]) -> dict[str, Tensor]:
@@ -93,7 +93,7 @@ def test_flow_keyframes_reproduce_the_golden_run(
     backend: Backend, golden: Callable[[str], Any], golden_frames: Tensor, tiny_model: GeometryModel
 ) -> None:
     want = golden("stream_flow")
-    session = GeometrySession(tiny_model, make_plan(tiny_model), keyframes=ByFlow(15.0, max_gap=4), backend=backend)
+    session = SequenceSession(tiny_model, make_plan(tiny_model), keyframes=ByFlow(15.0, max_gap=4), backend=backend)
     parts = list(session.run(golden_frames[0]))
     got = join(parts)
     want.check("pose_enc", got["pose_encoding"])
@@ -135,7 +135,7 @@ def test_streaming_trunk_reproduces_the_golden_run(
     name: str, interval: int, golden: Callable[[str], Any], golden_frames: Tensor, tiny_model: GeometryModel
 ) -> None:
     want = golden(name)
-    memory = Memory(make_plan(tiny_model).needs.plan())
+    memory = Memory(make_plan(tiny_model).requirements.plan())
     grid = tiny_model.grid(*SIZE)
     selected = []
     for clip in (golden_frames[:, :2], *golden_frames[:, 2:].split(1, dim=1)):
@@ -249,11 +249,11 @@ def test_fork_goes_on_alone_while_its_parent_moves(golden_frames: Tensor, tiny_m
 def test_session_that_keeps_by_flow_resumes_bit_identically(
     rule: ByFlow, tmp_path: Path, golden_frames: Tensor, tiny_model: GeometryModel
 ) -> None:
-    session = GeometrySession(tiny_model, make_plan(tiny_model), keyframes=rule)
+    session = SequenceSession(tiny_model, make_plan(tiny_model), keyframes=rule)
     for count, frame in enumerate(golden_frames[0, :12]):
         path = tmp_path / f"{count}.safetensors"
         session.save(path)
-        resumed = GeometrySession.resume(path, tiny_model)
+        resumed = SequenceSession.resume(path, tiny_model)
         got, want = resumed.step(frame), session.step(frame)
         assert equal(got, want)
         assert (got.kind, got.frame_index) == (want.kind, want.frame_index)
@@ -265,12 +265,12 @@ from pathlib import Path
 from safetensors.torch import load_file, save_file
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 torch.set_num_threads(1)
 folder = Path(sys.argv[1])
 model = GeometryModel(GeometryConfig.from_json((folder / "config.json").read_text()))
 model.load_state_dict(load_file(folder / "weights.safetensors"))
-session = GeometrySession.resume(folder / "session.safetensors", model.eval().requires_grad_(False))
+session = SequenceSession.resume(folder / "session.safetensors", model.eval().requires_grad_(False))
 parts = [part for part in map(session.step, load_file(folder / "rest.safetensors")["frames"]) if len(part)]
 parts += [part for part in [session.finish()] if len(part)]
 save_file({"pose": torch.cat([p.pose_encoding for p in parts]), "depth": torch.cat([p.depth for p in parts])},
@@ -309,12 +309,12 @@ def test_saved_session_refuses_other_weights_and_damaged_files(
     path = tmp_path / "session.safetensors"
     session.save(path)
     with pytest.raises(SavedSessionError, match="load the weights it was made with"):
-        GeometrySession.resume(path, GeometryModel(tiny_config))
+        SequenceSession.resume(path, GeometryModel(tiny_config))
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(SavedSessionError, match="not a complete saved session"):
-        GeometrySession.resume(path, tiny_model)
+        SequenceSession.resume(path, tiny_model)
     with pytest.raises(SavedSessionError, match="not a complete saved session"):
-        GeometrySession.resume(tmp_path / "absent.safetensors", tiny_model)
+        SequenceSession.resume(tmp_path / "absent.safetensors", tiny_model)
     with session.fork() as fork, pytest.raises(ForkError, match="save the memory it was made from"):
         fork.save(path)
 
@@ -326,7 +326,7 @@ def test_session_of_format_1_resumes(tmp_path: Path, golden_frames: Tensor, tiny
     record = session.record().to_dict()
     assert record.pop("windowed") is None
     write_tensors(path, session.contents(), record | {"format": 1})
-    assert equal(GeometrySession.resume(path, tiny_model).step(golden_frames[0, 5]), session.step(golden_frames[0, 5]))
+    assert equal(SequenceSession.resume(path, tiny_model).step(golden_frames[0, 5]), session.step(golden_frames[0, 5]))
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def test_bytes_and_floats_that_wait_together_resume_as_they_were(
     session.step(golden("frames")["frames_u8"][0])
     session.step(golden_frames[0, 1])
     session.save(tmp_path / "session.safetensors")
-    resumed = GeometrySession.resume(tmp_path / "session.safetensors", tiny_model)
+    resumed = SequenceSession.resume(tmp_path / "session.safetensors", tiny_model)
     assert equal(resumed.step(golden_frames[0, 2]), session.step(golden_frames[0, 2]))
 
 
@@ -406,38 +406,38 @@ def test_more_frames_than_the_published_phase_table_are_fine(golden_frames: Tens
 
 def test_budget_shrinks_history_first_then_window_then_refuses(tiny_model: GeometryModel) -> None:
     plan = make_plan(tiny_model, retention=ContextRetention(anchors=2, window=6, history=40))
-    needs = plan.needs
-    full = needs.num_bytes(40)
-    assert GeometrySession(tiny_model, plan, budget_bytes=full).plan == plan
-    tighter = GeometrySession(tiny_model, plan, budget_bytes=full - 1)
+    requirements = plan.requirements
+    full = requirements.num_bytes(40)
+    assert SequenceSession(tiny_model, plan, budget_bytes=full).plan == plan
+    tighter = SequenceSession(tiny_model, plan, budget_bytes=full - 1)
     assert tighter.plan.retention == replace(plan.retention, history=39)
     assert tighter.num_bytes <= full - 1
-    tight = GeometrySession(tiny_model, plan, budget_bytes=full // 3)
+    tight = SequenceSession(tiny_model, plan, budget_bytes=full // 3)
     assert tight.plan.retention.window < 6
     assert tight.num_bytes <= full // 3
     with pytest.raises(BudgetError, match=r"the smallest that works is .*\((\d+) bytes\)") as refused:
-        GeometrySession(tiny_model, plan, budget_bytes=1000)
+        SequenceSession(tiny_model, plan, budget_bytes=1000)
     smallest = int(str(refused.value).rsplit("(", 1)[1].split(" ")[0])
-    assert GeometrySession(tiny_model, plan, budget_bytes=smallest).num_bytes == smallest
+    assert SequenceSession(tiny_model, plan, budget_bytes=smallest).num_bytes == smallest
     with pytest.raises(BudgetError):
-        GeometrySession(tiny_model, plan, budget_bytes=smallest - 1)
+        SequenceSession(tiny_model, plan, budget_bytes=smallest - 1)
 
 
 def test_memory_larger_than_the_device_is_refused_before_the_first_frame(tiny_model: GeometryModel) -> None:
     plan = make_plan(tiny_model, retention=ContextRetention(anchors=2, window=10**9, history=10**9 + 2))
     with pytest.raises(BudgetError, match="cpu has room for"):
-        GeometrySession(tiny_model, plan)
+        SequenceSession(tiny_model, plan)
 
 
 def test_recording_is_refused_without_a_gpu(tiny_model: GeometryModel) -> None:
     with pytest.raises(SettingError, match="needs a CUDA device, but the model is on cpu"):
-        GeometrySession(tiny_model, make_plan(tiny_model), capture=True)
+        SequenceSession(tiny_model, make_plan(tiny_model), capture=True)
 
 
 def test_unbounded_history_runs_until_its_budget_is_full(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
     plan = make_plan(tiny_model, retention=replace(SMALL, history=None))
-    budget = plan.needs.num_bytes(9)
-    session = GeometrySession(tiny_model, plan, budget_bytes=budget)
+    budget = plan.requirements.num_bytes(9)
+    session = SequenceSession(tiny_model, plan, budget_bytes=budget)
     assert session.num_bytes <= budget
     frames = golden_frames[0]
     with pytest.raises(MemoryFullError, match="larger budget"):
@@ -468,7 +468,7 @@ def test_timestamps_are_those_given_or_else_the_index(
     session.step(frames[0], timestamp_s=10.5)
     session.step(frames[1])
     session.save(tmp_path / "session.safetensors")
-    for branch in (session, GeometrySession.resume(tmp_path / "session.safetensors", tiny_model)):
+    for branch in (session, SequenceSession.resume(tmp_path / "session.safetensors", tiny_model)):
         assert branch.step(frames[2], timestamp_s=11.5).timestamp_s == (10.5, 1.0, 11.5)
         assert branch.step(frames[3]).timestamp_s == (3.0,)
         assert branch.step(frames[4], timestamp_s=0.25).timestamp_s == (0.25,)
@@ -537,16 +537,16 @@ def test_resumed_session_has_the_backend_and_the_memory_it_was_saved_with(
     tmp_path: Path, golden_frames: Tensor, tiny_model: GeometryModel
 ) -> None:
     plan = make_plan(tiny_model, retention=replace(SMALL, history=None))
-    budget = plan.needs.num_bytes(20)
-    session = GeometrySession(tiny_model, plan, backend=ReferenceBackend(), budget_bytes=budget)
+    budget = plan.requirements.num_bytes(20)
+    session = SequenceSession(tiny_model, plan, backend=ReferenceBackend(), budget_bytes=budget)
     list(session.run(golden_frames[0, :5]))
     session.save(tmp_path / "session.safetensors")
-    resumed = GeometrySession.resume(tmp_path / "session.safetensors", tiny_model)
+    resumed = SequenceSession.resume(tmp_path / "session.safetensors", tiny_model)
     assert resumed._backend.name == "reference"
     assert resumed.num_bytes == session.num_bytes
     assert resumed.plan == session.plan
     assert resumed.use() == session.use()
-    other = GeometrySession.resume(tmp_path / "session.safetensors", tiny_model, backend=SdpaBackend())
+    other = SequenceSession.resume(tmp_path / "session.safetensors", tiny_model, backend=SdpaBackend())
     assert other._backend.name == "sdpa"
 
 
@@ -557,7 +557,7 @@ def test_half_precision_memory_resumes_bit_identically(
     for frame in golden_frames[0, :8]:
         session.step(frame)
     session.save(tmp_path / "session.safetensors")
-    resumed = GeometrySession.resume(tmp_path / "session.safetensors", tiny_model)
+    resumed = SequenceSession.resume(tmp_path / "session.safetensors", tiny_model)
     for frame in golden_frames[0, 8:11]:
         assert equal(resumed.step(frame), session.step(frame))
 
@@ -586,10 +586,10 @@ def test_video_shorter_than_the_scale_block_is_answered_when_it_ends(
 def test_only_the_first_frame_after_the_scale_block_is_kept_unseen_after_a_resume_too(
     tmp_path: Path, golden_frames: Tensor, tiny_model: GeometryModel
 ) -> None:
-    session = GeometrySession(tiny_model, make_plan(tiny_model), keyframes=ByFlow(1e6, max_gap=100))
+    session = SequenceSession(tiny_model, make_plan(tiny_model), keyframes=ByFlow(1e6, max_gap=100))
     kinds = []
     for count, frame in enumerate(golden_frames[0, :5]):
         session.save(tmp_path / f"{count}.safetensors")
-        session = GeometrySession.resume(tmp_path / f"{count}.safetensors", tiny_model)
+        session = SequenceSession.resume(tmp_path / f"{count}.safetensors", tiny_model)
         kinds += session.step(frame).kind
     assert kinds == ["scale", "scale", "keyframe", "passing", "passing"]

@@ -5,7 +5,7 @@ from itertools import islice
 from longtake.geometry.model import GeometryModel
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.retention import ContextRetention, MemoryPlan
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.world.tour import Tour
 
 
@@ -17,7 +17,7 @@ def test_a_tour_streams_into_a_session(tiny_model: GeometryModel) -> None:
         retention=ContextRetention(anchors=2, window=2, history=8),
         num_scale_frames=2,
     )
-    with GeometrySession(tiny_model, plan, keyframes=EveryNth(2)) as session:
+    with SequenceSession(tiny_model, plan, keyframes=EveryNth(2)) as session:
         times = [
             time for view in islice(tour.views(), 6) for time in session.step(view.image, view.timestamp_s).timestamp_s
         ]

@@ -25,7 +25,7 @@ from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.runtime.alignment import Alignment, Anchoring, ScaleEstimate
 from longtake.runtime.keyframes import ByFlow, EveryNth, KeyframeRule
 from longtake.runtime.retention import ContextRetention, MemoryPlan
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.runtime.windowed import WindowedSession, WindowSpan, resume_session
 from longtake.runtime.windows import WindowRule, Windows
 from longtake.types import FrameKind, Geometry
@@ -34,10 +34,10 @@ SIZE = (42, 70)
 TRACES = json.loads(gzip.decompress((Path(__file__).parent.parent / "golden/gct/traces.json.gz").read_bytes()))
 
 
-def open_session(model: GeometryModel, keyframes: KeyframeRule | None = None) -> GeometrySession:
+def open_session(model: GeometryModel, keyframes: KeyframeRule | None = None) -> SequenceSession:
     retention = ContextRetention(anchors=2, window=3)
     plan = MemoryPlan(config=model.config, size=SIZE, retention=retention, num_scale_frames=2)
-    return GeometrySession(model, plan, keyframes=keyframes)
+    return SequenceSession(model, plan, keyframes=keyframes)
 
 
 GOLDEN_RUNS: dict[str, tuple[KeyframeRule, Windows]] = {
@@ -286,7 +286,7 @@ class Setting:
             retention=ContextRetention(anchors=2, window=3),
             num_scale_frames=self.num_scale_frames,
         )
-        inner = GeometrySession(model, plan, keyframes=self.keyframes, **session)
+        inner = SequenceSession(model, plan, keyframes=self.keyframes, **session)
         return WindowedSession(inner, self.windows, self.alignment)
 
 
@@ -604,11 +604,11 @@ def test_each_kind_of_session_says_which_the_file_is_of(
     with pytest.raises(
         SavedSessionError, match=r"session.safetensors is a saved session of windows; resume it with `resume_session`"
     ):
-        GeometrySession.resume(saved_flow, small_model)
+        SequenceSession.resume(saved_flow, small_model)
     plain = tmp_path / "plain.safetensors"
     FLOW.open(small_model).session.save(plain)
     with pytest.raises(
-        SavedSessionError, match=r"plain.safetensors is a saved session without windows; .*`GeometrySession.resume`"
+        SavedSessionError, match=r"plain.safetensors is a saved session without windows; .*`SequenceSession.resume`"
     ):
         WindowedSession.resume(plain, small_model)
 
@@ -624,7 +624,7 @@ def test_session_of_either_kind_is_resumed_without_asking_which(
         plain.step(frame)
     plain.save(tmp_path / "plain.safetensors")
     resumed = resume_session(tmp_path / "plain.safetensors", small_model)
-    assert isinstance(resumed, GeometrySession)
+    assert isinstance(resumed, SequenceSession)
     for frame in frames[4:]:
         require_equal(resumed.step(frame), plain.step(frame))
 

@@ -3,7 +3,7 @@
 import pytest
 from torch import Tensor
 
-from longtake.language.sampling import Sampling
+from longtake.language.sampling import TextSampling
 from longtake.runtime.dialogue import DialogueSession
 
 
@@ -11,11 +11,11 @@ def first_logits(session: DialogueSession, question: str, monkeypatch: pytest.Mo
     """What the network says right after the question."""
     heard: list[Tensor] = []
 
-    def choose(_: Sampling, logits: Tensor, *__: object) -> int:
+    def choose(_: TextSampling, logits: Tensor, *__: object) -> int:
         heard.append(logits)
         return int(logits.argmax())
 
     with monkeypatch.context() as patch:
-        patch.setattr(Sampling, "choose", choose)
-        session.ask(question, Sampling(max_new_tokens=1))
+        patch.setattr(TextSampling, "choose", choose)
+        session.ask(question, TextSampling(max_new_tokens=1))
     return heard[0]

@@ -3,8 +3,8 @@
 import numpy as np
 
 from longtake.language.formats import open_clip
-from longtake.training.asking import Errand
 from longtake.training.packing import Shape
+from longtake.training.question_batches import Errand
 from longtake.training.vocabulary import Vocabulary
 from longtake.world.things import Colour, Kind, Sightings, Thing
 

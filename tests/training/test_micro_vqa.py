@@ -16,13 +16,13 @@ from sighted import made_up
 from longtake.errors import SettingError
 from longtake.language.load import load_language
 from longtake.training import asking, pieces
+from longtake.training.clip_store import ClipStore
 from longtake.training.examining import accuracies
 from longtake.training.footage import Walkers
 from longtake.training.micro_vqa import MicroVqaTraining
 from longtake.training.packing import KINDS
-from longtake.training.pieces import Piece
 from longtake.training.recipe import Stage, VqaRecipe, read_vqa_recipe, shipped_recipe
-from longtake.training.sights import Sights
+from longtake.training.trainer import Piece
 from longtake.training.vqa_model import TINY_VQA
 from longtake.world.seeds import Split, split_of
 
@@ -40,7 +40,7 @@ class Imagined(Walkers):
         pass
 
 
-def imagine(sights: Sights, seeds: list[Any]) -> None:
+def imagine(sights: ClipStore, seeds: list[Any]) -> None:
     """Instead of filming: flat pictures, in stripes that differ from house to house."""
     for seed in seeds[: len(sights._image) - sights.num_houses]:
         generator = torch.Generator().manual_seed(seed)
@@ -65,7 +65,7 @@ def train(recipe: VqaRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Makes trainings of the miniature in one folder: the first is begun, the others take it up."""
     monkeypatch.setattr(asking, "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(count))
     monkeypatch.setattr(pieces, "Walkers", Imagined)
-    monkeypatch.setattr(Sights, "add", imagine)
+    monkeypatch.setattr(ClipStore, "add", imagine)
 
     def make(tell: Any = lambda line: None, *, seconds: float = 1000.0, **changes: Any) -> MicroVqaTraining:
         piece = Piece(folder=tmp_path, seconds=seconds, device=torch.device("cpu"), processes=1)

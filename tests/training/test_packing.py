@@ -14,10 +14,10 @@ from torch import Tensor
 
 from longtake.language.formats import clip_question, open_clip
 from longtake.language.load import LanguageModel, load_language
-from longtake.language.sampling import Sampling
+from longtake.language.sampling import TextSampling
 from longtake.runtime.dialogue import DialogueSession
-from longtake.training.asking import Errand, any_moments, run_errand
 from longtake.training.packing import KINDS, NOTHING, Asked, Packed, Packer, Shape, together
+from longtake.training.question_batches import Errand, any_moments, run_errand
 from longtake.training.reading import Places, Reading, visible
 from longtake.training.vocabulary import Vocabulary
 from longtake.training.vqa_model import PICTURE_FORMAT, TINY_VQA, build_vqa, save_vqa
@@ -80,12 +80,12 @@ def heard_in_session(
     answer = [*WORDS.encode(one.answer), WORDS.special_ids.im_end]
     heard: list[Tensor] = []
 
-    def choose(_: Sampling, logits: Tensor, *__: object) -> int:
+    def choose(_: TextSampling, logits: Tensor, *__: object) -> int:
         heard.append(logits)
         return answer[len(heard) - 1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(Sampling, "choose", choose)
+        patch.setattr(TextSampling, "choose", choose)
         session.ask(one.text)
     session.close()
     return torch.stack(heard)

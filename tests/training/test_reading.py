@@ -7,7 +7,7 @@ import torch
 from sighted import errand
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from longtake.training.asking import run_errand
+from longtake.training.question_batches import run_errand
 from longtake.training.reading import Places, Reading
 from longtake.training.recording import learn, prepare_gradients
 from longtake.training.vocabulary import Vocabulary

@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 from sighted import made_up
 
-from longtake.language.words import Words
+from longtake.language.tokenizer import Tokenizer
 from longtake.runtime.dialogue import SYSTEM
 from longtake.training.vocabulary import UNKNOWN, Vocabulary
 from longtake.world.question import vocabulary
-from longtake.world.quiz import Quiz
+from longtake.world.question_sampler import QuestionSampler
 
 
 @pytest.fixture(scope="module")
-def words() -> Words:
-    return Words(Vocabulary().tokenizer())
+def words() -> Tokenizer:
+    return Tokenizer(Vocabulary().tokenizer())
 
 
-def test_no_word_of_a_thousand_questions_is_unknown(words: Words) -> None:
-    quiz, known = Quiz(np.random.default_rng(0)), Vocabulary()
+def test_no_word_of_a_thousand_questions_is_unknown(words: Tokenizer) -> None:
+    quiz, known = QuestionSampler(np.random.default_rng(0)), Vocabulary()
     questions = [one for seed in range(150) for one in quiz.ask(made_up(seed, 24), 8)]
     assert len(questions) >= 1000
     unknown = known.id_of(UNKNOWN)
@@ -28,7 +28,7 @@ def test_no_word_of_a_thousand_questions_is_unknown(words: Words) -> None:
         assert words.decode(ids) == known.decode(list(ids)) == text
 
 
-def test_every_word_of_the_world_has_an_id_of_its_own(words: Words) -> None:
+def test_every_word_of_the_world_has_an_id_of_its_own(words: Tokenizer) -> None:
     known = Vocabulary()
     ids = [words.encode(word) for word in vocabulary()]
     assert all(len(one) == 1 for one in ids)
@@ -36,14 +36,14 @@ def test_every_word_of_the_world_has_an_id_of_its_own(words: Words) -> None:
     assert words.size == len(known)
 
 
-def test_people_write_as_they_like(words: Words) -> None:
+def test_people_write_as_they_like(words: Tokenizer) -> None:
     plain = words.encode("which came first , the red box or the blue chair ?")
     assert words.encode("Which came first, the RED box or the blue chair?") == plain
     assert words.encode(SYSTEM) == Vocabulary().system
     assert UNKNOWN in [Vocabulary().words[at] for at in words.encode("have you seen a dragon?")]
 
 
-def test_roles_and_signs_are_where_the_formats_look_for_them(words: Words) -> None:
+def test_roles_and_signs_are_where_the_formats_look_for_them(words: Tokenizer) -> None:
     special = Vocabulary().special_ids
     assert words.encode("\n") == (special.newline,)
     assert words.encode("assistant") == special.assistant

@@ -14,7 +14,7 @@ from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.retention import ContextRetention, MemoryPlan
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.training.watching import Watching, any_watching
 
 CPU = torch.device("cpu")
@@ -51,7 +51,7 @@ def test_a_watched_clip_says_what_a_stream_says(
         retention=ContextRetention(anchors=scale, window=window, history=100),
         num_scale_frames=scale,
     )
-    session = GeometrySession(tiny_model, plan, keyframes=EveryNth(interval))
+    session = SequenceSession(tiny_model, plan, keyframes=EveryNth(interval))
     parts = list(session.run(frames))
     for said, streamed in (
         (whole.pose_encoding[0], torch.cat([part.pose_encoding for part in parts])),

@@ -14,7 +14,7 @@ import pytest
 from longtake.errors import InputError
 from longtake.video.files import FileClock, VideoFile
 from longtake.video.frame import VideoFrame
-from longtake.video.sampling import Sampling
+from longtake.video.sampling import FrameSampling
 
 UNEVEN_S = [0.0, 0.033, 0.1, 0.104, 0.5, 0.51234, 2.0, 2.04, 2.05, 7.5]
 Film = Callable[..., Path]
@@ -222,7 +222,7 @@ def test_part_far_in_is_the_same_with_and_without_a_jump(tmp_path: Path, film: F
         path = film(tmp_path / name, pictures, times_s=times_s, codec="libx264", pixels="yuv444p", options=options)
         everything = read(path)
         for start_s in (*times_s[147:151], 12.9):  # around a keyframe, some frames of which come before it
-            part = list(VideoFile(path, Sampling(start_s=start_s)).frames())
+            part = list(VideoFile(path, FrameSampling(start_s=start_s)).frames())
             expected = [frame for frame in everything if frame.timestamp_s >= start_s - 0.001]
             assert times_of(part) == times_of(expected)
             assert all(np.array_equal(a.image, b.image) for a, b in zip(part, expected, strict=True))
@@ -232,7 +232,7 @@ def test_jump_does_not_decode_what_lies_before(tmp_path: Path, film: Film, drawn
     options = {"g": "30", "qp": "0"}
     path = film(tmp_path / "long.mp4", [drawn(number % 32) for number in range(900)], options=options)
     whole = sum(1 for _ in VideoFile(path).all_frames())
-    part = sum(1 for _ in VideoFile(path, Sampling(start_s=28.0)).all_frames())
+    part = sum(1 for _ in VideoFile(path, FrameSampling(start_s=28.0)).all_frames())
     assert whole == 900
     assert part <= 1 + 30 * (2 + 1 + 1)
 
@@ -243,13 +243,13 @@ def test_start_after_the_end_is_refused(tmp_path: Path, film: Film, drawn: Drawn
         with pytest.raises(
             InputError, match=rf"Expected frames from {start_s:g} s on in .*short.mp4, but it ends before"
         ):
-            list(VideoFile(path, Sampling(start_s=start_s)).frames())
+            list(VideoFile(path, FrameSampling(start_s=start_s)).frames())
 
 
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(fps=10.0), Sampling(start_s=0.5, stride=3)])
+@pytest.mark.parametrize("sampling", [FrameSampling(), FrameSampling(fps=10.0), FrameSampling(start_s=0.5, stride=3)])
 @pytest.mark.parametrize("skip", [0, 1, 5, 11, 100])
 def test_skipping_gives_what_reading_on_would(
-    tmp_path: Path, film: Film, drawn: Drawn, sampling: Sampling, skip: int
+    tmp_path: Path, film: Film, drawn: Drawn, sampling: FrameSampling, skip: int
 ) -> None:
     path = film(tmp_path / "film.mp4", [drawn(number) for number in range(30)])
     source = VideoFile(path, sampling)
@@ -264,7 +264,7 @@ def test_skipping_gives_what_reading_on_would(
 def test_number_of_frames_is_known_beforehand(tmp_path: Path, film: Film, drawn: Drawn) -> None:
     path = film(tmp_path / "film.mp4", [drawn(number) for number in range(30)])
     assert VideoFile(path).num_frames == 30
-    assert VideoFile(path, Sampling(fps=10.0)).num_frames == 10
+    assert VideoFile(path, FrameSampling(fps=10.0)).num_frames == 10
     assert not VideoFile(path).is_live
     assert VideoFile(path).name == str(path)
 

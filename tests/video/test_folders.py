@@ -15,7 +15,7 @@ from PIL import Image
 
 from longtake.errors import InputError, SettingError
 from longtake.video.folders import FollowedFolder, Following, Pictures, natural_order, open_folder, read_picture
-from longtake.video.sampling import Sampling
+from longtake.video.sampling import FrameSampling
 
 Drawn = Callable[..., np.ndarray]
 NumberIn = Callable[[np.ndarray], int]
@@ -61,8 +61,8 @@ def test_times_follow_from_the_rate(tmp_path: Path, drawn: Drawn) -> None:
     source = open_folder(tmp_path, fps=4.0)
     assert [frame.timestamp_s for frame in source.frames()] == [0.0, 0.25, 0.5, 0.75, 1.0, 1.25]
     assert source.num_frames == 6
-    assert open_folder(tmp_path, Sampling(fps=2.0), fps=4.0).num_frames == 3
-    assert len(list(open_folder(tmp_path, Sampling(fps=2.0), fps=4.0).frames())) == 3
+    assert open_folder(tmp_path, FrameSampling(fps=2.0), fps=4.0).num_frames == 3
+    assert len(list(open_folder(tmp_path, FrameSampling(fps=2.0), fps=4.0).frames())) == 3
 
 
 def test_what_is_no_picture_is_passed_over(tmp_path: Path, drawn: Drawn) -> None:

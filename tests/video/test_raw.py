@@ -8,7 +8,7 @@ import torch
 
 from longtake.errors import InputError, SettingError
 from longtake.video.raw import RawFrames
-from longtake.video.sampling import Sampling
+from longtake.video.sampling import FrameSampling
 
 Drawn = Callable[..., np.ndarray]
 
@@ -24,7 +24,7 @@ def test_arrays_come_back_evenly_spaced(drawn: Drawn) -> None:
 
 
 def test_arrays_keep_the_times_that_come_with_them(drawn: Drawn) -> None:
-    source = RawFrames([(drawn(0), 7.5), (drawn(1), 8.0), (drawn(2), 100.25)], Sampling(end_s=50.0))
+    source = RawFrames([(drawn(0), 7.5), (drawn(1), 8.0), (drawn(2), 100.25)], FrameSampling(end_s=50.0))
     assert [frame.timestamp_s for frame in source.frames()] == [7.5, 8.0]
 
 

@@ -9,13 +9,15 @@ import pytest
 from longtake.errors import InputError
 from longtake.video.frame import PendingFrame, VideoFrame
 from longtake.video.reading import EVERY_FRAME, Source
-from longtake.video.sampling import Extent, Sampling
+from longtake.video.sampling import Extent, FrameSampling
 
 
 class Script(Source):
     """Plays a list: a size for a picture, a text for a known problem, an error for one found when reading."""
 
-    def __init__(self, parts: Sequence[tuple[int, int] | str | InputError], sampling: Sampling = EVERY_FRAME) -> None:
+    def __init__(
+        self, parts: Sequence[tuple[int, int] | str | InputError], sampling: FrameSampling = EVERY_FRAME
+    ) -> None:
         super().__init__("script", sampling)
         self._parts = parts
         self.read: list[int] = []
@@ -59,9 +61,11 @@ def test_problems_come_in_place_and_the_rest_goes_on() -> None:
     assert [int(frame.image[0, 0, 0]) for frame in frames if frame.image is not None] == [2, 4, 6, 8]
 
 
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(stride=2), Sampling(fps=3.0), Sampling(start_s=0.35)])
+@pytest.mark.parametrize(
+    "sampling", [FrameSampling(), FrameSampling(stride=2), FrameSampling(fps=3.0), FrameSampling(start_s=0.35)]
+)
 @pytest.mark.parametrize("skip", range(11))
-def test_skipping_gives_what_reading_on_would(sampling: Sampling, skip: int) -> None:
+def test_skipping_gives_what_reading_on_would(sampling: FrameSampling, skip: int) -> None:
     expected = list(Script(MIXED, sampling).frames())[skip:]
     resumed = list(Script(MIXED, sampling).frames(skip))
     assert told(resumed) == told(expected)
@@ -70,7 +74,7 @@ def test_skipping_gives_what_reading_on_would(sampling: Sampling, skip: int) -> 
 
 
 def test_no_picture_is_made_in_vain() -> None:
-    sampled = Script([SIZE] * 20, Sampling(stride=5))
+    sampled = Script([SIZE] * 20, FrameSampling(stride=5))
     list(sampled.frames())
     assert sampled.read == [0, 5, 10, 15]
     skipped = Script([SIZE] * 20)
@@ -85,7 +89,7 @@ def test_source_is_closed_with_its_frames() -> None:
     assert source.is_open
     frames.close()
     assert not source.is_open
-    part = Script([SIZE] * 30, Sampling(end_s=0.5))
+    part = Script([SIZE] * 30, FrameSampling(end_s=0.5))
     assert len(list(part.frames())) == 5
     assert not part.is_open
 
@@ -103,13 +107,17 @@ def test_stopped_source_ends_without_a_complaint() -> None:
 @pytest.mark.parametrize(
     ("parts", "sampling", "sentence"),
     [
-        ([], Sampling(), "Expected frames in script, but there are none."),
-        ([SIZE], Sampling(start_s=3.0), "Expected frames from 3 s on in script, but it ends before; start earlier."),
-        (["gone", InputError("torn")], Sampling(), "Not one frame of script can be read: gone"),
-        ([InputError("torn"), "gone"], Sampling(), "Not one frame of script can be read: torn"),
+        ([], FrameSampling(), "Expected frames in script, but there are none."),
+        (
+            [SIZE],
+            FrameSampling(start_s=3.0),
+            "Expected frames from 3 s on in script, but it ends before; start earlier.",
+        ),
+        (["gone", InputError("torn")], FrameSampling(), "Not one frame of script can be read: gone"),
+        ([InputError("torn"), "gone"], FrameSampling(), "Not one frame of script can be read: torn"),
     ],
 )
-def test_nothing_at_all_is_an_error(parts: list[object], sampling: Sampling, sentence: str) -> None:
+def test_nothing_at_all_is_an_error(parts: list[object], sampling: FrameSampling, sentence: str) -> None:
     with pytest.raises(InputError) as caught:
         list(Script(parts, sampling).frames())
     assert str(caught.value) == sentence
@@ -123,7 +131,7 @@ def test_skipping_everything_is_no_error() -> None:
 
 def test_number_of_frames_counts_what_is_sampled() -> None:
     assert Script([SIZE] * 30).num_frames == 30
-    assert Script([SIZE] * 30, Sampling(stride=7)).num_frames == 5
+    assert Script([SIZE] * 30, FrameSampling(stride=7)).num_frames == 5
 
 
 def test_frame_has_a_picture_or_a_problem() -> None:

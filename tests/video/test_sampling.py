@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtake.errors import SettingError
-from longtake.video.sampling import Extent, Sampling, parse_time
+from longtake.video.sampling import Extent, FrameSampling, parse_time
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ def moments(*times_s: float) -> list[Moment]:
     return [Moment(time_s) for time_s in times_s]
 
 
-def picked(sampling: Sampling, frames: list[Moment]) -> list[float]:
+def picked(sampling: FrameSampling, frames: list[Moment]) -> list[float]:
     return [frame.timestamp_s for frame in sampling.pick(frames)]
 
 
@@ -30,54 +30,56 @@ def even(fps: float, count: int, first_s: float = 0.0) -> list[Moment]:
 
 def test_every_frame_is_taken_unless_asked_otherwise() -> None:
     frames = even(30, 40)
-    assert list(Sampling().pick(frames)) == frames
-    assert list(Sampling().pick([])) == []
+    assert list(FrameSampling().pick(frames)) == frames
+    assert list(FrameSampling().pick([])) == []
 
 
 @pytest.mark.parametrize(("fps", "every"), [(30.0, 1), (15.0, 2), (10.0, 3), (5.0, 6), (1.0, 30)])
 @pytest.mark.parametrize("first_s", [0.0, 0.1, 1234.567, 1.7e9])
 def test_rate_that_divides_the_videos_takes_one_of_so_many(fps: float, every: int, first_s: float) -> None:
     frames = even(30, 100, first_s)
-    assert list(Sampling(fps=fps).pick(frames)) == frames[::every]
+    assert list(FrameSampling(fps=fps).pick(frames)) == frames[::every]
 
 
 @pytest.mark.parametrize("fps", [10.0, 15.0, 6.0, 7.5])
 def test_times_rounded_to_a_millisecond_pick_the_same_frames(fps: float) -> None:
     exact = even(30, 300)
     rounded = [Moment(round(frame.timestamp_s, 3)) for frame in exact]
-    assert [round(time_s, 3) for time_s in picked(Sampling(fps=fps), exact)] == picked(Sampling(fps=fps), rounded)
+    assert [round(time_s, 3) for time_s in picked(FrameSampling(fps=fps), exact)] == picked(
+        FrameSampling(fps=fps), rounded
+    )
 
 
 def test_rate_that_does_not_divide_stays_right_for_an_hour() -> None:
-    times_s = picked(Sampling(fps=7.0), even(30, 30 * 3600))
+    times_s = picked(FrameSampling(fps=7.0), even(30, 30 * 3600))
     assert len(times_s) == 7 * 3600
     assert all(0 <= time_s - number / 7 < 1 / 30 for number, time_s in enumerate(times_s))
 
 
 def test_uneven_times_are_sampled_by_time_and_not_by_count() -> None:
     frames = moments(0.0, 0.01, 0.02, 0.03, 0.5, 0.51, 1.0, 4.0, 4.001, 4.2)
-    assert picked(Sampling(fps=2.0), frames) == [0.0, 0.5, 1.0, 4.0]
+    assert picked(FrameSampling(fps=2.0), frames) == [0.0, 0.5, 1.0, 4.0]
 
 
 def test_slower_video_is_not_repeated() -> None:
     frames = even(5, 20)
-    assert list(Sampling(fps=60.0).pick(frames)) == frames
+    assert list(FrameSampling(fps=60.0).pick(frames)) == frames
 
 
 def test_part_includes_its_start_and_excludes_its_end() -> None:
     frames = even(10, 50, first_s=100.0)
-    assert picked(Sampling(start_s=1.0, end_s=2.0), frames) == [100.0 + number / 10 for number in range(10, 20)]
-    assert picked(Sampling(start_s=4.85), frames) == [104.9]
-    assert picked(Sampling(start_s=60.0), frames) == []
+    assert picked(FrameSampling(start_s=1.0, end_s=2.0), frames) == [100.0 + number / 10 for number in range(10, 20)]
+    assert picked(FrameSampling(start_s=4.85), frames) == [104.9]
+    assert picked(FrameSampling(start_s=60.0), frames) == []
 
 
 def test_intervals_of_a_rate_begin_with_the_part() -> None:
-    assert picked(Sampling(start_s=0.25, fps=1.0), even(10, 40)) == [0.3, 1.3, 2.3, 3.3]
+    assert picked(FrameSampling(start_s=0.25, fps=1.0), even(10, 40)) == [0.3, 1.3, 2.3, 3.3]
 
 
 def test_stride_counts_what_the_rate_leaves() -> None:
-    assert picked(Sampling(stride=4), even(1, 10)) == [0.0, 4.0, 8.0]
-    assert picked(Sampling(fps=10.0, stride=2), even(30, 31)) == [0.0, 6 / 30, 12 / 30, 18 / 30, 24 / 30, 1.0]
+    assert picked(FrameSampling(stride=4), even(1, 10)) == [0.0, 4.0, 8.0]
+    assert picked(FrameSampling(fps=10.0, stride=2), even(30, 31)) == [0.0, 6 / 30, 12 / 30, 18 / 30, 24 / 30, 1.0]
 
 
 def test_nothing_is_read_after_the_end() -> None:
@@ -88,13 +90,13 @@ def test_nothing_is_read_after_the_end() -> None:
             read.append(moment.timestamp_s)
             yield moment
 
-    assert len(list(Sampling(end_s=1.0).pick(frames()))) == 10
+    assert len(list(FrameSampling(end_s=1.0).pick(frames()))) == 10
     assert read[-1] == 1.0
 
 
 def test_frame_is_handed_on_before_the_next_is_read() -> None:
     frames = iter(even(30, 4))
-    sampled = Sampling(fps=10.0).pick(frames)
+    sampled = FrameSampling(fps=10.0).pick(frames)
     next(sampled)
     assert next(frames).timestamp_s == 1 / 30
 
@@ -103,12 +105,12 @@ def test_problems_within_the_part_pass_and_count_for_nothing() -> None:
     frames = even(10, 40)
     for place in (3, 15, 16, 35):
         frames[place] = Moment(frames[place].timestamp_s, "broken")
-    sampled = list(Sampling(start_s=1.0, end_s=3.0, fps=5.0, stride=2).pick(frames))
+    sampled = list(FrameSampling(start_s=1.0, end_s=3.0, fps=5.0, stride=2).pick(frames))
     assert [frame.timestamp_s for frame in sampled if frame.problem] == [1.5, 1.6]
     assert [frame.timestamp_s for frame in sampled if not frame.problem] == [1.0, 1.4, 1.8, 2.2, 2.6]
 
 
-def slowly(sampling: Sampling, frames: list[Moment]) -> list[Moment]:
+def slowly(sampling: FrameSampling, frames: list[Moment]) -> list[Moment]:
     """Interval by interval: the first frame that lies in it."""
     part = [frame for frame in frames if sampling.start_s <= frame.timestamp_s - frames[0].timestamp_s + 0.001]
     if sampling.end_s is not None:
@@ -138,7 +140,7 @@ def test_any_times_are_picked_as_the_slow_rule_says(
     # Beside every boundary, where floats cannot disagree.
     frames = [Moment(time_ms / 1000) for time_ms in times_ms]
     end_s = None if length_ms is None else (start_ms + length_ms + 0.4) / 1000
-    sampling = Sampling(start_s=(start_ms + 0.4) / 1000, end_s=end_s, fps=fps, stride=stride)
+    sampling = FrameSampling(start_s=(start_ms + 0.4) / 1000, end_s=end_s, fps=fps, stride=stride)
     assert list(sampling.pick(frames)) == slowly(sampling, frames)
 
 
@@ -146,9 +148,9 @@ def test_any_times_are_picked_as_the_slow_rule_says(
 @settings(deadline=None, max_examples=100)
 def test_neighbouring_parts_share_no_frame_and_miss_none(fps: float, stride: int, cut: float) -> None:
     frames = even(fps, 30)
-    parts = [*Sampling(end_s=cut).pick(frames), *Sampling(start_s=cut).pick(frames)]
+    parts = [*FrameSampling(end_s=cut).pick(frames), *FrameSampling(start_s=cut).pick(frames)]
     assert parts == frames
-    assert len(list(Sampling(fps=fps).pick(frames))) <= 30
+    assert len(list(FrameSampling(fps=fps).pick(frames))) <= 30
 
 
 @pytest.mark.parametrize(
@@ -198,28 +200,28 @@ def test_minutes_and_seconds_above_sixty_are_refused(text: str) -> None:
 )
 def test_settings_without_meaning_are_refused(wrong: dict[str, float], sentence: str) -> None:
     with pytest.raises(SettingError, match=sentence):
-        Sampling(**wrong)
+        FrameSampling(**wrong)
 
 
 @pytest.mark.parametrize(
     "sampling",
     [
-        Sampling(),
-        Sampling(fps=10.0),
-        Sampling(fps=100.0),
-        Sampling(stride=7),
-        Sampling(start_s=1.0, end_s=3.0),
-        Sampling(start_s=8.0, fps=3.0, stride=2),
-        Sampling(start_s=20.0),
-        Sampling(end_s=100.0),
+        FrameSampling(),
+        FrameSampling(fps=10.0),
+        FrameSampling(fps=100.0),
+        FrameSampling(stride=7),
+        FrameSampling(start_s=1.0, end_s=3.0),
+        FrameSampling(start_s=8.0, fps=3.0, stride=2),
+        FrameSampling(start_s=20.0),
+        FrameSampling(end_s=100.0),
     ],
 )
-def test_estimate_is_what_even_times_give(sampling: Sampling) -> None:
+def test_estimate_is_what_even_times_give(sampling: FrameSampling) -> None:
     assert sampling.estimate(Extent(num_frames=300, fps=30.0)) == len(picked(sampling, even(30, 300)))
 
 
 def test_estimate_is_none_where_nobody_can_know() -> None:
-    assert Sampling().estimate(Extent(fps=30.0)) is None
-    assert Sampling(stride=2).estimate(Extent(num_frames=10)) is None
-    assert Sampling().estimate(Extent(num_frames=10)) == 10
-    assert Sampling(end_s=2.0).estimate(Extent(fps=30.0)) == 60
+    assert FrameSampling().estimate(Extent(fps=30.0)) is None
+    assert FrameSampling(stride=2).estimate(Extent(num_frames=10)) is None
+    assert FrameSampling().estimate(Extent(num_frames=10)) == 10
+    assert FrameSampling(end_s=2.0).estimate(Extent(fps=30.0)) == 60

@@ -11,7 +11,7 @@ from longtake.errors import InputError, SettingError
 from longtake.takes.header import Content, TakeHeader
 from longtake.video.files import VideoFile
 from longtake.video.folders import FollowedFolder, Following, Pictures
-from longtake.video.sampling import Sampling
+from longtake.video.sampling import FrameSampling
 from longtake.video.source import Source, SourceOptions, open_source
 from longtake.video.streams import LiveStream
 from longtake.video.worlds import WorldTour
@@ -66,11 +66,11 @@ def test_take_is_recognised_by_its_header(tmp_path: Path) -> None:
 
 
 def test_options_reach_the_source(folder: Path) -> None:
-    source = open_source(str(folder), Sampling(fps=2.0), SourceOptions(picture_fps=4.0))
+    source = open_source(str(folder), FrameSampling(fps=2.0), SourceOptions(picture_fps=4.0))
     assert [frame.timestamp_s for frame in source.frames()] == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]
     assert source.num_frames == 6
     options = SourceOptions(follow=True, following=Following(poll_s=0.01, idle_s=0.05))
-    followed = open_source(str(folder), Sampling(stride=5), options)
+    followed = open_source(str(folder), FrameSampling(stride=5), options)
     assert isinstance(followed, FollowedFolder)
     assert len(list(followed.frames())) == 3
 
@@ -108,7 +108,7 @@ def test_every_source_that_can_be_read_again_gives_the_same_frames(
 ) -> None:
     film(tmp_path / "film.mp4", [drawn(number) for number in range(12)])
     for text in (str(tmp_path / "film.mp4"), str(folder), "world:3?frames=8&size=16x12"):
-        source = open_source(text, Sampling(stride=2))
+        source = open_source(text, FrameSampling(stride=2))
         first, again = list(source.frames())[skip:], list(source.frames(skip))
         assert len(first) > 0 or skip == 4
         assert [(f.index, f.timestamp_s) for f in first] == [(f.index, f.timestamp_s) for f in again]

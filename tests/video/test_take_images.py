@@ -12,7 +12,7 @@ from longtake.takes.header import Content, TakeHeader
 from longtake.takes.images import ImageFiles
 from longtake.takes.take import read_take
 from longtake.takes.writer import TakeWriter
-from longtake.video.sampling import Sampling
+from longtake.video.sampling import FrameSampling
 from longtake.video.take_images import TakeImages
 
 TIMES_S = [1000.0, 1000.04, 1000.5, 1001.25, 1003.0]
@@ -44,7 +44,7 @@ def test_images_and_times_are_the_takes(tmp_path: Path, drawn, images: ImageFile
     assert [frame.timestamp_s for frame in frames] == TIMES_S
     for frame, expected in zip(frames, read_take(folder).images(), strict=True):
         np.testing.assert_array_equal(frame.image, expected)
-    part = TakeImages(folder, Sampling(start_s=0.5, end_s=2.0))
+    part = TakeImages(folder, FrameSampling(start_s=0.5, end_s=2.0))
     assert [frame.timestamp_s for frame in part.frames()] == [1000.5, 1001.25]
     assert [frame.index for frame in source.frames(3)] == [3, 4]
 

@@ -7,7 +7,7 @@ import pytest
 
 from longtake.errors import InputError, SettingError
 from longtake.video import worlds
-from longtake.video.sampling import Sampling
+from longtake.video.sampling import FrameSampling
 from longtake.video.worlds import WorldTour, open_world
 from longtake.world.tour import Tour
 
@@ -26,7 +26,7 @@ def test_frames_are_those_of_the_tour() -> None:
 
 
 def test_skipped_and_unsampled_frames_are_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = WorldTour(TOUR, Sampling(stride=2), num_frames=12)
+    source = WorldTour(TOUR, FrameSampling(stride=2), num_frames=12)
     expected = list(source.frames())
     drawn: list[int] = []
     render = worlds.render
@@ -48,7 +48,7 @@ def test_world_without_a_length_goes_on() -> None:
     assert source.num_frames is None
     assert not source.is_live
     assert len(list(islice(source.frames(), 3))) == 3
-    assert len(list(open_world("world:5?size=16x12", Sampling(end_s=0.4)).frames())) == 4
+    assert len(list(open_world("world:5?size=16x12", FrameSampling(end_s=0.4)).frames())) == 4
 
 
 def test_world_is_read_as_people_write_it() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from longtake.errors import InputError
-from longtake.world.ask import candidates
 from longtake.world.question import PLURALS, Phrase, Question, QuestionKind, article, vocabulary
+from longtake.world.question_candidates import candidates
 from longtake.world.things import Kind, Sightings
 
 QUESTION = Question(

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from longtake.attention.attention_mass import attention_mass
 from longtake.attention.backend import Attended, Backend, merge
-from longtake.attention.received import received
 from longtake.errors import InputError
 from longtake.memory.retention import Keep
 from longtake.memory.transaction import Transaction
@@ -24,7 +24,7 @@ Past = Float[Tensor, "1 tokens key_heads head_dim"]
 Keys = Float[Tensor, "tokens key_heads head_dim"]
 
 
-class Witness:
+class AttentionRecorder:
     """Sums up what each of the first tokens received, from the last token of each clip read under its eyes.
 
     The first tokens are all that was remembered before the first of the clips and, as far as there is room, that clip.
@@ -32,10 +32,10 @@ class Witness:
     """
 
     def __init__(self, num_tokens: int) -> None:
-        self.received = torch.zeros(num_tokens, dtype=torch.float64)
+        self.attention_mass = torch.zeros(num_tokens, dtype=torch.float64)
 
-    def add(self, received: Float[Tensor, " tokens"]) -> None:
-        self.received += received[: len(self.received)].double().cpu()
+    def add(self, attention_mass: Float[Tensor, " tokens"]) -> None:
+        self.attention_mass += attention_mass[: len(self.attention_mass)].double().cpu()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class CausalRecall:
 
     transaction: Transaction
     backend: Backend
-    witness: Witness | None = None
-    turn: Callable[[int, Keys], Keys] | None = None
+    recorder: AttentionRecorder | None = None
+    rotation: Callable[[int, Keys], Keys] | None = None
     """What makes of stored keys, from some token of the past on, those to be read; none where they are the same."""
 
     def attend(self, stream: str, layer: int, q: Asking, k: Own, v: Own) -> Asking:
@@ -63,18 +63,18 @@ class CausalRecall:
         past = [self.backend.attend(asked, keys, values) for keys, values in seen]
         own = attend_to_earlier(q, k, v)
         together = merge([*past, Attended(_group(own.values, key_heads), _group_weights(own.log_sum_exp, key_heads))])
-        if self.witness is not None:
+        if self.recorder is not None:
             assert len(q) == 1, "a witness sees one answer"
             last, log_sum_exp = _group(q[:, -1:], key_heads), together.log_sum_exp[:, -(q.shape[2] // key_heads) :]
             keys = [*(keys for keys, _ in seen), k]
-            self.witness.add(torch.cat([received(last.to(each.dtype), each, log_sum_exp) for each in keys]))
+            self.recorder.add(torch.cat([attention_mass(last.to(each.dtype), each, log_sum_exp) for each in keys]))
         return _ungroup(together.values, q)
 
     def _seen(self, stream: str, layer: int) -> list[tuple[Past, Past]]:
         """Keys and values of the past, block by block."""
         seen, start = [], 0
         for keys, values in self.transaction.read(stream, layer):
-            turned = keys if self.turn is None else self.turn(start, keys)
+            turned = keys if self.rotation is None else self.rotation(start, keys)
             seen.append((turned.unsqueeze(0), values.unsqueeze(0)))
             start += len(keys)
         return seen

@@ -28,7 +28,7 @@ def arrivals(num_scale_frames: int, kept: Sequence[bool], *, judged_later: bool 
 
     def known(is_kept: bool) -> Keep:
         if judged_later:
-            return Keep.LATER
+            return Keep.DEFERRED
         return Keep.YES if is_kept else Keep.NO
 
     return (

@@ -11,9 +11,9 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from longtake.attention.attention_mass import attention_mass
 from longtake.attention.backend import Backend, Keys, Queries, merge
 from longtake.attention.masks import Mask
-from longtake.attention.received import received
 from longtake.errors import InputError
 from longtake.memory.transaction import Transaction
 
@@ -53,9 +53,9 @@ class StreamRecall:
         seen = [(k.unsqueeze(0), v.unsqueeze(0)) for k, v in self.transaction.read(stream, layer)]
         asked = q.to(seen[0][0].dtype)
         attended = merge([self.backend.attend(asked, keys, values) for keys, values in seen])
-        if self.transaction.wants_received(stream, layer):
-            parts = [received(asked, keys, attended.log_sum_exp) for keys, _ in seen]
-            self.transaction.receive(stream, layer, torch.cat(parts))
+        if self.transaction.wants_attention_mass(stream, layer):
+            parts = [attention_mass(asked, keys, attended.log_sum_exp) for keys, _ in seen]
+            self.transaction.record_attention_mass(stream, layer, torch.cat(parts))
         return attended.values.to(q.dtype)
 
 

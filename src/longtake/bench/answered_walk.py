@@ -9,7 +9,7 @@ from longtake.bench.answers_walk import Asking, WalkFilm, film_walk, pose
 from longtake.export.report.asked import Asked, AskedQuestion
 from longtake.language.load import LanguageModel
 from longtake.world.question import QuestionKind
-from longtake.world.quiz import Quiz
+from longtake.world.question_sampler import QuestionSampler
 
 _WATCH = Watch(policy=KEEP_ALL, memory=None)
 
@@ -17,7 +17,7 @@ _WATCH = Watch(policy=KEEP_ALL, memory=None)
 def ask_on_the_way(language: LanguageModel, seed: int, asking: Asking, size: tuple[int, int], *, name: str) -> Asked:
     """The walk through a house, watched frame by frame and asked about at several moments, against the truth."""
     film = film_walk(seed, asking, size, lambda _: None)
-    posed = pose(Quiz(np.random.default_rng([seed, 4])), film.seen, asking)
+    posed = pose(QuestionSampler(np.random.default_rng([seed, 4])), film.seen, asking)
     given = ask_world(language, _WATCH, film, posed).given
     return Asked(
         about=(

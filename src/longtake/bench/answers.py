@@ -17,13 +17,13 @@ from longtake.bench.answers_walk import Asking, Posed, WalkFilm, film_walk, pose
 from longtake.errors import SettingError
 from longtake.evaluate.spacing import evenly_spaced
 from longtake.language.load import LanguageModel
-from longtake.language.sampling import Sampling
+from longtake.language.sampling import TextSampling
 from longtake.runtime.answers import Answer
 from longtake.runtime.dialogue import DialogueSession
-from longtake.world.quiz import Quiz
+from longtake.world.question_sampler import QuestionSampler
 from longtake.world.seeds import Split, seeds
 
-_SPEAKING = Sampling(max_new_tokens=4)
+_SPEAKING = TextSampling(max_new_tokens=4)
 """No answer has more than two words and its end."""
 _TRAINING_SIZE = (28, 42)
 """Houses for training are only counted in, which pixels a quarter as fine do as well."""
@@ -148,7 +148,11 @@ def measure_sessions(language: LanguageModel, settings: AnswersSettings, progres
         open_watch(language, watch, num_frames=asking.num_frames, size=settings.size).close()
     training = pose_training(asking, settings.num_training, progress)
     found: list[list[WorldAnswers]] = [[] for _ in settings.watches]
-    quiz, offline, filming_s = Quiz(np.random.default_rng(0)), Offline(language) if settings.compares else None, 0.0
+    quiz, offline, filming_s = (
+        QuestionSampler(np.random.default_rng(0)),
+        Offline(language) if settings.compares else None,
+        0.0,
+    )
     for seed in itertools.islice(seeds(settings.split), settings.num_worlds):
         started = time.perf_counter()
         film = film_walk(seed, asking, settings.size, progress)
@@ -165,7 +169,7 @@ def measure_sessions(language: LanguageModel, settings: AnswersSettings, progres
 
 def pose_training(asking: Asking, num_houses: int, progress: Callable[[int], None]) -> tuple[Posed, ...]:
     """What is asked in the same way about the first houses for training."""
-    quiz = Quiz(np.random.default_rng(0))
+    quiz = QuestionSampler(np.random.default_rng(0))
     films = (
         film_walk(seed, asking, _TRAINING_SIZE, progress)
         for seed in itertools.islice(seeds(Split.TRAINING), num_houses)

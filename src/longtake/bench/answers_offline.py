@@ -11,7 +11,7 @@ from longtake.bench.ask import plain_twin
 from longtake.language.formats import clip_question, open_clip, pieces_of
 from longtake.language.frames import pixel_rows
 from longtake.language.load import LanguageModel
-from longtake.language.positions import Film, grid_times, positions
+from longtake.language.positions import VideoSpan, grid_times, positions
 from longtake.runtime.dialogue import SYSTEM
 
 
@@ -38,7 +38,7 @@ class Offline:
         fit = format_.fit(*frames.shape[-2:])
         pixels = pixel_rows(frames, fit, pad=True)
         since = [time_s - times_s[0] for time_s in times_s[:: format_.temporal_patch]]
-        film = Film(grid_times(since, language.text.tokens_per_second), fit.rows, fit.columns)
+        film = VideoSpan(grid_times(since, language.text.tokens_per_second), fit.rows, fit.columns)
         special, words = language.special_ids, language.words
         ids = [
             *open_clip(special, words.encode(SYSTEM)),

@@ -7,8 +7,8 @@ from longtake.errors import SettingError
 from longtake.language.formats import open_clip
 from longtake.language.load import LanguageModel
 from longtake.language.network import TEXT
-from longtake.language.retaining import NAMES, KeepUntilFull, RecentFrames, Retaining, retaining_named
-from longtake.memory.budget import Budget, Needs
+from longtake.language.retaining import NAMES, KeepUntilFull, RecentFrames, Retaining, dialogue_policy_named
+from longtake.memory.budget import Budget, MemoryRequirements
 from longtake.memory.retention import KeepAll
 from longtake.runtime.dialogue import SYSTEM, DialogueSession
 
@@ -67,11 +67,13 @@ def open_watch(language: LanguageModel, watch: Watch, *, num_frames: int, size: 
     fit = language.picture_format.fit(*size)
     tokens, pair = fit.rows * fit.columns, language.picture_format.temporal_patch
     opening = len(open_clip(language.special_ids, language.words.encode(SYSTEM)))
-    needs = Needs(streams={TEXT: (language.network.layout(), KeepAll())}, first_clip=1, reserve=tokens + _WORDS)
+    requirements = MemoryRequirements(
+        streams={TEXT: (language.network.layout(), KeepAll())}, first_clip=1, reserve=tokens + _WORDS
+    )
     num_grids = (watch.num_frames or num_frames) // pair
     return DialogueSession(
         language,
-        budget_bytes=needs.num_bytes(opening + num_grids * tokens),
+        budget_bytes=requirements.num_bytes(opening + num_grids * tokens),
         retaining=_rule(watch.policy, num_grids),
         answer_tokens=tokens + _WORDS,
     )
@@ -79,7 +81,7 @@ def open_watch(language: LanguageModel, watch: Watch, *, num_frames: int, size: 
 
 def _rule(policy: str, num_grids: int) -> Retaining:
     if policy in NAMES:  # half for the newest, half for all that was before
-        return retaining_named(policy, recent=num_grids // 2)
+        return dialogue_policy_named(policy, recent=num_grids // 2)
     if policy.startswith("recent-"):
         return RecentFrames(most=num_grids - 1)  # beside the one that comes
     return KeepUntilFull()

@@ -12,7 +12,7 @@ from longtake.bench.answers import Answers, AnswersRow, Given
 from longtake.bench.answers_walk import Posed, Reach
 from longtake.evaluate.answers import TOLERANCE_S, normalise, seconds_in
 from longtake.world.question import Question, QuestionKind
-from longtake.world.quiz import balanced_answer
+from longtake.world.question_sampler import balanced_answer
 
 WITHIN = "when, within 2 s"
 KINDS = tuple(name for kind in QuestionKind for name in (str(kind), *[WITHIN] * (kind is QuestionKind.WHEN)))

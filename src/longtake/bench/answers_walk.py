@@ -12,13 +12,13 @@ from torch import Tensor
 
 from longtake.errors import SettingError
 from longtake.world.question import PLURALS, Phrase, Question, QuestionKind
-from longtake.world.quiz import Quiz
+from longtake.world.question_sampler import QuestionSampler
 from longtake.world.render import Cameras, render
 from longtake.world.scene import Scene
 from longtake.world.things import Sightings, Thing
 from longtake.world.tour import Tour, visible
+from longtake.world.visibility import Visibility, until
 from longtake.world.walk import WALK_FPS, walk
-from longtake.world.watched import Watched, until
 
 FEWEST_FRAMES = 4
 _FIRST_MOMENT = 2
@@ -120,7 +120,7 @@ def film_walk(seed: int, asking: Asking, size: tuple[int, int], progress: Callab
     return WalkFilm(frames=torch.stack(images), times_s=tuple(seen.timestamp_s.tolist()), seen=seen)
 
 
-def pose(quiz: Quiz, seen: Sightings, asking: Asking) -> tuple[Posed, ...]:
+def pose(quiz: QuestionSampler, seen: Sightings, asking: Asking) -> tuple[Posed, ...]:
     """Questions at every moment of a walk."""
     return tuple(
         Posed(question=question, reach=reach_of(question, seen, asking.recent_s))
@@ -141,7 +141,7 @@ def reach_of(question: Question, seen: Sightings, recent_s: float) -> Reach:
 def _last_needed(question: Question, seen: Sightings) -> int:
     if question.kind in (QuestionKind.WHERE, QuestionKind.WHEN) or question.text == Phrase.ROOM_NOW:
         return question.evidence[0]
-    clear = Watched.of(until(seen, question.frame + 1)).clear
+    clear = Visibility.of(until(seen, question.frame + 1)).clear
     if question.kind is QuestionKind.FIRST:  # the one that came first, before the other did
         first = next(index for index, thing in enumerate(seen.things) if thing.name == question.answer)
         return _last(clear[: question.evidence[1], first])

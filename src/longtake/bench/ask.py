@@ -20,13 +20,13 @@ from torch import Tensor
 
 from longtake.errors import SettingError
 from longtake.extras import import_from_extra
-from longtake.language.facts import TextFacts
 from longtake.language.formats import SpecialIds, clip_question, open_clip, pieces_of
 from longtake.language.frames import PictureFormat, pixel_rows
 from longtake.language.load import LanguageModel
-from longtake.language.positions import Film, grid_times, positions
-from longtake.language.sampling import Sampling
-from longtake.language.words import Words
+from longtake.language.model_config import TextConfig
+from longtake.language.positions import VideoSpan, grid_times, positions
+from longtake.language.sampling import TextSampling
+from longtake.language.tokenizer import Tokenizer
 from longtake.runtime.dialogue import DialogueSession
 
 QUESTION = "w80 w81 w82 w83 w84 w85 w86 w87"
@@ -134,7 +134,7 @@ def measure_ask(size: NetworkSize, num_chunks: int, *, repeats: int) -> AskFigur
     started = time.perf_counter()
     watch_bytes = _peak_growth(lambda: _watch(session, plain.frames))
     watch_s = time.perf_counter() - started
-    once = Sampling(max_new_tokens=1)
+    once = TextSampling(max_new_tokens=1)
     session_bytes = _peak_growth(lambda: session.ask(QUESTION, once))
     plain_bytes = _peak_growth(plain.ask)
     answers, timed = [], []
@@ -175,7 +175,7 @@ def random_language(size: NetworkSize) -> LanguageModel:
     return LanguageModel(
         model=model.float().requires_grad_(requires_grad=False).eval(),
         tokenizer=_words(size.words),
-        text=TextFacts(
+        text=TextConfig(
             num_layers=size.layers,
             num_heads=size.heads,
             num_kv_heads=2,
@@ -193,11 +193,11 @@ def random_language(size: NetworkSize) -> LanguageModel:
     )
 
 
-def _words(count: int) -> Words:
+def _words(count: int) -> Tokenizer:
     tokenizers = import_from_extra("tokenizers", "qwen", _PURPOSE)
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"w{id_}": id_ for id_ in range(count)}, "w0"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    return Words(tokenizer)
+    return Tokenizer(tokenizer)
 
 
 def plain_twin(model: Any) -> Any:
@@ -256,7 +256,7 @@ class _Plain:
         special, words = self.language.special_ids, self.language.words
         fit = self.language.picture_format.fit(*self.frames.shape[-2:])
         times = grid_times([grid * 2 / _FPS for grid in range(len(self.frames) // 2)], self.language.tokens_per_second)
-        film = Film(times, fit.rows, fit.columns)
+        film = VideoSpan(times, fit.rows, fit.columns)
         opening = [*open_clip(special, words.encode(_SYSTEM)), *special.video(film.num_tokens)]
         ids = [*opening, *clip_question(special, words.encode(QUESTION))]
         return ids, positions(pieces_of(ids, special, films=[film])).rows

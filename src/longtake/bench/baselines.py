@@ -9,7 +9,7 @@ from torch import Tensor
 from longtake.bench.agreement import Seen
 from longtake.bench.scoring import depth_errors, paired
 from longtake.evaluate.absolute import absolute_error
-from longtake.evaluate.freedom import Freedom
+from longtake.evaluate.alignment_mode import AlignmentMode
 from longtake.spatial.pose import invert_rigid
 
 
@@ -68,7 +68,7 @@ def score_baselines(truth: Seen) -> BaselineScore:
         velocity_ate_share=absolute_error(velocity).share_of_path,
         straight_ate_share=absolute_error(straight).share_of_path,
         still_ate_share=absolute_error(still).share_of_path,
-        unaligned_velocity_ate_share=absolute_error(velocity, freedom=Freedom.NONE).share_of_path,
-        unaligned_straight_ate_share=absolute_error(straight, freedom=Freedom.NONE).share_of_path,
+        unaligned_velocity_ate_share=absolute_error(velocity, alignment_mode=AlignmentMode.NONE).share_of_path,
+        unaligned_straight_ate_share=absolute_error(straight, alignment_mode=AlignmentMode.NONE).share_of_path,
         mean_depth_abs_rel=depth_errors(one_depth(truth.depth), truth.depth).abs_rel,
     )

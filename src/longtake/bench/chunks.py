@@ -18,15 +18,15 @@ from longtake.errors import SettingError
 from longtake.language.formats import StreamFormat
 from longtake.language.load import LanguageModel
 from longtake.language.retaining import KeepUntilFull
-from longtake.language.sampling import Sampling
-from longtake.pipeline.chunking import keeping_up
+from longtake.language.sampling import TextSampling
+from longtake.pipeline.adaptive_chunking import keeping_up
 from longtake.runtime.dialogue import DialogueSession
 
 CHUNKS = (2, 3, 4, 6, 8)
 ROUND = math.lcm(*CHUNKS)
 """Frames after which no chunk and no grid is begun."""
 _QUESTION = "w80 w81 w82 w83"
-_ANSWER = Sampling(max_new_tokens=4)
+_ANSWER = TextSampling(max_new_tokens=4)
 _RESERVE = 64
 
 

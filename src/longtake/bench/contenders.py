@@ -10,7 +10,7 @@ from jaxtyping import Float32
 
 from longtake.errors import BudgetError, SettingError
 from longtake.geometry.config import GeometryConfig
-from longtake.memory.eviction import Clip, Eviction, LayerBook, Verdict
+from longtake.memory.eviction import Clip, Eviction, EvictionDecision, LayerState
 from longtake.memory.layout import StreamLayout
 from longtake.memory.retention import Retention
 from longtake.runtime.build import usual_settings
@@ -113,19 +113,19 @@ class EvenAttention(Eviction):
     policy: Eviction
 
     @property
-    def num_notes(self) -> int:
-        return self.policy.num_notes
+    def num_token_stats(self) -> int:
+        return self.policy.num_token_stats
 
     @property
-    def num_memo(self) -> int:
-        return self.policy.num_memo
+    def num_layer_stats(self) -> int:
+        return self.policy.num_layer_stats
 
     @property
     def wants_keys(self) -> bool:
         return self.policy.wants_keys
 
-    def judge(self, books: Sequence[LayerBook], clip: Clip) -> list[Verdict]:
-        return self.policy.judge([replace(book, received=_even(len(book.tokens), clip)) for book in books], clip)
+    def judge(self, books: Sequence[LayerState], clip: Clip) -> list[EvictionDecision]:
+        return self.policy.judge([replace(book, attention_mass=_even(len(book.tokens), clip)) for book in books], clip)
 
     def most_tokens(self, layout: StreamLayout, *, clip_frames: int = 1) -> int:
         return self.policy.most_tokens(layout, clip_frames=clip_frames)
@@ -139,4 +139,4 @@ def _even(num_keys: int, clip: Clip) -> Float32[np.ndarray, " keys"]:
 def unseeing_twin(rule: MemoryRule, config: GeometryConfig, size: tuple[int, int]) -> Unseeing | None:
     """The same rule without statistics, or none where it asks for none anyway."""
     policy = rule.trunk(config, size)
-    return Unseeing(rule) if isinstance(policy, Eviction) and policy.wants_received else None
+    return Unseeing(rule) if isinstance(policy, Eviction) and policy.wants_attention_mass else None

@@ -21,7 +21,7 @@ from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel
 from longtake.runtime.build import usual_settings
 from longtake.runtime.retention import KeepEverything, MemoryPlan, MemoryRule
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.types import Geometry
 from longtake.world.seeds import Split, seeds
 from longtake.world.tour import Tour, View
@@ -85,7 +85,7 @@ class EvictionRow:
 class _Runner:
     """A session and what was noted while it took its turns."""
 
-    session: GeometrySession
+    session: SequenceSession
     times_ms: list[list[float]] = field(default_factory=list)
     """Of each world."""
     most_live_bytes: int = 0
@@ -154,8 +154,8 @@ def _open(model: GeometryModel, rule: MemoryRule, settings: EvictionSettings) ->
         num_scale_frames=usual_settings(model.config).num_scale_frames,
     )
     most_kept = max(settings.num_frames, plan.num_scale_frames)  # a video that ends within its scale block has less
-    room = plan.needs.num_bytes(most_kept) if isinstance(rule, KeepEverything) else None
-    return _Runner(GeometrySession(model, plan, budget_bytes=room))
+    room = plan.requirements.num_bytes(most_kept) if isinstance(rule, KeepEverything) else None
+    return _Runner(SequenceSession(model, plan, budget_bytes=room))
 
 
 def _open_twin(model: GeometryModel, rule: MemoryRule, settings: EvictionSettings) -> _Runner | None:
@@ -219,16 +219,16 @@ def _timed(runner: _Runner) -> list[float]:
     return [step_ms for of_world in runner.times_ms for step_ms in of_world[len(of_world) // 2 :]]
 
 
-def _live_bytes(session: GeometrySession) -> int:
+def _live_bytes(session: SequenceSession) -> int:
     return sum(use.live_bytes for use in session.use().values())
 
 
-def _tokens_by_layer(session: GeometrySession) -> tuple[int, ...]:
+def _tokens_by_layer(session: SequenceSession) -> tuple[int, ...]:
     return tuple(len(session.remembered(layer)) for layer in range(session.plan.config.trunk.depth))
 
 
-def _tokens_by_frame(session: GeometrySession) -> tuple[int, ...]:
-    layers = range(session.plan.needs.streams[TRUNK][0].num_layers)
+def _tokens_by_frame(session: SequenceSession) -> tuple[int, ...]:
+    layers = range(session.plan.requirements.streams[TRUNK][0].num_layers)
     counts = [np.bincount(session.remembered(layer).frame, minlength=session.num_kept) for layer in layers]
     return tuple(np.sum(counts, axis=0).tolist())
 

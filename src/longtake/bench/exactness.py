@@ -14,7 +14,7 @@ from longtake.geometry.config import CAMERA, TRUNK
 from longtake.geometry.model import GeometryModel
 from longtake.memory.retention import Keep, Retention
 from longtake.runtime.build import SessionSettings, open_session
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.runtime.windowed import resume_session
 from longtake.types import Geometry
 
@@ -41,9 +41,9 @@ def measure_exactness(model: GeometryModel, images: Images, settings: SessionSet
     )
 
 
-def _open(model: GeometryModel, images: Images, settings: SessionSettings) -> GeometrySession:
+def _open(model: GeometryModel, images: Images, settings: SessionSettings) -> SequenceSession:
     session = open_session(model, settings, (images.shape[-2], images.shape[-1]))
-    assert isinstance(session, GeometrySession)
+    assert isinstance(session, SequenceSession)
     return session
 
 

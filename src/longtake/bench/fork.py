@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from longtake.memory.budget import Needs
+from longtake.memory.budget import MemoryRequirements
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
 from longtake.memory.retention import Keep, KeepAll
@@ -37,8 +37,8 @@ class ForkFigures:
 
 def measure_fork(num_tokens: int, *, repeats: int = 200) -> ForkFigures:
     """Fill a memory with random keys and fork it."""
-    needs = Needs(streams={"text": (_LAYOUT, KeepAll())}, first_clip=1, reserve=1)
-    memory = Memory(needs.plan((num_tokens + 64) * _LAYOUT.bytes_per_slot * 5 // 4))
+    requirements = MemoryRequirements(streams={"text": (_LAYOUT, KeepAll())}, first_clip=1, reserve=1)
+    memory = Memory(requirements.plan((num_tokens + 64) * _LAYOUT.bytes_per_slot * 5 // 4))
     rows = torch.randn(num_tokens, _LAYOUT.num_heads, _LAYOUT.head_dim)
     with memory.begin(num_tokens, Keep.YES) as transaction:
         transaction.write("text", 0, rows, rows)

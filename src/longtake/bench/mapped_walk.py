@@ -9,7 +9,7 @@ from longtake.bench.agreement import Seen
 from longtake.bench.quality import Film, Found, WorldQuality, judge
 from longtake.bench.scoring import depth_errors, paired
 from longtake.errors import InputError
-from longtake.evaluate.freedom import Freedom, truth_from_result
+from longtake.evaluate.alignment_mode import AlignmentMode, truth_from_result
 from longtake.export.report.truth import Figure, Truth
 from longtake.takes.take import Take
 
@@ -33,7 +33,7 @@ def judge_walk(result: Take, film: Film, *, seed: int, watched_s: float) -> Worl
 def truth_for_report(result: Take, film: Film, quality: WorldQuality) -> Truth:
     """The true way where it lies best in the result's world, and the figures in words."""
     pairs = paired(result.trajectory.world_from_camera, film.truth.world_from_camera)
-    aligned = truth_from_result(pairs, Freedom.SIM3)
+    aligned = truth_from_result(pairs, AlignmentMode.SIM3)
     depth = depth_errors(_depth(result), film.truth.depth).correction
     assert depth is not None
     apart = float(aligned.scale) / depth.scale

@@ -70,8 +70,8 @@ def _measure_one(
     dtype: torch.dtype,
 ) -> MemoryFigures:
     plan = MemoryPlan(config=config, size=size, retention=retention, num_scale_frames=1, trunk_dtype=dtype)
-    memory = Memory(plan.needs.plan(), device="meta")
-    token_bytes = plan.needs.streams[TRUNK][0].bytes_per_slot_layer
+    memory = Memory(plan.requirements.plan(), device="meta")
+    token_bytes = plan.requirements.streams[TRUNK][0].bytes_per_slot_layer
     held, times_ms = [0], []
     for _ in range(num_frames):
         start = time.perf_counter()

@@ -12,11 +12,11 @@ import torch
 from longtake.export.frame import MappedFrame
 from longtake.export.sink import Sink
 from longtake.geometry.model import GeometryModel
-from longtake.pipeline.aside import Aside, AsideSink
 from longtake.pipeline.mapper import Mapper, Prepared
 from longtake.pipeline.outputs import open_sinks
 from longtake.pipeline.status import StatusJudge
 from longtake.pipeline.video_map import MapSettings, VideoMap
+from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink
 from longtake.runtime.build import open_session
 from longtake.video.frame import VideoFrame
 from longtake.video.preprocess import Preprocessor
@@ -56,11 +56,11 @@ def measure_pipeline(
     mapper = Mapper(open_session(model, settings.session, (height, width)), StatusJudge())
     mapped: list[MappedFrame] = []
     map_s = _seconds(lambda: mapped.extend(_map(prepared, mapper)))
-    with Aside() as aside:
-        aside.wait_until_ready()
-        sinks = AsideSink(aside, partial(open_sinks, folder / "stage", settings.outputs))
+    with WriterProcess() as writer_process:
+        writer_process.wait_until_ready()
+        sinks = WriterProcessSink(writer_process, partial(open_sinks, folder / "stage", settings.outputs))
         write_s = _seconds(lambda: _write(mapped, sinks))
-        video = VideoMap(open_source(), model, folder / "pipeline", settings, aside=aside)
+        video = VideoMap(open_source(), model, folder / "pipeline", settings, writer_process=writer_process)
         pipeline_s = _seconds(lambda: deque(video, maxlen=0))
     count = len(frames)
     return PipelineFigures(

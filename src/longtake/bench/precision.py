@@ -29,7 +29,7 @@ from longtake.memory.memory import Memory
 from longtake.memory.pages import PagePlan
 from longtake.memory.retention import AnchorsWindowTrail, Keep
 from longtake.runtime.retention import ContextRetention, MemoryPlan
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 
 _LAYER_SCALE = 0.5
 _RECENT = 8
@@ -51,7 +51,7 @@ class PagedSteps:
 
     def __init__(self, model: GeometryModel, plan: MemoryPlan, kernel: PageKernel | None) -> None:
         device = next(model.parameters()).device
-        layout, retention = plan.needs.streams[TRUNK]
+        layout, retention = plan.requirements.streams[TRUNK]
         assert isinstance(retention, AnchorsWindowTrail)
         specials = model.config.special_tokens
         pages = PagePlan(
@@ -64,7 +64,7 @@ class PagedSteps:
         self._plan = plan
         self._grid = model.grid(*plan.size)
         self._pages = PagedCache(layout, pages, device=device, kernel=kernel)
-        self._others = Memory({CAMERA: plan.needs.plan()[CAMERA]}, device)
+        self._others = Memory({CAMERA: plan.requirements.plan()[CAMERA]}, device)
         self._waiting: list[Tensor] = []
 
     @torch.no_grad()
@@ -127,10 +127,10 @@ def measure_precision(
             config=config, size=size, retention=ContextRetention(), num_scale_frames=8, trunk_dtype=memory
         )
 
-    exact = GeometrySession(exact_model, plan(torch.float32))
-    plain = GeometrySession(plain_model, plan(torch.float32), backend=PlainHalfBackend(), compute_dtype=half)
-    own: dict[str, GeometrySession | PagedSteps] = {
-        backend.name: GeometrySession(own_model, plan(half), backend=backend, compute_dtype=half)
+    exact = SequenceSession(exact_model, plan(torch.float32))
+    plain = SequenceSession(plain_model, plan(torch.float32), backend=PlainHalfBackend(), compute_dtype=half)
+    own: dict[str, SequenceSession | PagedSteps] = {
+        backend.name: SequenceSession(own_model, plan(half), backend=backend, compute_dtype=half)
         for backend in backends
     }
     own |= {f"paged {name}": PagedSteps(own_model, plan(half), kernel) for name, kernel in page_kernels.items()}

@@ -16,7 +16,7 @@ from longtake.bench.agreement import Seen
 from longtake.bench.baselines import BaselineScore, constant_velocity, score_baselines
 from longtake.bench.scoring import Score, Summary, fov_error_deg, paired, score, summary_over_worlds
 from longtake.errors import SettingError
-from longtake.evaluate.freedom import Freedom, move_onto_truth
+from longtake.evaluate.alignment_mode import AlignmentMode, move_onto_truth
 from longtake.evaluate.motion import path_length
 from longtake.geometry.model import GeometryModel
 from longtake.runtime.build import SessionSettings, open_session
@@ -225,7 +225,7 @@ def _watch_world(model: GeometryModel, watch: Watch, seed: int, film: Film) -> W
 def _aligned(
     cameras: Float64[Tensor, "frames 4 4"], truth: Float64[Tensor, "frames 4 4"]
 ) -> Float64[Tensor, "frames 4 4"]:
-    return move_onto_truth(paired(cameras, truth), Freedom.SIM3).result
+    return move_onto_truth(paired(cameras, truth), AlignmentMode.SIM3).result
 
 
 def _from_above(cameras: Float64[Tensor, "frames 4 4"]) -> Float64[Tensor, "frames 2"]:

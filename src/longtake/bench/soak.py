@@ -12,10 +12,10 @@ from torch import Tensor
 
 from longtake.geometry.model import GeometryModel
 from longtake.memory.eviction import Eviction
-from longtake.memory.ground import bytes_per_slot
+from longtake.memory.shared_pool import bytes_per_slot
 from longtake.runtime.evicting import BudgetedMemory, FarthestFramesMemory, RatioMemory
 from longtake.runtime.retention import ContextRetention, MemoryPlan, MemoryRule
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.weights.presets import TINY, TINY_CAUSAL
 
 SIZE = (28, 42)
@@ -127,16 +127,16 @@ def soak(
     )
 
 
-def _open(rule: MemoryRule) -> GeometrySession:
+def _open(rule: MemoryRule) -> SequenceSession:
     is_context = isinstance(rule, ContextRetention)
     config = TINY if is_context else TINY_CAUSAL
     model = GeometryModel(config).eval().requires_grad_(requires_grad=False)
     plan = MemoryPlan(config=config, size=SIZE, retention=rule, num_scale_frames=2 if is_context else 1)
-    return GeometrySession(model, plan)
+    return SequenceSession(model, plan)
 
 
-def _compare_ages(old: GeometrySession, young: GeometrySession, palette: Tensor, num_frames: int) -> Ages:
-    for _ in range(young.plan.needs.full_after or 0):
+def _compare_ages(old: SequenceSession, young: SequenceSession, palette: Tensor, num_frames: int) -> Ages:
+    for _ in range(young.plan.requirements.full_after or 0):
         _step_ms(young, palette)
     old_ms, young_ms = [], []
     for _ in range(num_frames):
@@ -145,7 +145,7 @@ def _compare_ages(old: GeometrySession, young: GeometrySession, palette: Tensor,
     return Ages(num_frames=num_frames, old_step_ms=statistics.median(old_ms), young_step_ms=statistics.median(young_ms))
 
 
-def _stretch(session: GeometrySession, palette: Tensor, num_frames: int, progress: Callable[[int], None]) -> Stretch:
+def _stretch(session: SequenceSession, palette: Tensor, num_frames: int, progress: Callable[[int], None]) -> Stretch:
     process = psutil.Process()
     resident, taken, steps_ms = 0, 0, []
     for _ in range(num_frames):
@@ -164,16 +164,16 @@ def _stretch(session: GeometrySession, palette: Tensor, num_frames: int, progres
     )
 
 
-def _step_ms(session: GeometrySession, palette: Tensor) -> float:
+def _step_ms(session: SequenceSession, palette: Tensor) -> float:
     start = time.perf_counter()
     session.step(palette[session.num_kept % _PALETTE])
     return (time.perf_counter() - start) * 1e3
 
 
-def _taken_bytes(session: GeometrySession) -> int:
+def _taken_bytes(session: SequenceSession) -> int:
     """All that is remembered now, and the next frame before anything leaves for it."""
     used, taken = session.use(), 0
-    for name, (layout, policy) in session.plan.needs.streams.items():
+    for name, (layout, policy) in session.plan.requirements.streams.items():
         frame = layout.tokens_per_frame * (layout.num_layers if isinstance(policy, Eviction) else 1)
         taken += (used[name].live + frame) * bytes_per_slot(layout, policy)
     return taken

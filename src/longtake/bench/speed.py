@@ -11,7 +11,7 @@ import torch
 from longtake import __version__
 from longtake.geometry.config import GeometryConfig
 from longtake.runtime.retention import ContextRetention
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 
 _PALETTE = 8
 
@@ -52,7 +52,7 @@ class SpeedFigures:
 
 
 def measure_speed(
-    session: GeometrySession, labels: dict[str, str], num_frames: int, progress: Callable[[int], None]
+    session: SequenceSession, labels: dict[str, str], num_frames: int, progress: Callable[[int], None]
 ) -> SpeedFigures:
     """Fill the window, time single steps until their results are there, then a run of steps as a whole."""
     device, plan = session.device, session.plan

@@ -16,15 +16,25 @@ from longtake.cli.replies import JsonReplies, PlainReplies, Replies, Reply, form
 from longtake.errors import LongtakeError, MemoryFullError, SettingError
 from longtake.hub.load import load_language_model
 from longtake.language.load import LanguageModel
-from longtake.language.retaining import retaining_named
-from longtake.language.sampling import Sampling as Speaking
+from longtake.language.retaining import dialogue_policy_named
+from longtake.language.sampling import TextSampling
 from longtake.memory.budget import Budget
-from longtake.pipeline.ahead import Ahead, WhenFull
-from longtake.pipeline.asking import Asked, Due, Every, Once, Schedule, When, parse_choices, parse_every, parse_when
-from longtake.pipeline.chunking import SIZES, Chunks
+from longtake.pipeline.adaptive_chunking import SIZES, Chunks
+from longtake.pipeline.prefetch import Prefetcher, WhenFull
+from longtake.pipeline.question_schedule import (
+    Asked,
+    Due,
+    Every,
+    Once,
+    QuestionSchedule,
+    When,
+    parse_choices,
+    parse_every,
+    parse_when,
+)
 from longtake.runtime.dialogue import DialogueSession
 from longtake.video.frame import VideoFrame
-from longtake.video.sampling import Sampling, parse_time
+from longtake.video.sampling import FrameSampling, parse_time
 from longtake.video.source import Source, SourceOptions, open_source
 
 _AUTO = "auto"
@@ -62,7 +72,7 @@ def run_ask(options: AskOptions, *, as_json: bool) -> None:
     """Watch a source, answer what is due meanwhile and at its end, and what is typed or piped in then."""
     asked, choices, speaking = _asked(options), _choices(options), _speaking(options)
     budget_bytes, device = _budget_bytes(options.memory), choose_device(options.device)
-    retaining = retaining_named(options.policy)
+    retaining = dialogue_policy_named(options.policy)
     chunk = _chunk(options)
     sampling, read = _sampling(options), SourceOptions(picture_fps=options.picture_fps, device=str(device))
     source = open_source(options.source, sampling, read)
@@ -84,14 +94,14 @@ class _Conversation:
     """One session, how answers are made, and who is told of them."""
 
     def __init__(
-        self, session: DialogueSession, replies: Replies, choices: tuple[str, ...], speaking: Speaking
+        self, session: DialogueSession, replies: Replies, choices: tuple[str, ...], speaking: TextSampling
     ) -> None:
         self._session, self._replies = session, replies
         self._choices, self._speaking = choices, speaking
 
     def watch(self, source: Source, asked: Sequence[Asked], chunk: int | None) -> None:
         """Frames and questions in the order of time; how many frames together is decided here if it is not said."""
-        schedule, is_labelled = Schedule(asked), len(asked) > 1
+        schedule, is_labelled = QuestionSchedule(asked), len(asked) > 1
         has_standing = any(isinstance(each, When) for each in asked)
         chunks = Chunks.auto(is_live=source.is_live, has_standing=has_standing) if chunk is None else Chunks(chunk)
         when_full, num_ahead = WhenFull.BLOCK, _FRAMES_AHEAD
@@ -101,7 +111,7 @@ class _Conversation:
         with (
             self._replies.watching(source),
             stopped_by_interrupt(source.stop),
-            Ahead(source.frames(), num_ahead, when_full) as frames,
+            Prefetcher(source.frames(), num_ahead, when_full) as frames,
         ):
             for item in schedule.through(self._readable(frames), lambda: chunks.size):
                 if isinstance(item, Due):
@@ -140,7 +150,7 @@ class _Conversation:
             )
         self._replies.seen(len(frames), self._session.info)
 
-    def _answer_due(self, due: Due, schedule: Schedule, *, is_labelled: bool) -> None:
+    def _answer_due(self, due: Due, schedule: QuestionSchedule, *, is_labelled: bool) -> None:
         asked = due.asked
         if isinstance(asked, When):
             self._answer_when(due, asked, schedule)
@@ -154,7 +164,7 @@ class _Conversation:
         label = f"[{format_time(due.time_s or 0.0)}] {asked.text} " if is_labelled or not is_once else ""
         self._reply(asked.text, due.time_s, kind="once" if is_once else "every", label=label)
 
-    def _answer_when(self, due: Due, asked: When, schedule: Schedule) -> None:
+    def _answer_when(self, due: Due, asked: When, schedule: QuestionSchedule) -> None:
         reply = self._chosen(asked.text, asked.choices, due.time_s, kind="when")
         if schedule.became(asked, reply.text):
             self._replies.became(reply)
@@ -290,8 +300,8 @@ def _chunk(options: AskOptions) -> int | None:
     return int(options.chunk)
 
 
-def _speaking(options: AskOptions) -> Speaking:
-    return Speaking(temperature=options.temperature, max_new_tokens=options.max_tokens)
+def _speaking(options: AskOptions) -> TextSampling:
+    return TextSampling(temperature=options.temperature, max_new_tokens=options.max_tokens)
 
 
 def _budget_bytes(memory: str) -> int:
@@ -313,8 +323,8 @@ def _with_size(language: LanguageModel, size: int | None) -> LanguageModel:
     return replace(language, picture_format=limits)
 
 
-def _sampling(options: AskOptions) -> Sampling:
-    return Sampling(
+def _sampling(options: AskOptions) -> FrameSampling:
+    return FrameSampling(
         start_s=0.0 if options.start is None else parse_time(options.start),
         end_s=None if options.end is None else parse_time(options.end),
         fps=options.fps,

@@ -12,7 +12,7 @@ from longtake.bench.chunks import ROUND, ChunkFigures, ChunkStudy, measure_chunk
 from longtake.cli.options import choose_device, parse_size
 from longtake.hub.load import load_language_model
 from longtake.language.formats import StreamFormat
-from longtake.pipeline.chunking import SIZES
+from longtake.pipeline.adaptive_chunking import SIZES
 
 _QUICK_ROUNDS = 2
 

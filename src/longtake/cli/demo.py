@@ -16,10 +16,10 @@ from longtake.bench.exactness import Exactness, measure_exactness
 from longtake.bench.mapped_walk import film_of, judge_walk, truth_for_report
 from longtake.bench.quality import Film, WorldQuality
 from longtake.cli.demo_picture import draw_demo
-from longtake.cli.telling import BarTeller
+from longtake.cli.reporting import TerminalReporter
 from longtake.cli.world import WorldSettings, film
 from longtake.errors import SettingError
-from longtake.export.again import ExportSettings
+from longtake.export.reexport import ExportSettings
 from longtake.export.report.asked import ASKED_NAME, Asked
 from longtake.export.report.page import REPORT_NAME, write_report
 from longtake.export.report.truth import TRUTH_NAME
@@ -116,12 +116,12 @@ def _map(walk: Path, model: GeometryModel, out: Path) -> MapSummary:
     """As `longtake map` does it, with everything that it can write."""
     formats = _EXPORTED if find_spec("rerun") is None else (*_EXPORTED, "rrd")
     outputs = Outputs(kitti=True, session=True, export=ExportSettings(formats=formats))
-    source, teller = open_source(str(walk)), BarTeller()
+    source, reporter = open_source(str(walk)), TerminalReporter()
     settings = MapSettings(session=SMALL, outputs=outputs)
-    video = VideoMap(source, model, out, settings, overwrite=True, told_of_export=teller.exporting)
-    with teller.telling(source, out):
+    video = VideoMap(source, model, out, settings, overwrite=True, on_export=reporter.exporting)
+    with reporter.telling(source, out):
         for frame in video:
-            teller.frame(frame, video)
+            reporter.frame(frame, video)
     assert video.summary is not None
     return video.summary
 

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from longtake.cli.eval_tables import print_report
 from longtake.errors import SettingError
+from longtake.evaluate.alignment_mode import AlignmentMode
 from longtake.evaluate.depth_alignment import AlignmentSpan, DepthAlignment
-from longtake.evaluate.freedom import Freedom
 from longtake.evaluate.plots import draw_report, require_plots
 from longtake.evaluate.relative import Delta, DeltaUnit
 from longtake.evaluate.report import evaluate
@@ -40,7 +40,7 @@ class EvalOptions:
 
     def settings(self) -> EvalSettings:
         return EvalSettings(
-            align=_choose(self.align, Freedom, "alignment"),
+            align=_choose(self.align, AlignmentMode, "alignment"),
             max_gap_s=self.max_gap_s,
             offset_s=self.offset_s,
             delta=parse_delta(self.delta, all_pairs=self.all_pairs),

@@ -65,7 +65,9 @@ def _compared(matched: Matched) -> str:
 def _trajectory(errors: TrajectoryErrors, unit: str) -> Iterator[Table | str]:
     absolute, relative = errors.absolute, errors.relative
     apart = _distance(relative.delta)
-    table = _table(f"trajectory, align {absolute.freedom}, scale {number(absolute.scale)}", "rmse mean median max")
+    table = _table(
+        f"trajectory, align {absolute.alignment_mode}, scale {number(absolute.scale)}", "rmse mean median max"
+    )
     for name, row in (
         (f"ATE, {unit}", absolute.translation),
         ("ATE, deg", absolute.rotation_deg),

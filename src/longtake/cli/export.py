@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.progress import track
 
 from longtake.cli.options import one_of
-from longtake.export.adjust import Wishes
-from longtake.export.again import ExportSettings, export_take
+from longtake.export.adjust import ExportAdjustments
 from longtake.export.camera_files import known_camera
 from longtake.export.cloud import CloudSettings
 from longtake.export.frame import MappedFrame
@@ -18,6 +17,7 @@ from longtake.export.masks import MaskFolder
 from longtake.export.names import NAMES
 from longtake.export.point_filter import PointFilter
 from longtake.export.record import ExportRecord
+from longtake.export.reexport import ExportSettings, export_take
 from longtake.export.saved import read_result
 from longtake.export.scale import parse_scale
 from longtake.export.sky import OnnxSky
@@ -43,7 +43,7 @@ class PointOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WishOptions:
+class AdjustmentOptions:
     """What is known, and what is wanted, word by word."""
 
     intrinsics: str | None
@@ -51,8 +51,8 @@ class WishOptions:
     scale_from: str | None
     up: str
 
-    def parsed(self) -> Wishes:
-        return Wishes(
+    def parsed(self) -> ExportAdjustments:
+        return ExportAdjustments(
             camera=None if self.intrinsics is None else known_camera(self.intrinsics),
             fixed_camera=self.fixed_camera,
             length=None if self.scale_from is None else parse_scale(self.scale_from),
@@ -68,7 +68,7 @@ class ExportOptions:
     out: Path
     formats: str
     points: PointOptions
-    wishes: WishOptions
+    adjustments: AdjustmentOptions
     overwrite: bool
 
 
@@ -77,7 +77,7 @@ def run_export(options: ExportOptions, *, as_json: bool) -> None:
     formats = [one_of("--format", name, list(NAMES)) for name in dict.fromkeys(options.formats.split(","))]
     settings = ExportSettings(
         formats=tuple(formats),
-        wishes=options.wishes.parsed(),
+        adjustments=options.adjustments.parsed(),
         cloud=options.points.parsed(),
         overwrite=options.overwrite,
     )

@@ -9,19 +9,19 @@ import torch
 
 from longtake.cli.ask import never_due_note, require_askable
 from longtake.cli.interrupt import stopped_by_interrupt
-from longtake.cli.live_telling import BarLive, JsonLive, LiveTeller
+from longtake.cli.live_reporting import JsonLiveReporter, LiveReporter, TerminalLiveReporter
 from longtake.cli.networks import RANDOM, network_named
 from longtake.cli.options import choose_device
 from longtake.errors import BudgetError, MemoryFullError, SettingError
 from longtake.export.lines import LineFile
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import load_language_model
-from longtake.language.retaining import retaining_named
-from longtake.language.sampling import Sampling as Speaking
+from longtake.language.retaining import dialogue_policy_named
+from longtake.language.sampling import TextSampling
 from longtake.memory.budget import Budget
-from longtake.pipeline.asking import Asked, Once, parse_every, parse_when
 from longtake.pipeline.live import FrameKnown, LiveSession, LiveSettings
 from longtake.pipeline.mapper import Mapper
+from longtake.pipeline.question_schedule import Asked, Once, parse_every, parse_when
 from longtake.pipeline.status import StatusJudge
 from longtake.runtime.build import SessionSettings, open_session, usual_settings
 from longtake.runtime.dialogue import DialogueSession
@@ -29,7 +29,7 @@ from longtake.runtime.rules import rule_named
 from longtake.takes.header import POSES_NAME
 from longtake.takes.tum import tum_line
 from longtake.video.preprocess import Preprocessor
-from longtake.video.sampling import Sampling, parse_time
+from longtake.video.sampling import FrameSampling, parse_time
 from longtake.video.source import SourceOptions, open_source
 
 _QUESTION_TOKENS = 1024
@@ -86,14 +86,14 @@ class Shares:
 def run_live(options: LiveOptions, *, as_json: bool) -> None:
     """Watch a source once; tell poses and answers as they become known."""
     asked, shares = _asked(options), Shares.of(options.memory, options.share)
-    speaking = Speaking(temperature=options.temperature, max_new_tokens=options.max_tokens)
+    speaking = TextSampling(temperature=options.temperature, max_new_tokens=options.max_tokens)
     settings = LiveSettings(ask_fps=options.ask_fps, speaking=speaking)
     device = choose_device(options.device)
     read = SourceOptions(picture_fps=options.picture_fps, device=str(device))
     source = open_source(options.source, _sampling(options), read)
     model = network_named(options.model, device)
     watching = _session_settings(options, model, shares)
-    teller: LiveTeller = JsonLive() if as_json else BarLive()
+    reporter: LiveReporter = JsonLiveReporter() if as_json else TerminalLiveReporter()
     with ExitStack() as opened:
         dialogue = _dialogue(options, device, shares)
         opened.callback(dialogue.close)
@@ -108,18 +108,18 @@ def run_live(options: LiveOptions, *, as_json: bool) -> None:
         )
         poses = None if options.out is None else opened.enter_context(_pose_file(options.out))
         if options.model in RANDOM:
-            teller.note("The map's weights are random: poses show how longtake works, and no geometry.")
-        with teller.watching(source), stopped_by_interrupt(live.stop), _told_of_full_memory():
-            _tell_all(live, dialogue, teller, poses)
+            reporter.note("The map's weights are random: poses show how longtake works, and no geometry.")
+        with reporter.watching(source), stopped_by_interrupt(live.stop), _told_of_full_memory():
+            _tell_all(live, dialogue, reporter, poses)
         for unasked in live.never_due:
-            teller.note(never_due_note(unasked))
-        teller.watched(dialogue.info, live.num_dropped)
+            reporter.note(never_due_note(unasked))
+        reporter.watched(dialogue.info, live.num_dropped)
 
 
-def _tell_all(live: LiveSession, dialogue: DialogueSession, teller: LiveTeller, poses: LineFile | None) -> None:
+def _tell_all(live: LiveSession, dialogue: DialogueSession, reporter: LiveReporter, poses: LineFile | None) -> None:
     with closing(iter(live)) as events:
         for event in events:
-            teller.tell(event, dialogue.info)
+            reporter.tell(event, dialogue.info)
             if poses is not None and isinstance(event, FrameKnown):
                 poses.append(tum_line(event.time_s, event.world_from_camera))
 
@@ -142,7 +142,7 @@ def _asked(options: LiveOptions) -> list[Asked]:
 
 
 def _dialogue(options: LiveOptions, device: torch.device, shares: Shares) -> DialogueSession:
-    retaining = retaining_named(options.ask_policy)
+    retaining = dialogue_policy_named(options.ask_policy)
     loaded = load_language_model(options.language, device=device)
     with _named_share("dialogue"):
         return DialogueSession(
@@ -199,8 +199,8 @@ def _session_settings(options: LiveOptions, model: GeometryModel, shares: Shares
     )
 
 
-def _sampling(options: LiveOptions) -> Sampling:
-    return Sampling(
+def _sampling(options: LiveOptions) -> FrameSampling:
+    return FrameSampling(
         start_s=0.0 if options.start is None else parse_time(options.start),
         end_s=None if options.end is None else parse_time(options.end),
         fps=options.fps,

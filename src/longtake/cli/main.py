@@ -137,7 +137,7 @@ def map_(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each event.")] = False,
 ) -> None:
     """Map a video: poses, depth and points, written while it runs; Ctrl-C ends it so that it can be resumed."""
-    from longtake.cli.export import PointOptions, WishOptions
+    from longtake.cli.export import AdjustmentOptions, PointOptions
     from longtake.cli.map import MapOptions, run_map
 
     run_map(
@@ -162,7 +162,9 @@ def map_(
             follow=follow,
             when_full=when_full,
             points=PointOptions(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points),
-            wishes=WishOptions(intrinsics=intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up),
+            adjustments=AdjustmentOptions(
+                intrinsics=intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up
+            ),
             device=device,
             backend=backend,
             resume=resume,
@@ -198,7 +200,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write other files from a saved result, with other filters, a known camera or scale, upright; no model runs."""
-    from longtake.cli.export import ExportOptions, PointOptions, WishOptions, run_export
+    from longtake.cli.export import AdjustmentOptions, ExportOptions, PointOptions, run_export
 
     run_export(
         ExportOptions(
@@ -206,7 +208,9 @@ def export(
             out=out,
             formats=formats,
             points=PointOptions(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points),
-            wishes=WishOptions(intrinsics=intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up),
+            adjustments=AdjustmentOptions(
+                intrinsics=intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up
+            ),
             overwrite=overwrite,
         ),
         as_json=as_json,

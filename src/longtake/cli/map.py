@@ -9,28 +9,28 @@ from pathlib import Path
 import torch
 
 from longtake.attention.choose import backend_named
-from longtake.cli.export import PointOptions, WishOptions
+from longtake.cli.export import AdjustmentOptions, PointOptions
 from longtake.cli.interrupt import stopped_by_interrupt
 from longtake.cli.networks import RANDOM, network_named
 from longtake.cli.options import choose_device, one_of
-from longtake.cli.telling import BarTeller, JsonTeller, Teller
+from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter
 from longtake.errors import InputError, LongtakeError, SettingError
-from longtake.export.adjust import Wishes
-from longtake.export.again import OF_IMAGES, ExportSettings
+from longtake.export.adjust import ExportAdjustments
 from longtake.export.cloud import CloudSettings
+from longtake.export.reexport import OF_IMAGES, ExportSettings
 from longtake.export.take import DepthKind, PixelGrid, TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
-from longtake.pipeline.ahead import WhenFull
-from longtake.pipeline.aside import Aside
 from longtake.pipeline.outputs import Outputs
+from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.video_map import MapSettings, VideoMap, is_done
+from longtake.pipeline.writer_process import WriterProcess
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SMALL, SessionSettings, parse_keyframes, parse_windows, usual_settings
 from longtake.runtime.rules import rule_named
 from longtake.takes.images import ImageFiles
 from longtake.video.resize import Fit
-from longtake.video.sampling import Sampling, parse_time
+from longtake.video.sampling import FrameSampling, parse_time
 from longtake.video.source import Source, SourceOptions, open_source
 
 INTERRUPTED = 130
@@ -65,7 +65,7 @@ class MapOptions:
     follow: bool
     when_full: str
     points: PointOptions
-    wishes: WishOptions
+    adjustments: AdjustmentOptions
     device: str
     backend: str
     resume: bool
@@ -78,37 +78,37 @@ def run_map(options: MapOptions, *, as_json: bool) -> None:
     """Each source in turn; of several, one that fails does not keep the others from being mapped."""
     torch.set_num_threads(max(1, torch.get_num_threads() - 1))  # one is left to decode, prepare and write
     settings = _settings(options)
-    teller: Teller = JsonTeller() if as_json else BarTeller()
+    reporter: Reporter = JsonReporter() if as_json else TerminalReporter()
     if options.model in RANDOM:
-        teller.note("The weights are random: the files show how longtake works, and no geometry.")
+        reporter.note("The weights are random: the files show how longtake works, and no geometry.")
     if _has_small_images(settings.outputs):
-        teller.note("Images of colmap and nerfstudio are made of the network's; --pixels source keeps the video's.")
-    with Aside() as aside:
-        num_failed = _map_each(options, settings, teller, aside)
+        reporter.note("Images of colmap and nerfstudio are made of the network's; --pixels source keeps the video's.")
+    with WriterProcess() as writer_process:
+        num_failed = _map_each(options, settings, reporter, writer_process)
     if num_failed:
         raise InputError(f"{num_failed} of {len(options.sources)} sources could not be mapped; the others are done.")
 
 
-def _map_each(options: MapOptions, settings: MapSettings, teller: Teller, aside: Aside) -> int:
+def _map_each(options: MapOptions, settings: MapSettings, reporter: Reporter, writer_process: WriterProcess) -> int:
     """How many of several failed."""
     sampling, device = _sampling(options), choose_device(options.device)
     model: GeometryModel | None = None
     num_failed = 0
     for text, out in _folders(options):
         if options.skip_done and is_done(out, settings.outputs):
-            teller.skipped(text, out)
+            reporter.skipped(text, out)
             continue
         try:
             source = open_source(text, sampling, _source_options(options, device))
             if model is None:
                 model = network_named(options.model, device)
                 settings = replace(settings, session=_session_settings(options, usual_settings(model.config)))
-            _map_one(source, model, out, settings, options, teller, aside)
+            _map_one(source, model, out, settings, options, reporter, writer_process)
         except LongtakeError as error:
             if len(options.sources) == 1:
                 raise
             num_failed += 1
-            teller.failed(text, str(error))
+            reporter.failed(text, str(error))
     return num_failed
 
 
@@ -118,8 +118,8 @@ def _map_one(
     out: Path,
     settings: MapSettings,
     options: MapOptions,
-    teller: Teller,
-    aside: Aside,
+    reporter: Reporter,
+    writer_process: WriterProcess,
 ) -> None:
     video = VideoMap(
         source,
@@ -129,19 +129,19 @@ def _map_one(
         backend=backend_named(options.backend),
         overwrite=options.overwrite,
         resume=options.resume,
-        told_of_export=teller.exporting,
-        aside=aside,
+        on_export=reporter.exporting,
+        writer_process=writer_process,
     )
     try:
-        with teller.telling(source, out), stopped_by_interrupt(partial(_stop, video)):
+        with reporter.telling(source, out), stopped_by_interrupt(partial(_stop, video)):
             for item in video:
-                teller.frame(item, video)
+                reporter.frame(item, video)
     finally:  # an export that fails leaves a video that is mapped
         if video.summary is not None:
-            teller.done(video.summary, out)
+            reporter.done(video.summary, out)
     assert video.summary is not None
     if video.exported is not None:
-        teller.exported(video.exported)
+        reporter.exported(video.exported)
     if not video.summary.is_complete:
         sys.exit(INTERRUPTED)
 
@@ -196,7 +196,7 @@ def _session_settings(options: MapOptions, usual: SessionSettings) -> SessionSet
 def _outputs(options: MapOptions) -> Outputs:
     formats = {one_of("--format", name, _FORMATS) for name in options.formats.split(",")}
     cloud = options.points.parsed()
-    export = _export(formats, options.wishes.parsed(), cloud)
+    export = _export(formats, options.adjustments.parsed(), cloud)
     has_points = export is not None and export.has_points
     needs_depth = export is not None and export.needs_depth
     depth = DepthKind.NPZ if "depth-npz" in formats else DepthKind.PNG if needs_depth or "depth" in formats else None
@@ -216,11 +216,11 @@ def _outputs(options: MapOptions) -> Outputs:
     )
 
 
-def _export(formats: set[str], wishes: Wishes, cloud: CloudSettings) -> ExportSettings | None:
+def _export(formats: set[str], adjustments: ExportAdjustments, cloud: CloudSettings) -> ExportSettings | None:
     """What is known only when the video has ended: some formats, and with a wish all files of poses and points."""
     asked = {"tum", *formats}
-    names = [name for name in (_AFTERWARDS if wishes == Wishes() else _WITH_WISHES) if name in asked]
-    return ExportSettings(formats=tuple(names), cloud=cloud, wishes=wishes) if names else None
+    names = [name for name in (_AFTERWARDS if adjustments == ExportAdjustments() else _WITH_WISHES) if name in asked]
+    return ExportSettings(formats=tuple(names), cloud=cloud, adjustments=adjustments) if names else None
 
 
 def _has_small_images(outputs: Outputs) -> bool:
@@ -232,8 +232,8 @@ def _source_options(options: MapOptions, device: torch.device) -> SourceOptions:
     return SourceOptions(follow=options.follow, picture_fps=options.picture_fps, device=str(device))
 
 
-def _sampling(options: MapOptions) -> Sampling:
-    return Sampling(
+def _sampling(options: MapOptions) -> FrameSampling:
+    return FrameSampling(
         start_s=0.0 if options.start is None else parse_time(options.start),
         end_s=None if options.end is None else parse_time(options.end),
         fps=options.fps,

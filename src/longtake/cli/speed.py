@@ -22,7 +22,7 @@ from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.retention import ContextRetention, MemoryPlan
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.weights.load import load_geometry
 from longtake.weights.presets import LINGBOT_MAP, TINY
 
@@ -61,7 +61,7 @@ def run_speed(settings: SpeedSettings, *, as_json: bool) -> None:
         num_scale_frames=settings.scale_frames,
         trunk_dtype=dtype,
     )
-    session = GeometrySession(
+    session = SequenceSession(
         model,
         plan,
         keyframes=EveryNth(settings.interval),

@@ -16,8 +16,8 @@ from longtake.cli.options import choose_device
 from longtake.errors import InputError, SettingError
 from longtake.training.micro_map import MicroMapTraining
 from longtake.training.micro_vqa import MicroVqaTraining
-from longtake.training.pieces import CURVE, Line, Piece, Training
 from longtake.training.recipe import Recipe, Schedule, VqaRecipe, read_recipe, read_vqa_recipe, shipped_recipe
+from longtake.training.trainer import CURVE, Line, Piece, Training
 from longtake.training.vqa_model import MICRO_VQA, TINY_VQA
 from longtake.weights.presets import MICRO, TINY
 

@@ -23,11 +23,11 @@ from longtake.takes.images import ImageFiles
 from longtake.takes.writer import TakeWriter
 from longtake.world.house import House
 from longtake.world.question import Question
-from longtake.world.quiz import Quiz
+from longtake.world.question_sampler import QuestionSampler
 from longtake.world.seeds import split_of
 from longtake.world.things import Sightings
 from longtake.world.tour import Tour, View, sightings
-from longtake.world.watched import until
+from longtake.world.visibility import until
 
 SHEET_NAME = "sheet.png"
 _SHEET_COLUMNS, _SHEET_ROWS = 4, 3
@@ -136,7 +136,7 @@ def _ask(seed: int, seen: Sightings, wanted: int) -> list[Question]:
         return []
     frames_between = max(1, round(_ASKED_EVERY_S / (seen.timestamp_s[1] - seen.timestamp_s[0]))) if len(seen) > 1 else 1
     stops = [*range(frames_between, len(seen), frames_between), len(seen)]
-    quiz = Quiz(np.random.default_rng([seed, 3]))
+    quiz = QuestionSampler(np.random.default_rng([seed, 3]))
     asked: list[Question] = []
     for place, stop in enumerate(stops):
         share = math.ceil((wanted - len(asked)) / (len(stops) - place))

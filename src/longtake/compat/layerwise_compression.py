@@ -67,15 +67,15 @@ class LayerWiseKVCompression:
 
     def process_frame(self, kv_cache_list: Sequence[LayerCache], frame_idx: int) -> list[Compacted]:
         """Note what a frame attended to and compact the cache; frames count from 0, one in each call."""
-        received = [_required(layer[2], "what its keys received") for layer in kv_cache_list]
+        attention_mass = [_required(layer[2], "what its keys received") for layer in kv_cache_list]
         untouched: list[Tensor | None] = [None] * self.num_layers
         if frame_idx == 0:
-            self.initialize_first_frame(received)
+            self.initialize_first_frame(attention_mass)
             return self.compact_kv_cache(kv_cache_list, untouched)
-        self.update_cumulative_maps(received, frame_idx)
+        self.update_cumulative_maps(attention_mass, frame_idx)
         if frame_idx >= self.total_frames - 1:
             return self.compact_kv_cache(kv_cache_list, untouched)
-        targets = self.compute_per_layer_budgets(received, frame_idx)
+        targets = self.compute_per_layer_budgets(attention_mass, frame_idx)
         return self.compact_kv_cache(kv_cache_list, self.get_removal_indices_per_layer(targets, frame_idx))
 
     def initialize_first_frame(self, attn_maps_layers: Sequence[Received]) -> None:
@@ -165,18 +165,18 @@ class LayerWiseKVCompression:
             raise TransactionError("Nothing is noted yet; begin the sequence with frame 0.")
         return attention, exposure
 
-    def _sums(self, received: Sequence[Received]) -> list[Float32[Tensor, "batch keys"]]:
+    def _sums(self, attention_mass: Sequence[Received]) -> list[Float32[Tensor, "batch keys"]]:
         """What each key received, for each layer."""
-        self._require_layers(len(received))
-        return [self._sums_of(of_layer) for of_layer in received]
+        self._require_layers(len(attention_mass))
+        return [self._sums_of(of_layer) for of_layer in attention_mass]
 
-    def _sums_of(self, received: Received) -> Float32[Tensor, "batch keys"]:
-        if received.dim() not in (2, 3) or 0 in received.shape:
+    def _sums_of(self, attention_mass: Received) -> Float32[Tensor, "batch keys"]:
+        if attention_mass.dim() not in (2, 3) or 0 in attention_mass.shape:
             raise InputError(
                 "Expected maps as [batch, queries, keys], or sums over the queries as [batch, keys], but got "
-                f"{tuple(received.shape)}; average a map over its heads first."
+                f"{tuple(attention_mass.shape)}; average a map over its heads first."
             )
-        sums = received.float().sum(dim=1) if received.dim() == 3 else received.float()
+        sums = attention_mass.float().sum(dim=1) if attention_mass.dim() == 3 else attention_mass.float()
         return sums if self.device is None else sums.to(self.device)
 
     def _require_layers(self, came: int) -> None:

@@ -31,7 +31,7 @@ from longtake.geometry.config import GeometryConfig
 from longtake.runtime.alignment import Alignment, Anchoring
 from longtake.runtime.keyframes import KeyframeRule
 from longtake.runtime.retention import ContextRetention, MemoryPlan
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.weights.presets import LINGBOT_MAP
 
 Images = Shaped[Tensor, "..."]
@@ -124,7 +124,7 @@ class GCTStream(PublishedModule):
         )
         self._backend = published_backend(use_sdpa=use_sdpa)
         self._sequence: RunningSequence | None = None
-        self._cached: tuple[GeometrySession, ...] = ()
+        self._cached: tuple[SequenceSession, ...] = ()
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
@@ -297,7 +297,7 @@ class GCTStream(PublishedModule):
         num_scale_frames: int,
         retention: ContextRetention,
         keyframes: KeyframeRule | None = None,
-    ) -> GeometrySession:
+    ) -> SequenceSession:
         precision = Precision.of(self.network)
         plan = MemoryPlan(
             config=self.network.config,
@@ -306,6 +306,6 @@ class GCTStream(PublishedModule):
             num_scale_frames=num_scale_frames,
             trunk_dtype=precision.stored,
         )
-        return GeometrySession(
+        return SequenceSession(
             self.network, plan, keyframes=keyframes, backend=self._backend, compute_dtype=precision.compute
         )

@@ -10,7 +10,7 @@ from torch import Tensor
 from longtake.compat.lingbot_results import chunks, frame_types, gather, joined, of_geometry, with_unit_quaternions
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.keyframes import ByFlow, EveryNth, KeyframeRule
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.runtime.windowed import WindowedSession, WindowSpan
 from longtake.runtime.windows import Windows
 from longtake.types import Geometry
@@ -66,7 +66,7 @@ class Run:
     @classmethod
     def of(
         cls,
-        session: GeometrySession,
+        session: SequenceSession,
         schedule: Schedule,
         alignment: Alignment,
         video: Shaped[Tensor, "frames channels height width"],

@@ -12,7 +12,7 @@ from longtake.errors import InputError, SettingError
 from longtake.geometry.config import CAMERA, TRUNK
 from longtake.geometry.heads.camera import camera_mask
 from longtake.geometry.model import GeometryModel, Prediction
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 
 Videos = Shaped[Tensor, "batch frames channels height width"]
 
@@ -44,7 +44,7 @@ def look_at_once(
 class RunningSequence:
     """Videos that go on from call to call, each in a session of its own. The first call brings the scale block."""
 
-    def __init__(self, network: GeometryModel, sessions: Sequence[GeometrySession], *, with_depth: bool) -> None:
+    def __init__(self, network: GeometryModel, sessions: Sequence[SequenceSession], *, with_depth: bool) -> None:
         self._network = network
         self.sessions = tuple(sessions)
         self._with_depth = with_depth
@@ -81,7 +81,7 @@ class RunningSequence:
         return in_unit(results, self._unit)
 
     def _look(
-        self, session: GeometrySession, video: Shaped[Tensor, "frames channels height width"]
+        self, session: SequenceSession, video: Shaped[Tensor, "frames channels height width"]
     ) -> dict[str, Tensor]:
         """What the model itself says, all refinements of the pose included, while the session steps."""
         said: list[Prediction] = []
@@ -91,7 +91,7 @@ class RunningSequence:
         return joined([of_prediction(answer, with_depth=self._with_depth) for answer in said], dim=1)
 
 
-def cache_info(sessions: Sequence[GeometrySession]) -> dict[str, int | float]:
+def cache_info(sessions: Sequence[SequenceSession]) -> dict[str, int | float]:
     """The published entries first; bytes are those of keys and values now cached, the camera head's included."""
     uses = [session.use() for session in sessions]
     streams = [use for use_of_session in uses for use in use_of_session.values()]

@@ -18,10 +18,10 @@ from longtake.compat.qwen_cache import StreamCache, require_cache
 from longtake.compat.qwen_frames import Frame, as_frames
 from longtake.compat.qwen_model import StreamQwenModel, StreamQwenModelOutput
 from longtake.errors import InputError, SettingError
-from longtake.language.facts import framing_ids, picture_format, special_ids
 from longtake.language.load import LanguageModel
-from longtake.language.sampling import Sampling
-from longtake.language.words import Words
+from longtake.language.model_config import framing_ids, picture_format, special_ids
+from longtake.language.sampling import TextSampling
+from longtake.language.tokenizer import Tokenizer
 from longtake.runtime.answers import Answer
 from longtake.runtime.dialogue import SYSTEM
 
@@ -240,11 +240,11 @@ class VideoStreamingInference:
         return f"Chunk {cache.num_chunks - 1} encoded ({len(frames)} frame(s), cache_len={length})"
 
 
-def _sampling(max_new_tokens: int, min_new_tokens: int, drawn: tuple[float, float] | None) -> Sampling:
+def _sampling(max_new_tokens: int, min_new_tokens: int, drawn: tuple[float, float] | None) -> TextSampling:
     if min_new_tokens > 1:
         raise SettingError(f"An answer ends where the model ends it; leave out min_new_tokens, got {min_new_tokens}.")
     temperature, top_p = drawn or (0.0, 1.0)
-    return Sampling(temperature=temperature, top_p=top_p, max_new_tokens=max_new_tokens)
+    return TextSampling(temperature=temperature, top_p=top_p, max_new_tokens=max_new_tokens)
 
 
 def _metrics(answer: Answer) -> dict[str, Any]:
@@ -266,7 +266,7 @@ def _with_words(language: LanguageModel, processor: Any) -> LanguageModel:
     if processor is None:
         return language
     folder = Path(processor).expanduser() if isinstance(processor, str | Path) else None
-    words = _words(processor) if folder is None else Words.from_folder(folder)
+    words = _words(processor) if folder is None else Tokenizer.from_folder(folder)
     if words is None:
         raise InputError(
             f"Expected a processor, a tokenizer or a folder with tokenizer.json, but there is none in {folder}; give "
@@ -281,9 +281,9 @@ def _with_words(language: LanguageModel, processor: Any) -> LanguageModel:
     )
 
 
-def _words(processor: Any) -> Words:
+def _words(processor: Any) -> Tokenizer:
     try:
         tokenizer = processor.tokenizer
     except AttributeError:
         tokenizer = processor
-    return Words(tokenizer)
+    return Tokenizer(tokenizer)

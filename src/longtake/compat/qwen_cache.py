@@ -16,8 +16,8 @@ from longtake.language.formats import SpecialIds, StreamFormat, first_chunk, nex
 from longtake.language.frames import pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.network import TEXT
-from longtake.language.positions import Film, Picture, grid_times, positions
-from longtake.language.prompting import Fed, Talk, with_frames
+from longtake.language.positions import Picture, VideoSpan, grid_times, positions
+from longtake.language.prompt_builder import DialogueState, TokenInputs, with_frames
 from longtake.language.retaining import Segment
 from longtake.memory.memory import Memory
 from longtake.runtime.dialogue import DialogueSession
@@ -29,7 +29,7 @@ class Vision:
 
     pixels: Float[Tensor, "patches values"]
     grid: tuple[int, int, int]
-    piece: Picture | Film
+    piece: Picture | VideoSpan
 
 
 class StreamCache(DialogueSession):
@@ -42,7 +42,7 @@ class StreamCache(DialogueSession):
         super().__init__(language, budget_bytes=budget_bytes, system=system, stream_format=StreamFormat.TURNS)
         self._system_ids = language.words.encode(system)
         self._num_chunks = 0
-        self._earlier: list[tuple[Memory, Talk, int]] = []
+        self._earlier: list[tuple[Memory, DialogueState, int]] = []
 
     @property
     def next_position(self) -> int:
@@ -99,7 +99,7 @@ class StreamCache(DialogueSession):
         since = [time_s - timestamps_s[0] for time_s in timestamps_s[:: self._language.picture_format.temporal_patch]]
         times = grid_times(since, self._language.tokens_per_second)
         size = (state.fit.rows, state.fit.columns)
-        piece = Picture(*size) if still else Film(times, *size)
+        piece = Picture(*size) if still else VideoSpan(times, *size)
         ids = self._turn_ids(piece, text)
         self._read(ids, [Vision(pixels=rows.values, grid=rows.grid, piece=piece)], state, timestamps_s[0])
 
@@ -109,7 +109,7 @@ class StreamCache(DialogueSession):
     ) -> Float[Tensor, "1 tokens words"]:
         """Any tokens as the next of the conversation, and what may follow the last of them (0: each of them)."""
         start_s = self._state.last_s or 0.0
-        films = [vision for vision in visions if isinstance(vision.piece, Film)]
+        films = [vision for vision in visions if isinstance(vision.piece, VideoSpan)]
         num_frames = sum(vision.grid[0] for vision in films) * self._language.picture_format.temporal_patch
         num_frames += len(visions) - len(films)
         last_s = start_s + seconds if visions else self._state.last_s
@@ -118,30 +118,30 @@ class StreamCache(DialogueSession):
 
     def snapshot(self) -> None:
         """From now on, until `restore` or `discard_snapshot`, all can be undone; costs nothing, and nests."""
-        with self._turn:
+        with self._lock:
             self._earlier.append((self._memory, self._state, self._num_chunks))
             self._memory = self._memory.fork()
 
     def restore(self) -> None:
         """Be as before the last snapshot; without one nothing happens."""
         if self._earlier:
-            with self._turn:
+            with self._lock:
                 self._memory.close()
                 self._memory, self._state, self._num_chunks = self._earlier.pop()
 
     def discard_snapshot(self) -> None:
         """Keep all since the last snapshot; without one nothing happens."""
         if self._earlier:
-            with self._turn:
+            with self._lock:
                 self._memory.commit_fork()
                 self._memory, *_ = self._earlier.pop()
 
     def clone(self) -> "StreamCache":
         """The same conversation, to go on with apart; what both remember is stored once."""
         twin = copy.copy(self)
-        with self._turn:
+        with self._lock:
             twin._memory, twin._state = self._memory.fork(), self._state
-        twin._turn, twin._changing, twin._earlier = threading.Lock(), threading.Lock(), []
+        twin._lock, twin._changing, twin._earlier = threading.Lock(), threading.Lock(), []
         # published scripts drop a copy without a word
         weakref.finalize(twin, twin._memory.close)
         return twin
@@ -156,25 +156,25 @@ class StreamCache(DialogueSession):
             self.restore()
         super().close()
 
-    def _turn_ids(self, piece: Picture | Film, text: str) -> list[int]:
+    def _turn_ids(self, piece: Picture | VideoSpan, text: str) -> list[int]:
         special, said = self._language.special_ids, self._language.words.encode(text)
         if self.next_position == 0:
             ids = first_chunk(special, piece.num_tokens, system=self._system_ids, text=said)
         else:
             ids = next_chunk(special, piece.num_tokens, text=said)
-        if isinstance(piece, Film):
+        if isinstance(piece, VideoSpan):
             return ids
         return [special.image_pad if token == special.video_pad else token for token in ids]
 
     def _read(
-        self, ids: Sequence[int], visions: Sequence[Vision], state: Talk, start_s: float
+        self, ids: Sequence[int], visions: Sequence[Vision], state: DialogueState, start_s: float
     ) -> Float[Tensor, "1 tokens width"]:
         special = self._language.special_ids
         kinds: dict[int, list[Vision]] = {special.image_pad: [], special.video_pad: []}
         for vision in visions:
             kinds[special.image_pad if isinstance(vision.piece, Picture) else special.video_pad].append(vision)
         pictures = [vision.piece for vision in visions if isinstance(vision.piece, Picture)]
-        films = [vision.piece for vision in visions if isinstance(vision.piece, Film)]
+        films = [vision.piece for vision in visions if isinstance(vision.piece, VideoSpan)]
         place = positions(pieces_of(ids, special, pictures=pictures, films=films), state.next_position)
         embedded = self._network.embed(ids)
         for pad, seen in kinds.items():
@@ -182,8 +182,8 @@ class StreamCache(DialogueSession):
                 features = [self._network.see(vision.pixels, vision.grid)[0] for vision in seen]
                 embedded[0, [token == pad for token in ids]] = torch.cat(features)
         segments = _segments(ids, special, start_s, is_first=state.next_position == 0) if visions else ()
-        fed = Fed(embedded, place.rows, replace(state, next_position=place.next_position), segments)
-        hidden = self._take_in(self._memory, self._with_room(fed), keep_state=True)
+        inputs = TokenInputs(embedded, place.rows, replace(state, next_position=place.next_position), segments)
+        hidden = self._take_in(self._memory, self._with_room(inputs), keep_state=True)
         self._num_chunks += len(segments)
         return hidden
 

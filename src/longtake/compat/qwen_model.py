@@ -13,7 +13,7 @@ from longtake.compat.qwen_cache import StreamCache, Vision, require_cache
 from longtake.errors import InputError, SettingError
 from longtake.hub.load import load_language_model
 from longtake.language.load import LanguageModel
-from longtake.language.positions import Film, Picture, uniform_times
+from longtake.language.positions import Picture, VideoSpan, uniform_times
 from longtake.memory.budget import Budget
 from longtake.runtime.dialogue import SYSTEM
 
@@ -183,7 +183,7 @@ class StreamQwenModel:
     def _film(self, rows: Rows, grid: tuple[int, int, int], second_per_grid: float) -> Vision:
         merge = self.language.picture_format.merge
         times = uniform_times(grid[0], second_per_grid, self.language.tokens_per_second)
-        return Vision(pixels=rows, grid=grid, piece=Film(times, grid[1] // merge, grid[2] // merge))
+        return Vision(pixels=rows, grid=grid, piece=VideoSpan(times, grid[1] // merge, grid[2] // merge))
 
 
 def _check_batch(

@@ -1,6 +1,6 @@
 """What a STream3R stream remembers: a memory for each video of the batch, under the published rules.
 
-As published a call sees all that is remembered, and only then is anything forgotten: such a clip is `Keep.LATER`.
+As published a call sees all that is remembered, and only then is anything forgotten: such a clip is `Keep.DEFERRED`.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from longtake.errors import InputError, SettingError
 from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel, Prediction
 from longtake.memory.budget import require_room
-from longtake.memory.ground import shelf_of_layer
 from longtake.memory.memory import Memory
 from longtake.memory.retention import Keep
 from longtake.memory.saved import Pieces
+from longtake.memory.shared_pool import layer_slots_name
 from longtake.memory.transaction import Transaction
 from longtake.runtime.evicting import LayerwiseMemory, RatioMemory
 from longtake.runtime.retention import AnchorsWindow, KeepEverything, MemoryPlan, MemoryRule
@@ -121,7 +121,7 @@ class StreamMemories:
         """The next frames of every video, which see each other; all are remembered, or on an error none."""
         self._make_room(pixels.shape[1])
         with ExitStack() as stack:
-            staged = (memory.begin(pixels.shape[1], Keep.LATER) for memory in self._memories)
+            staged = (memory.begin(pixels.shape[1], Keep.DEFERRED) for memory in self._memories)
             transactions = [stack.enter_context(transaction) for transaction in staged]
             said = [self._look(*pair) for pair in zip(transactions, pixels.split(1), strict=True)]
             for transaction in transactions:
@@ -155,8 +155,8 @@ class StreamMemories:
         self._memories, self._room = larger, room
 
     def _open(self, count: int, room: int) -> list[Memory]:
-        needs = self._plan.needs
-        streams = needs.plan(needs.num_bytes(room) if needs.full_after is None else None)
+        requirements = self._plan.requirements
+        streams = requirements.plan(requirements.num_bytes(room) if requirements.full_after is None else None)
         require_room(count * sum(stream.num_bytes for stream in streams.values()), self._device)
         return [Memory(streams, self._device) for _ in range(count)]
 
@@ -174,7 +174,7 @@ def _keys_and_values(memory: Memory, stream: str, device: torch.device) -> list[
     """Of each layer, `[tokens, heads, head_dim]`."""
     contents, layers = memory.contents(), range(memory.plans[stream].layout.num_layers)
     shared = f"{stream}.0.keys" in contents  # else each layer has a shelf of its own
-    names = [f"{stream}.{layer}" if shared else f"{shelf_of_layer(stream, layer)}.0" for layer in layers]
+    names = [f"{stream}.{layer}" if shared else f"{layer_slots_name(stream, layer)}.0" for layer in layers]
     return [(_whole(contents[f"{name}.keys"], device), _whole(contents[f"{name}.values"], device)) for name in names]
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from jaxtyping import Float64
 from torch import Tensor
 
+from longtake.evaluate.alignment_mode import AlignmentMode, truth_from_result
 from longtake.evaluate.angles import rotation_angle_deg
 from longtake.evaluate.association import PosePairs
-from longtake.evaluate.freedom import Freedom, truth_from_result
 from longtake.evaluate.motion import path_length
 from longtake.evaluate.statistics import Statistics
 
@@ -16,7 +16,7 @@ from longtake.evaluate.statistics import Statistics
 class AbsoluteError:
     """Lengths are in the unit of the truth."""
 
-    freedom: Freedom
+    alignment_mode: AlignmentMode
     scale: float
     """By which the result was multiplied; 1 unless it was free."""
     translation: Statistics
@@ -34,17 +34,17 @@ class AbsoluteError:
         return self.translation.rmse / self.path_length if self.path_length > 0 else None
 
 
-def absolute_error(pairs: PosePairs, *, freedom: Freedom = Freedom.SIM3) -> AbsoluteError:
+def absolute_error(pairs: PosePairs, *, alignment_mode: AlignmentMode = AlignmentMode.SIM3) -> AbsoluteError:
     """Distance of camera centres and angle between cameras, frame by frame.
 
     Only the centres decide the alignment, as is usual; the angles are whatever it leaves.
     """
-    moved = truth_from_result(pairs, freedom)
+    moved = truth_from_result(pairs, alignment_mode)
     result = moved.of_cameras(pairs.result)
     translation = (result[:, :3, 3] - pairs.truth[:, :3, 3]).norm(dim=-1)
     rotation_deg = rotation_angle_deg(pairs.truth[:, :3, :3].transpose(1, 2) @ result[:, :3, :3])
     return AbsoluteError(
-        freedom=freedom,
+        alignment_mode=alignment_mode,
         scale=float(moved.scale),
         translation=Statistics.of(translation),
         rotation_deg=Statistics.of(rotation_deg),

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from longtake.errors import InputError, SettingError
-from longtake.evaluate.freedom import Freedom
+from longtake.evaluate.alignment_mode import AlignmentMode
 from longtake.evaluate.neighbours import Neighbours, check_cloud
 from longtake.spatial.similarity import Similarity
 from longtake.spatial.umeyama import best_similarity
@@ -20,7 +20,7 @@ _FEWEST_POINTS = 3
 class Icp:
     """Rules of the iterative closest point method, in which the farthest pairs do not count."""
 
-    freedom: Freedom = Freedom.SE3
+    alignment_mode: AlignmentMode = AlignmentMode.SE3
     kept_share: float = 0.9
     """Share of the pairs that count, the nearest ones."""
     max_iterations: int = 50
@@ -65,7 +65,7 @@ class _Pairing:
         self._kept_share = icp.kept_share
         self._near_target = Neighbours(target)
         # A cloud that shrinks to a point lies close to any other, so a free scale asks the target as well.
-        self._near_source = Neighbours(source) if icp.freedom is Freedom.SIM3 else None
+        self._near_source = Neighbours(source) if icp.alignment_mode is AlignmentMode.SIM3 else None
 
     def under(self, moved: Similarity) -> _Pairs:
         """The pairs that count once the source is moved."""
@@ -102,9 +102,9 @@ def register(
     pairing = _Pairing(start.of_points(source.double().cpu()), target.double().cpu(), icp)
     moved = in_double(Similarity.identity(torch.device("cpu")))
     pairs = pairing.under(moved)
-    errors, has_converged = [pairs.error], icp.freedom is Freedom.NONE
+    errors, has_converged = [pairs.error], icp.alignment_mode is AlignmentMode.NONE
     while not has_converged and len(errors) <= icp.max_iterations:
-        trial = best_similarity(pairs.source, pairs.target, with_scale=icp.freedom is Freedom.SIM3)
+        trial = best_similarity(pairs.source, pairs.target, with_scale=icp.alignment_mode is AlignmentMode.SIM3)
         trial_pairs = pairing.under(trial)
         has_converged = not trial_pairs.error < (1 - icp.least_gain) * pairs.error
         if trial_pairs.error < pairs.error:

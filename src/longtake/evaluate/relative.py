@@ -9,9 +9,9 @@ from jaxtyping import Float64, Int64
 from torch import Tensor
 
 from longtake.errors import InputError, SettingError
+from longtake.evaluate.alignment_mode import AlignmentMode, move_onto_truth
 from longtake.evaluate.angles import rotation_angle_deg
 from longtake.evaluate.association import PosePairs
-from longtake.evaluate.freedom import Freedom, move_onto_truth
 from longtake.evaluate.motion import motion, path_length, step_length
 from longtake.evaluate.statistics import Statistics
 
@@ -55,7 +55,7 @@ NEXT_FRAME = Delta()
 class RelativeError:
     """Lengths are in the unit of the truth."""
 
-    freedom: Freedom
+    alignment_mode: AlignmentMode
     delta: Delta
     translation: Statistics
     rotation_deg: Statistics
@@ -65,19 +65,21 @@ class RelativeError:
     rotation_deg_by_pair: Float64[Tensor, " pairs"]
 
 
-def relative_error(pairs: PosePairs, *, delta: Delta = NEXT_FRAME, freedom: Freedom = Freedom.SIM3) -> RelativeError:
+def relative_error(
+    pairs: PosePairs, *, delta: Delta = NEXT_FRAME, alignment_mode: AlignmentMode = AlignmentMode.SIM3
+) -> RelativeError:
     """Length and angle of `truth_motion⁻¹ · result_motion`, from one frame to the next unless `delta` says otherwise.
 
     A motion is the later camera as the earlier sees it, so of the alignment only its scale matters: under `SIM3` the
     result's motions are multiplied by the scale that fits the whole trajectory best, otherwise left as they are.
     """
-    moved = move_onto_truth(pairs, freedom)
+    moved = move_onto_truth(pairs, alignment_mode)
     start, end = _frames_apart(moved.result if delta.along_result else moved.truth, delta)
     result, truth = motion(moved.result, start, end), motion(moved.truth, start, end)
     translation = (result[:, :3, 3] - truth[:, :3, 3]).norm(dim=-1)
     rotation_deg = rotation_angle_deg(truth[:, :3, :3].transpose(1, 2) @ result[:, :3, :3])
     return RelativeError(
-        freedom=freedom,
+        alignment_mode=alignment_mode,
         delta=delta,
         translation=Statistics.of(translation),
         rotation_deg=Statistics.of(rotation_deg),

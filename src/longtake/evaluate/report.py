@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from longtake.errors import InputError, MissingExtraError
 from longtake.evaluate.absolute import AbsoluteError, absolute_error
+from longtake.evaluate.alignment_mode import AlignmentMode, move_onto_truth
 from longtake.evaluate.association import PosePairs
-from longtake.evaluate.freedom import Freedom, move_onto_truth
 from longtake.evaluate.matched import Matched, read_matched
 from longtake.evaluate.pose_auc import PoseAuc, pose_auc
 from longtake.evaluate.relative import RelativeError, relative_error
@@ -58,7 +58,7 @@ class EvalReport:
         if self.matched is not None:
             if self.matched.warning is not None:
                 found.append(self.matched.warning)
-            if self.matched.result.unit is Unit.MODEL and self.settings.align is not Freedom.SIM3:
+            if self.matched.result.unit is Unit.MODEL and self.settings.align is not AlignmentMode.SIM3:
                 found.append(
                     f"The result is in a unit of its own, and align '{self.settings.align}' counts that as an error."
                 )
@@ -117,9 +117,9 @@ def evaluate(
 
 def measure_trajectory(pairs: PosePairs, settings: EvalSettings) -> TrajectoryErrors:
     return TrajectoryErrors(
-        absolute=absolute_error(pairs, freedom=settings.align),
-        relative=relative_error(pairs, delta=settings.delta, freedom=settings.align),
+        absolute=absolute_error(pairs, alignment_mode=settings.align),
+        relative=relative_error(pairs, delta=settings.delta, alignment_mode=settings.align),
         auc=pose_auc(pairs),
-        drift=scale_drift(pairs, freedom=settings.align),
+        drift=scale_drift(pairs, alignment_mode=settings.align),
         aligned=move_onto_truth(pairs, settings.align),
     )

@@ -53,7 +53,7 @@ def _compared(matched: Matched) -> dict[str, Any]:
 def _trajectory(errors: TrajectoryErrors) -> dict[str, Any]:
     absolute, relative = errors.absolute, errors.relative
     return {
-        "align": str(absolute.freedom),
+        "align": str(absolute.alignment_mode),
         "scale": absolute.scale,
         "ate": {
             "translation": asdict(absolute.translation),

@@ -7,8 +7,8 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from longtake.errors import SettingError
+from longtake.evaluate.alignment_mode import AlignmentMode, move_onto_truth
 from longtake.evaluate.association import PosePairs
-from longtake.evaluate.freedom import Freedom, move_onto_truth
 from longtake.evaluate.motion import path_length
 
 _SEGMENTS = 10
@@ -34,7 +34,7 @@ class ScaleDrift:
 
 
 def scale_drift(
-    pairs: PosePairs, *, segment_steps: int | None = None, freedom: Freedom = Freedom.SIM3
+    pairs: PosePairs, *, segment_steps: int | None = None, alignment_mode: AlignmentMode = AlignmentMode.SIM3
 ) -> ScaleDrift | None:
     """Segments are a tenth of the trajectory unless given, and all of it where it is shorter than that.
 
@@ -44,7 +44,7 @@ def scale_drift(
     if segment_steps is not None and segment_steps < 1:
         raise SettingError(f"A segment needs 1 step at least, but {segment_steps} came.")
     steps = min(segment_steps or max(1, (len(pairs) - 1) // _SEGMENTS), len(pairs) - 1)
-    moved = move_onto_truth(pairs, freedom)
+    moved = move_onto_truth(pairs, alignment_mode)
     result, truth = (path[steps:] - path[:-steps] for path in map(path_length, (moved.result, moved.truth)))
     start = torch.nonzero(truth > _STANDING_STILL * truth.mean()).squeeze(-1)
     local_scale = result[start] / truth[start]

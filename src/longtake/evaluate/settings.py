@@ -6,9 +6,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from longtake.errors import SettingError
+from longtake.evaluate.alignment_mode import AlignmentMode
 from longtake.evaluate.association import DEFAULT_GAP_S
 from longtake.evaluate.depth_alignment import AlignmentSpan, DepthAlignment
-from longtake.evaluate.freedom import Freedom
 from longtake.evaluate.relative import NEXT_FRAME, Delta
 
 
@@ -25,7 +25,7 @@ class Part(StrEnum):
 class EvalSettings:
     """The rules of one comparison."""
 
-    align: Freedom = Freedom.SIM3
+    align: AlignmentMode = AlignmentMode.SIM3
     max_gap_s: float = DEFAULT_GAP_S
     offset_s: float = 0.0
     """Added to the result's timestamps."""

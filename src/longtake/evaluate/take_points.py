@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from longtake.evaluate.freedom import Freedom, truth_from_result
+from longtake.evaluate.alignment_mode import AlignmentMode, truth_from_result
 from longtake.evaluate.matched import Matched
 from longtake.evaluate.points import Cloud, PointErrors, measure_points
 from longtake.evaluate.registration import Icp, Registration, in_double, register
@@ -51,7 +51,7 @@ def measure_take_points(matched: Matched, settings: EvalSettings) -> TakePoints:
     moved = truth_from_result(matched.poses, settings.align)
     predicted = cloud_of(result, matched.frames.result_index[chosen].tolist(), moved, voxel)
     true = cloud_of(truth, matched.frames.truth_index[chosen].tolist(), still, voxel)
-    icp = Icp(freedom=Freedom.NONE if settings.align is Freedom.NONE else Freedom.SE3)
+    icp = Icp(alignment_mode=AlignmentMode.NONE if settings.align is AlignmentMode.NONE else AlignmentMode.SE3)
     some = predicted.points[:: math.ceil(len(predicted.points) / _MOST_REGISTERED) or 1]
     registration = register(some, true.points, still, icp)
     laid = predicted.moved(registration.target_from_source)

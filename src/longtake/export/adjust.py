@@ -18,7 +18,7 @@ from longtake.takes.take import Take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class ExportAdjustments:
     """What is known, and what is wanted."""
 
     camera: KnownCamera | None = None
@@ -58,16 +58,16 @@ class Adjustment:
         return replace(seen, world_from_camera=pose, depth=depth)
 
 
-def plan_adjustment(take: Take, wishes: Wishes) -> Adjustment:
+def plan_adjustment(take: Take, adjustments: ExportAdjustments) -> Adjustment:
     """Look through the take for what the wishes need: all cameras, or the floor."""
-    camera = shared_camera(take) if wishes.fixed_camera else wishes.camera
-    needs_floor = wishes.upright or isinstance(wishes.length, KnownHeight)
+    camera = shared_camera(take) if adjustments.fixed_camera else adjustments.camera
+    needs_floor = adjustments.upright or isinstance(adjustments.length, KnownHeight)
     floor = floor_of(take, camera) if needs_floor else None
-    scale = None if wishes.length is None else metres_per_unit(wishes.length, take, floor)
+    scale = None if adjustments.length is None else metres_per_unit(adjustments.length, take, floor)
     return Adjustment(
         camera=camera,
         metres_per_unit=scale,
-        floor=floor if wishes.upright else None,
+        floor=floor if adjustments.upright else None,
         unit=take.header.unit if scale is None else Unit.METRE,
     )
 

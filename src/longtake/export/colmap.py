@@ -21,7 +21,7 @@ from longtake.export.frame import MappedFrame
 from longtake.export.scene_folder import SceneFolder
 from longtake.export.sink import Sink, SinkState
 from longtake.export.source_cameras import different_lenses
-from longtake.takes.durable import replacing, writing
+from longtake.takes.atomic_files import replacing, writing
 from longtake.takes.images import ImageFiles
 
 MODEL_FOLDER = "sparse/0"

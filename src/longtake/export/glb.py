@@ -17,7 +17,7 @@ from longtake.export.frame import MappedFrame
 from longtake.export.gltf import GltfFile, Primitive
 from longtake.export.sink import Sink, SinkState
 from longtake.export.source_cameras import PinholeLens, SourceCamera, SourceCameras
-from longtake.takes.durable import replacing, require_writable, writing
+from longtake.takes.atomic_files import replacing, require_writable, writing
 from longtake.takes.header import Unit
 
 MAX_CAMERAS = 500

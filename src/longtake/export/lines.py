@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from longtake.takes.durable import GrowingFile, require_writable, sync_path, writing
+from longtake.takes.atomic_files import GrowingFile, require_writable, sync_path, writing
 
 
 class LineFile:

@@ -16,7 +16,7 @@ from longtake.export.ply import write_ply
 from longtake.export.scene_folder import SceneFolder
 from longtake.export.sink import Sink, SinkState
 from longtake.export.source_cameras import CORNER, PinholeLens, SourceCamera, different_lenses
-from longtake.takes.durable import replacing, writing
+from longtake.takes.atomic_files import replacing, writing
 from longtake.takes.header import Unit
 from longtake.takes.images import ImageFiles
 

@@ -8,7 +8,7 @@ from longtake import __version__
 from longtake.export.cloud import Cloud, CloudSettings, GrowingCloud
 from longtake.export.frame import MappedFrame
 from longtake.export.sink import Sink, SinkState
-from longtake.takes.durable import replacing, require_writable, writing
+from longtake.takes.atomic_files import replacing, require_writable, writing
 from longtake.takes.header import Unit
 
 _FLOATS = ("x", "y", "z", "nx", "ny", "nz")

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from longtake.export.adjust import Adjustment, Wishes
-from longtake.takes.durable import replacing, writing
+from longtake.export.adjust import Adjustment, ExportAdjustments
+from longtake.takes.atomic_files import replacing, writing
 from longtake.takes.fields import JsonObject
 from longtake.takes.header import Unit
 
@@ -61,7 +61,7 @@ def make_record(
     num_frames: int,
     files: Mapping[str, Path],
     *,
-    wishes: Wishes,
+    adjustments: ExportAdjustments,
     adjustment: Adjustment,
     has_grey_points: bool,
 ) -> ExportRecord:
@@ -73,22 +73,22 @@ def make_record(
         frames=num_frames,
         files={name: str(path) for name, path in files.items()},
         unit=adjustment.unit.value,
-        scale_from=None if wishes.length is None else str(wishes.length),
+        scale_from=None if adjustments.length is None else str(adjustments.length),
         metres_per_unit=adjustment.metres_per_unit,
         intrinsics=numbers,
-        fixed_camera=wishes.fixed_camera,
-        up="auto" if wishes.upright else "none",
+        fixed_camera=adjustments.fixed_camera,
+        up="auto" if adjustments.upright else "none",
         floor_share=None if floor is None else floor.share,
         exported_from_saved=adjustment.exported_from_saved.matrix.tolist(),
-        notes=_notes(wishes, adjustment, has_grey_points=has_grey_points),
+        notes=_notes(adjustments, adjustment, has_grey_points=has_grey_points),
     )
 
 
-def _notes(wishes: Wishes, adjustment: Adjustment, *, has_grey_points: bool) -> tuple[str, ...]:
+def _notes(adjustments: ExportAdjustments, adjustment: Adjustment, *, has_grey_points: bool) -> tuple[str, ...]:
     notes = []
     if has_grey_points:
         notes.append("The result has no images, so points are grey; map with --format images for colours.")
-    if wishes.upright and adjustment.floor is None:
+    if adjustments.upright and adjustment.floor is None:
         notes.append("No floor was found convincingly, so the world is left as it is.")
     if adjustment.unit is Unit.MODEL:
         notes.append("Lengths are in the model's own unit; --scale-from makes them metres.")

@@ -21,8 +21,8 @@ from longtake.export.source_images import make_room
 from longtake.export.take_pixels import model_pixels
 from longtake.extras import import_from_extra
 from longtake.spatial.rotation import quaternion_from_matrix
+from longtake.takes.atomic_files import replacing, writing
 from longtake.takes.depth_files import valid_or_zero
-from longtake.takes.durable import replacing, writing
 
 POINTS_NAME = "points.rrd"
 FRAMES_PER_FILE = 32

@@ -11,7 +11,7 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from longtake.errors import InputError, SettingError
-from longtake.takes.durable import sync_path, writing
+from longtake.takes.atomic_files import sync_path, writing
 from longtake.takes.images import ImageFiles, encode_image
 
 _FOLDER_NAME = "images"

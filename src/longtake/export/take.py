@@ -11,8 +11,8 @@ from longtake.errors import SettingError
 from longtake.export.frame import MappedFrame
 from longtake.export.sink import Sink, SinkState
 from longtake.export.take_pixels import model_pixels, source_pixels
+from longtake.takes.atomic_files import writing
 from longtake.takes.depth_files import DepthFiles, step_for, valid_or_zero
-from longtake.takes.durable import writing
 from longtake.takes.frames import TakeFrame
 from longtake.takes.header import Content, TakeHeader, Unit, is_take
 from longtake.takes.images import ImageFiles

@@ -21,18 +21,18 @@ class Evidence:
 def evidence(
     segments: Sequence[Segment],
     token: Int[np.ndarray, " tokens"],
-    received: Float64[np.ndarray, " tokens"],
+    attention_mass: Float64[np.ndarray, " tokens"],
     *,
     until_s: float,
     most: int = 3,
 ) -> tuple[Evidence, ...]:
     """The grids that received most for each of their tokens, strongest first; neighbours among them become one span.
 
-    `token` says which token of the conversation each entry of `received` is of.
+    `token` says which token of the conversation each entry of `attention_mass` is of.
     """
     order = np.argsort(token)
     ordered = token[order]
-    weights = [_mean(segment, ordered, received[order]) for segment in segments]
+    weights = [_mean(segment, ordered, attention_mass[order]) for segment in segments]
     strongest = sorted(np.argsort(np.negative(weights), kind="stable")[:most].tolist())
     if not strongest or not sum(weights[place] for place in strongest):
         return ()
@@ -48,6 +48,6 @@ def evidence(
     return tuple(sorted(shares, key=lambda span: -span.weight))
 
 
-def _mean(segment: Segment, token: Int[np.ndarray, " tokens"], received: Float64[np.ndarray, " tokens"]) -> float:
+def _mean(segment: Segment, token: Int[np.ndarray, " tokens"], attention_mass: Float64[np.ndarray, " tokens"]) -> float:
     start, stop = np.searchsorted(token, (segment.first, segment.first + segment.num_tokens))
-    return float(received[start:stop].sum()) / segment.num_tokens
+    return float(attention_mass[start:stop].sum()) / segment.num_tokens

@@ -12,7 +12,7 @@ from jaxtyping import Int64
 from longtake.errors import SettingError
 from longtake.language.formats import SpecialIds, first_chunk, next_chunk, open_clip, pieces_of, system_turn
 from longtake.language.frames import FrameFit, PictureFormat
-from longtake.language.positions import Film, append_film, grid_times, library_positions, positions, uniform_times
+from longtake.language.positions import VideoSpan, append_film, grid_times, library_positions, positions, uniform_times
 
 QWEN2_5 = SpecialIds(
     im_start=151644,
@@ -82,17 +82,17 @@ class Stream:
         first_frame = chunk * self.chunk_frames
         return first_frame // self._pair, (first_frame + self.chunk_frames - 1) // self._pair
 
-    def film_whole(self) -> Film:
+    def film_whole(self) -> VideoSpan:
         """All chunks as one clip, as the published prompts have it."""
         num_grids = self.grids_of(self.num_chunks - 1)[1] + 1
         return self._film(uniform_times(num_grids, self.second_per_grid, self.tokens_per_second))
 
-    def film_alone(self) -> Film:
+    def film_alone(self) -> VideoSpan:
         """Any chunk as a clip of its own."""
         return self._film(uniform_times(self._own_grids, self.second_per_grid, self.tokens_per_second))
 
-    def _film(self, times: tuple[int, ...]) -> Film:
-        return Film(times, self.fit.rows, self.fit.columns)
+    def _film(self, times: tuple[int, ...]) -> VideoSpan:
+        return VideoSpan(times, self.fit.rows, self.fit.columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from enum import StrEnum
 from itertools import groupby
 
 from longtake.errors import InputError
-from longtake.language.positions import Film, Picture, Piece, Text
+from longtake.language.positions import Picture, Piece, Text, VideoSpan
 
 
 class StreamFormat(StrEnum):
@@ -110,7 +110,7 @@ def time_text(start_s: float, end_s: float) -> str:
 
 
 def pieces_of(
-    ids: Sequence[int], special: SpecialIds, *, pictures: Sequence[Picture] = (), films: Sequence[Film] = ()
+    ids: Sequence[int], special: SpecialIds, *, pictures: Sequence[Picture] = (), films: Sequence[VideoSpan] = ()
 ) -> list[Piece]:
     """A prompt's pieces for `positions`; pictures and films take the pads in order and must fill them."""
     waiting: dict[int, list[Piece]] = {special.image_pad: list(pictures), special.video_pad: list(films)}

@@ -14,21 +14,21 @@ from safetensors import SafetensorError
 
 from longtake.errors import CheckpointError, MissingExtraError
 from longtake.extras import import_from_extra
-from longtake.language.facts import (
-    TextFacts,
+from longtake.language.formats import SpecialIds
+from longtake.language.frames import PictureFormat
+from longtake.language.model_config import (
+    TextConfig,
     check_kind,
     end_ids,
     framing_ids,
     picture_format,
     read_json,
     special_ids,
-    text_facts,
+    text_config,
 )
-from longtake.language.formats import SpecialIds
-from longtake.language.frames import PictureFormat
-from longtake.language.knowing import Known, known_ids, question_ids
 from longtake.language.network import Network
-from longtake.language.words import Words
+from longtake.language.question_grammar import QuestionGrammar, known_ids, question_ids
+from longtake.language.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
 _PURPOSE = "Asking about a video"
@@ -44,9 +44,9 @@ class LanguageModel:
 
     model: Any
     """A `Qwen2_5_VLForConditionalGeneration` in evaluation mode, without gradients."""
-    tokenizer: Words | None
+    tokenizer: Tokenizer | None
     """None where the folder has none."""
-    text: TextFacts
+    text: TextConfig
     picture_format: PictureFormat
     special: SpecialIds | None
     """None where there is no tokenizer."""
@@ -54,7 +54,7 @@ class LanguageModel:
     """Any of them ends an answer."""
     suppressed_ids: tuple[int, ...]
     """What frames turns and clips, and so has no place in an answer."""
-    known: Known | None = None
+    known: QuestionGrammar | None = None
     """What it can be asked, where its folder says so; None where it can be asked anything."""
 
     @property
@@ -63,7 +63,7 @@ class LanguageModel:
         return Network(self.model)
 
     @property
-    def words(self) -> Words:
+    def words(self) -> Tokenizer:
         if self.tokenizer is None:
             raise _no_tokenizer(self.model)
         return self.tokenizer
@@ -106,18 +106,18 @@ def load_language(
     check_kind(name_or_path, read_json(folder / "config.json"))
     on_cpu = torch.device(device).type == "cpu"
     model = _read_model(transformers, folder, dtype or (torch.float32 if on_cpu else "auto"))
-    words = Words.from_folder(folder)
+    words = Tokenizer.from_folder(folder)
     eos_ids = end_ids(folder, model.generation_config, words)
     special = None if words is None else special_ids(folder, words, model.config)
     return LanguageModel(
         model=model.to(device).requires_grad_(requires_grad=False).eval(),
         tokenizer=words,
-        text=text_facts(folder, model.config),
+        text=text_config(folder, model.config),
         picture_format=picture_format(folder, model.config.vision_config),
         special=special,
         eos_ids=eos_ids,
         suppressed_ids=framing_ids(special, model.config, eos_ids),
-        known=Known.from_folder(folder),
+        known=QuestionGrammar.from_folder(folder),
     )
 
 

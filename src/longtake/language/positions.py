@@ -62,7 +62,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Film:
+class VideoSpan:
     """Consecutive temporal grids of one clip, each of `rows` by `columns` tokens."""
 
     times: tuple[int, ...]
@@ -88,7 +88,7 @@ class Film:
         return max(self.rows, self.columns)
 
 
-Piece = Text | Picture | Film
+Piece = Text | Picture | VideoSpan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,7 +114,7 @@ def append_film(base: int, times: tuple[int, ...], rows: int, columns: int) -> P
 
     Rows and columns begin at `base` again, and so does the next append: only what closes the clip uses `next_position`.
     """
-    return positions([Film(times, rows, columns)], base)
+    return positions([VideoSpan(times, rows, columns)], base)
 
 
 def grid_times(first_frame_s: Sequence[float], tokens_per_second: float | int) -> tuple[int, ...]:
@@ -153,7 +153,7 @@ def _own_rows(piece: Piece) -> Int64[np.ndarray, "3 tokens"]:
     """Positions of one piece that begins at 0."""
     if isinstance(piece, Text):
         return np.tile(np.arange(piece.num_tokens, dtype=np.int64), (3, 1))
-    times = np.array(piece.times if isinstance(piece, Film) else (0,), dtype=np.int64)
+    times = np.array(piece.times if isinstance(piece, VideoSpan) else (0,), dtype=np.int64)
     shape = (len(times), piece.rows, piece.columns)
     grids, rows, columns = np.indices(shape, dtype=np.int64).reshape(3, -1)
     return np.stack([times[grids], rows, columns])

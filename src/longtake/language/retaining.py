@@ -96,7 +96,7 @@ class ThinnedPast(Retaining):
         return after - before
 
 
-def retaining_named(name: str, *, recent: int = 8) -> Retaining:
+def dialogue_policy_named(name: str, *, recent: int = 8) -> Retaining:
     """By one of `NAMES`; beside a sample of the past stay so many recent grids."""
     match name:
         case "window":

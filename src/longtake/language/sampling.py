@@ -12,7 +12,7 @@ from longtake.errors import InputError, SettingError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
+class TextSampling:
     """How an answer is drawn and where it ends; temperature 0 always takes the best word."""
 
     temperature: float = 0.0

@@ -10,16 +10,16 @@ import torch
 
 from longtake.errors import BudgetError, SettingError
 from longtake.memory.eviction import Eviction
-from longtake.memory.ground import StreamPlan, bytes_per_slot
 from longtake.memory.layout import StreamLayout
 from longtake.memory.retention import Retention
+from longtake.memory.shared_pool import StreamPlan, bytes_per_slot
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _LONGEST = 2**31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+class MemoryRequirements:
     """What a memory is asked to hold; clips and the reserve for forks are counted in frames."""
 
     streams: Mapping[str, tuple[StreamLayout, Retention | Eviction]]

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor
 
-from longtake.memory.eviction import Clip, Eviction, LayerBook
-from longtake.memory.ground import Ground
+from longtake.memory.eviction import Clip, Eviction, LayerState
 from longtake.memory.retention import Retention
+from longtake.memory.shared_pool import SharedPool
 from longtake.memory.stream import LiveSet
 from longtake.memory.tokens import Integers, Tokens
 from longtake.memory.transaction import Rows, Staged, Transaction
@@ -19,22 +19,22 @@ Outcome = tuple[LiveSet, Integers]
 
 
 def live_after(
-    transaction: Transaction, ground: Ground, live: Mapping[str, LiveSet], *, num_kept: int
+    transaction: Transaction, pool: SharedPool, live: Mapping[str, LiveSet], *, num_kept: int
 ) -> dict[str, Outcome]:
     """The outcome on every shelf, once `num_kept` frames are kept, the last of them the transaction's."""
-    new = {name: _new_tokens(name, ground, transaction) for name in transaction.staged}
+    new = {name: _new_tokens(name, pool, transaction) for name in transaction.staged}
     outcomes: dict[str, Outcome] = {}
-    for stream, plan in ground.plans.items():
+    for stream, plan in pool.plans.items():
         if isinstance(plan.policy, Retention):
             outcomes[stream] = live[stream].after_commit(new[stream], plan.policy, num_kept=num_kept)
         else:
-            outcomes |= _judged(plan.policy, ground.shelves_of(stream), transaction, live, new, num_kept=num_kept)
+            outcomes |= _judged(plan.policy, pool.layer_slots_of(stream), transaction, live, new, num_kept=num_kept)
     return outcomes
 
 
 def _judged(
     policy: Eviction,
-    shelves: Sequence[str],
+    layer_slots: Sequence[str],
     transaction: Transaction,
     live: Mapping[str, LiveSet],
     new: Mapping[str, Tokens],
@@ -42,37 +42,41 @@ def _judged(
     num_kept: int,
 ) -> dict[str, Outcome]:
     """The outcome of a stream whose layers forget on their own, judged together."""
-    received = _on_host([transaction.received[name] for name in shelves]) if policy.wants_received else None
-    books = [
-        LayerBook(
+    attention_mass = (
+        _on_host([transaction.attention_mass[name] for name in layer_slots]) if policy.wants_attention_mass else None
+    )
+    layers = [
+        LayerState(
             tokens=live[name].with_clip(new[name]),
-            received=None if received is None else received[layer],
+            attention_mass=None if attention_mass is None else attention_mass[layer],
             keys=_keys(transaction.staged[name]) if policy.wants_keys else None,
-            memo=live[name].memo,
+            layer_stats=live[name].layer_stats,
         )
-        for layer, name in enumerate(shelves)
+        for layer, name in enumerate(layer_slots)
     ]
-    layout, num_frames = transaction.staged[shelves[0]].slab.layout, len(transaction.ordinals)
+    layout, num_frames = transaction.staged[layer_slots[0]].slab.layout, len(transaction.ordinals)
     clip = Clip(
         num_kept=num_kept,
         num_frames=num_frames,
         tokens_per_frame=layout.tokens_per_frame,
         num_heads=layout.num_heads,
     )
-    verdicts = zip(shelves, policy.judge(books, clip), strict=True)
-    return {name: live[name].after_verdict(new[name], verdict) for name, verdict in verdicts}
+    decisions = zip(layer_slots, policy.judge(layers, clip), strict=True)
+    return {name: live[name].after_decision(new[name], decision) for name, decision in decisions}
 
 
-def _new_tokens(name: str, ground: Ground, transaction: Transaction) -> Tokens:
-    shelf, slot = ground.shelves[name], transaction.staged[name].slot
-    return Tokens.of_frames(transaction.ordinals, shelf.plan.layout.tokens_per_frame, slot, shelf.num_notes)
+def _new_tokens(name: str, pool: SharedPool, transaction: Transaction) -> Tokens:
+    layer_slots, slot = pool.layer_slots[name], transaction.staged[name].slot
+    return Tokens.of_frames(
+        transaction.ordinals, layer_slots.plan.layout.tokens_per_frame, slot, layer_slots.num_token_stats
+    )
 
 
 def _keys(staged: Staged) -> Rows:
     return torch.cat(list(staged.view.read(staged.slab.keys[0])))
 
 
-def _on_host(received: Sequence[Float32[Tensor, "_"]]) -> list[Float32[np.ndarray, "_"]]:
+def _on_host(attention_mass: Sequence[Float32[Tensor, "_"]]) -> list[Float32[np.ndarray, "_"]]:
     """All layers in one transfer."""
-    ends = np.cumsum([len(layer) for layer in received])
-    return np.split(torch.cat(list(received)).cpu().numpy(), ends[:-1])
+    ends = np.cumsum([len(layer) for layer in attention_mass])
+    return np.split(torch.cat(list(attention_mass)).cpu().numpy(), ends[:-1])

@@ -31,44 +31,44 @@ class Clip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerBook:
+class LayerState:
     """What one layer remembers once a clip was looked at."""
 
     tokens: Tokens
     """In attention order, the clip's own last; their notes as they were before it, zero for its own."""
-    received: Float32[np.ndarray, " tokens"] | None
+    attention_mass: Float32[np.ndarray, " tokens"] | None
     """What each key got of the attention of the clip's queries, summed over queries and heads; only if wanted."""
     keys: Float[Tensor, "tokens heads head_dim"] | None
     """As stored; only if wanted."""
-    memo: tuple[float, ...]
+    layer_stats: tuple[float, ...]
     """What the policy noted about the layer after the clip before; zeros at first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class EvictionDecision:
     """What becomes of one layer's tokens."""
 
     stays: Bool[np.ndarray, " tokens"]
-    notes: Float32[np.ndarray, "tokens columns"]
+    token_stats: Float32[np.ndarray, "tokens columns"]
     """Of all tokens, those that leave included."""
-    memo: tuple[float, ...]
+    layer_stats: tuple[float, ...]
 
 
 class Eviction(ABC):
     """Decides after each kept clip, for all layers of one stream at once, which tokens stay."""
 
     @property
-    def num_notes(self) -> int:
+    def num_token_stats(self) -> int:
         """Numbers noted about each token."""
         return 0
 
     @property
-    def num_memo(self) -> int:
+    def num_layer_stats(self) -> int:
         """Numbers noted about each layer."""
         return 0
 
     @property
-    def wants_received(self) -> bool:
+    def wants_attention_mass(self) -> bool:
         """Whether books must say what each key received."""
         return False
 
@@ -78,7 +78,7 @@ class Eviction(ABC):
         return False
 
     @abstractmethod
-    def judge(self, books: Sequence[LayerBook], clip: Clip) -> list[Verdict]:
+    def judge(self, layers: Sequence[LayerState], clip: Clip) -> list[EvictionDecision]:
         """One verdict for each book."""
 
     @abstractmethod

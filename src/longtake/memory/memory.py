@@ -14,10 +14,10 @@ import torch
 from longtake.errors import ForkError, MemoryFullError, TransactionError
 from longtake.memory.commit import live_after
 from longtake.memory.eviction import Eviction
-from longtake.memory.ground import Ground, Shelf, StreamPlan, StreamUse, shelf_of_layer, use_of
 from longtake.memory.retention import Keep, Retention
 from longtake.memory.saved import Pieces, SavedTensors
-from longtake.memory.shelves import restore_shelf, shelf_pieces
+from longtake.memory.serialization import layer_slots_pieces, restore_layer_slots
+from longtake.memory.shared_pool import LayerSlots, SharedPool, StreamPlan, StreamUse, layer_slots_name, use_of
 from longtake.memory.stream import LiveSet
 from longtake.memory.tokens import Integers, Tokens
 from longtake.memory.transaction import Rows, Staged, Transaction
@@ -28,17 +28,17 @@ class Memory:
     """What one branch remembers of one video, in every stream."""
 
     def __init__(self, plans: Mapping[str, StreamPlan], device: torch.device | str = "cpu") -> None:
-        ground = Ground(plans, torch.device(device))
-        self._start(ground, {name: _empty(shelf) for name, shelf in ground.shelves.items()}, births={})
+        pool = SharedPool(plans, torch.device(device))
+        self._start(pool, {name: _empty(layer_slots) for name, layer_slots in pool.layer_slots.items()}, births={})
 
-    def _start(self, ground: Ground, live: dict[str, LiveSet], births: Mapping[int, int]) -> None:
-        self._ground = ground
-        self._branch = ground.next_branch()
+    def _start(self, pool: SharedPool, live: dict[str, LiveSet], births: Mapping[int, int]) -> None:
+        self._pool = pool
+        self._branch = pool.next_branch()
         self._live = live
         self._births = births
         self._parent: Memory | None = None
         self._parent_version = 0
-        self._version = ground.epoch
+        self._version = pool.epoch
         self._num_kept = 0
         self._open: Transaction | None = None
         self._closed = False
@@ -50,12 +50,12 @@ class Memory:
 
     @property
     def plans(self) -> Mapping[str, StreamPlan]:
-        return self._ground.plans
+        return self._pool.plans
 
     @property
     def num_bytes(self) -> int:
         """Bytes of all keys and values, used or not, and of what policies note: what was declared, allocated once."""
-        return sum(plan.num_bytes for plan in self._ground.plans.values())
+        return sum(plan.num_bytes for plan in self._pool.plans.values())
 
     @property
     def is_fork(self) -> bool:
@@ -63,17 +63,17 @@ class Memory:
 
     def tokens(self, stream: str, layer: int = 0) -> Tokens:
         """What this branch remembers of a stream's layer, in attention order; often the same for all layers."""
-        shelf = stream if stream in self._live else shelf_of_layer(stream, layer)
-        return Tokens.join(self._live[shelf].sections)
+        layer_slots = stream if stream in self._live else layer_slots_name(stream, layer)
+        return Tokens.join(self._live[layer_slots].sections)
 
     def use(self) -> dict[str, StreamUse]:
         """How the slots are used, over all branches."""
-        with self._ground.changed:
-            return {name: use_of(slab) for name, slab in self._ground.slabs.items()}
+        with self._pool.changed:
+            return {name: use_of(slab) for name, slab in self._pool.slabs.items()}
 
     def begin(self, num_frames: int, keep: Keep, *, patience_s: float = 0.0) -> Transaction:
         """Stage a clip in every stream. With too few free slots it waits up to `patience_s` for forks to end."""
-        with self._ground.changed:
+        with self._pool.changed:
             self._require_usable()
             if num_frames < 1:
                 raise TransactionError(f"A clip has at least one frame, but {num_frames} were announced.")
@@ -89,83 +89,83 @@ class Memory:
 
     def fork(self) -> "Memory":
         """A branch that sees this memory as it is now. Costs nothing; end it with `close` or a `with` block."""
-        with self._ground.changed:
+        with self._pool.changed:
             self._require_usable()
             child = Memory.__new__(Memory)
-            births = {**self._births, self._branch: self._ground.epoch}
-            child._start(self._ground, {name: live.as_birth_of_fork() for name, live in self._live.items()}, births)
+            births = {**self._births, self._branch: self._pool.epoch}
+            child._start(self._pool, {name: live.as_birth_of_fork() for name, live in self._live.items()}, births)
             child._parent = self
             child._num_kept = self._num_kept
             child._parent_version = self._version
-            self._ground.births[child._branch] = births
+            self._pool.births[child._branch] = births
             return child
 
     def commit_fork(self) -> None:
         """End this fork and let its parent remember what the fork does, if the parent has not moved on."""
-        with self._ground.changed:
+        with self._pool.changed:
             self._require_usable()
             parent = self._require_unmoved_parent()
-            ground = self._ground
-            ground.epoch += 1
-            del ground.births[self._branch]
-            for slab in ground.slabs.values():
-                slab.settle(slab.owned_by(self._branch), owner=parent._branch, epoch=ground.epoch)
+            pool = self._pool
+            pool.epoch += 1
+            del pool.births[self._branch]
+            for slab in pool.slabs.values():
+                slab.settle(slab.owned_by(self._branch), owner=parent._branch, epoch=pool.epoch)
             for name, live in self._live.items():
-                policy = ground.shelves[name].plan.policy
+                policy = pool.layer_slots[name].plan.policy
                 merged, before = live.as_merged_into(parent._live[name]), parent._live[name]
                 parent._live[name], left = merged, np.empty(0, dtype=np.int64)
                 if isinstance(policy, Retention):
                     parent._live[name], left = merged.after_commit(Tokens.empty(), policy, num_kept=self._num_kept)
                 parent._release(name, np.concatenate((np.setdiff1d(before.own.slot, merged.own.slot), left)))
             parent._num_kept = self._num_kept
-            parent._version = ground.epoch
+            parent._version = pool.epoch
             self._closed = True
             parent._pack()
-            ground.changed.notify_all()
+            pool.changed.notify_all()
 
     def forget(self, stream: str, frames: Integers) -> None:
         """Forget these frames of one stream, whatever its policy says; others take their places, so that views stay
         one run of slots."""
-        with self._ground.changed:
+        with self._pool.changed:
             self._require_usable()
             self._require_nothing_staged("forgetting frames")
-            self._ground.epoch += 1
+            self._pool.epoch += 1
             self._live[stream], dropped = self._live[stream].without(frames)
             self._release(stream, dropped)
-            self._version = self._ground.epoch
+            self._version = self._pool.epoch
             self._pack()
-            self._ground.changed.notify_all()
+            self._pool.changed.notify_all()
 
     def revise_keys(self, stream: str, frames: Integers, revise: Callable[[Rows], Rows]) -> bool:
         """Replace the keys of these frames in every layer by what `revise` makes of them.
 
         Not while a fork lives, which reads them too: then nothing happens, and the answer is false.
         """
-        with self._ground.changed:
+        with self._pool.changed:
             self._require_usable()
             self._require_nothing_staged("revising keys")
-            if self._ground.births:
+            if self._pool.births:
                 return False
-            own, slab = self._live[stream].own, self._ground.shelves[stream].slab
+            own, slab = self._live[stream].own, self._pool.layer_slots[stream].slab
             slot = torch.from_numpy(own.slot[np.isin(own.frame, frames)]).to(slab.device)
             for keys in slab.keys:
                 keys[slot] = revise(keys[slot])
-            self._ground.epoch += 1
-            self._version = self._ground.epoch
+            self._pool.epoch += 1
+            self._version = self._pool.epoch
             return True
 
     def clear(self) -> None:
         """Forget everything and start a new sequence."""
-        with self._ground.changed:
+        with self._pool.changed:
             self._require_usable()
             self._require_nothing_staged("clearing")
-            self._ground.epoch += 1
+            self._pool.epoch += 1
             for name, live in self._live.items():
                 self._release(name, live.own.slot)
-                self._live[name] = _empty(self._ground.shelves[name])
+                self._live[name] = _empty(self._pool.layer_slots[name])
             self._num_kept = 0
-            self._version = self._ground.epoch
-            self._ground.changed.notify_all()
+            self._version = self._pool.epoch
+            self._pool.changed.notify_all()
 
     def contents(self) -> dict[str, Pieces]:
         """All that a new memory needs to go on from here, to be written piece by piece."""
@@ -175,36 +175,36 @@ class Memory:
             raise ForkError("A fork cannot be saved; save the memory it was made from.")
         tensors = {"num_kept": Pieces.of(torch.tensor(self._num_kept))}
         for name, live in self._live.items():
-            tensors |= shelf_pieces(name, self._ground.shelves[name], live)
+            tensors |= layer_slots_pieces(name, self._pool.layer_slots[name], live)
         return tensors
 
     def restore(self, saved: SavedTensors) -> None:
         """Remember what `contents` wrote; only in a new memory with the same streams."""
-        with self._ground.changed:
+        with self._pool.changed:
             assert self._version == 0, "only a new memory can be restored"
-            self._ground.epoch += 1
-            for name, shelf in self._ground.shelves.items():
-                self._live[name] = restore_shelf(saved, name, shelf)
-                shelf.slab.settle(self._live[name].own.slot, owner=self._branch, epoch=self._ground.epoch)
+            self._pool.epoch += 1
+            for name, layer_slots in self._pool.layer_slots.items():
+                self._live[name] = restore_layer_slots(saved, name, layer_slots)
+                layer_slots.slab.settle(self._live[name].own.slot, owner=self._branch, epoch=self._pool.epoch)
             self._num_kept = int(saved["num_kept"])
-            self._version = self._ground.epoch
+            self._version = self._pool.epoch
 
     def close(self) -> None:
         """End this branch and give back all it owns; ending twice is fine."""
-        with self._ground.changed:
+        with self._pool.changed:
             if self._closed:
                 return
             self._closed = True
             if self._open is not None:
                 self._open.abandon()
-            ground = self._ground
-            ground.epoch += 1
-            ground.births.pop(self._branch, None)
+            pool = self._pool
+            pool.epoch += 1
+            pool.births.pop(self._branch, None)
             for name, live in self._live.items():
                 self._release(name, live.own.slot)
-            for slab in ground.slabs.values():
-                slab.reclaim(ground.births.values())
-            ground.changed.notify_all()
+            for slab in pool.slabs.values():
+                slab.reclaim(pool.births.values())
+            pool.changed.notify_all()
 
     def __enter__(self) -> "Memory":
         return self
@@ -215,22 +215,22 @@ class Memory:
         self.close()
 
     def _take(self, num_frames: int, patience_s: float) -> dict[str, Integers]:
-        ground = self._ground
+        pool = self._pool
         deadline = time.monotonic() + patience_s
-        while isinstance(taken := ground.take_all(num_frames, from_top=self.is_fork), str):
+        while isinstance(taken := pool.take_all(num_frames, from_top=self.is_fork), str):
             left_s = deadline - time.monotonic()
-            if left_s <= 0 or not ground.births:
+            if left_s <= 0 or not pool.births:
                 raise MemoryFullError(self._sentence_on_full(taken, num_frames))
-            ground.changed.wait(left_s)
+            pool.changed.wait(left_s)
             self._require_usable()
         return taken
 
     def _stage(self, name: str, slot: Integers, num_frames: int, keep: Keep) -> Staged:
-        shelf, device = self._ground.shelves[name], self._ground.device
-        policy, layout, live = shelf.plan.policy, shelf.plan.layout, self._live[name]
+        layer_slots, device = self._pool.layer_slots[name], self._pool.device
+        policy, layout, live = layer_slots.plan.policy, layer_slots.plan.layout, self._live[name]
         if isinstance(policy, Eviction):
             view = view_of(live.all_slots(slot), device)
-            return Staged(shelf.slab, slot, (as_block(slot, device),), (view,), policy.wants_received)
+            return Staged(layer_slots.slab, slot, (as_block(slot, device),), (view,), policy.wants_attention_mass)
         by_pass = slot.reshape(-1, layout.passes)
         own = by_pass[:, :0] if layout.causal else by_pass
         seen = [
@@ -244,42 +244,44 @@ class Memory:
             for number in range(layout.passes)
         ]
         blocks = tuple(as_block(slots, device) for slots in by_pass.T)
-        return Staged(shelf.slab, slot, blocks, tuple(view_of(slots, device) for slots in seen), wants_received=False)
+        return Staged(
+            layer_slots.slab, slot, blocks, tuple(view_of(slots, device) for slots in seen), wants_attention_mass=False
+        )
 
     def _commit(self, transaction: Transaction) -> None:
-        ground = self._ground
-        with ground.changed:
+        pool = self._pool
+        with pool.changed:
             self._require_usable()
-            ground.epoch += 1
+            pool.epoch += 1
             self._num_kept += len(transaction.ordinals)
             for staged in transaction.staged.values():
-                staged.slab.settle(staged.slot, owner=self._branch, epoch=ground.epoch)
-            for name, (live, dropped) in live_after(transaction, ground, self._live, num_kept=self._num_kept).items():
+                staged.slab.settle(staged.slot, owner=self._branch, epoch=pool.epoch)
+            for name, (live, dropped) in live_after(transaction, pool, self._live, num_kept=self._num_kept).items():
                 self._live[name] = live
                 self._release(name, dropped)
-            self._version = ground.epoch
+            self._version = pool.epoch
             self._open = None
             self._pack()
-            ground.changed.notify_all()
+            pool.changed.notify_all()
 
     def _abandon(self, transaction: Transaction) -> None:
-        with self._ground.changed:
-            self._ground.give_back({name: staged.slot for name, staged in transaction.staged.items()})
+        with self._pool.changed:
+            self._pool.give_back({name: staged.slot for name, staged in transaction.staged.items()})
             self._open = None
-            self._ground.changed.notify_all()
+            self._pool.changed.notify_all()
 
     def _release(self, name: str, slot: Integers) -> None:
-        slab = self._ground.shelves[name].slab
-        slab.release(slot, epoch=self._ground.epoch, forks=self._ground.births.values())
+        slab = self._pool.layer_slots[name].slab
+        slab.release(slot, epoch=self._pool.epoch, forks=self._pool.births.values())
 
     def _pack(self) -> None:
         """Bring own tokens together so that views are one run of slots; not while a fork may be reading."""
-        if self._ground.births:
+        if self._pool.births:
             return
-        for name, shelf in self._ground.shelves.items():
-            if isinstance(shelf.plan.policy, Eviction):
+        for name, layer_slots in self._pool.layer_slots.items():
+            if isinstance(layer_slots.plan.policy, Eviction):
                 continue  # layers share a slab, and survivors stay where they are
-            slab, live = shelf.slab, self._live[name]
+            slab, live = layer_slots.slab, self._live[name]
             target = live.packed_slots(slab.layout.tokens_per_frame, slab.num_slots)
             source = live.own.slot
             moved = source != target
@@ -301,7 +303,7 @@ class Memory:
             raise ForkError("Only a fork can be committed into its parent; this memory has none.")
         self._require_nothing_staged("committing the fork")
         parent._require_nothing_staged("committing the fork")
-        if any(self._branch in births for births in self._ground.births.values()):
+        if any(self._branch in births for births in self._pool.births.values()):
             raise ForkError("This fork has forks of its own that still live; end them before committing it.")
         if parent._closed or parent._version != self._parent_version:
             raise ForkError(
@@ -310,17 +312,17 @@ class Memory:
         return parent
 
     def _sentence_on_full(self, name: str, num_frames: int) -> str:
-        use = use_of(self._ground.slabs[name])
-        needed = num_frames * self._ground.plans[name].layout.tokens_per_frame
-        if isinstance(self._ground.plans[name].policy, Eviction):
-            needed *= self._ground.plans[name].layout.num_layers
+        use = use_of(self._pool.slabs[name])
+        needed = num_frames * self._pool.plans[name].layout.tokens_per_frame
+        if isinstance(self._pool.plans[name].policy, Eviction):
+            needed *= self._pool.plans[name].layout.num_layers
         sentence = f"Stream '{name}' needs {needed} slots for this clip, but {use.free} of {use.num_slots} are free"
-        if use.held or self._ground.births:
-            forks = len(self._ground.births)
+        if use.held or self._pool.births:
+            forks = len(self._pool.births)
             return f"{sentence} ({use.held} held for {forks} forks); end a fork, wait, or reserve more for forks."
         return f"{sentence}; give the memory a larger budget or choose a policy that forgets."
 
 
-def _empty(shelf: Shelf) -> LiveSet:
-    policy = shelf.plan.policy
-    return LiveSet.empty(policy.num_memo if isinstance(policy, Eviction) else 0)
+def _empty(layer_slots: LayerSlots) -> LiveSet:
+    policy = layer_slots.plan.policy
+    return LiveSet.empty(policy.num_layer_stats if isinstance(policy, Eviction) else 0)

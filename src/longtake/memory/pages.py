@@ -91,7 +91,7 @@ class Pages:
     special: tuple[int, ...] = ()
     num_frames: int = 0
     """Frames stored so far, evicted ones included."""
-    num_settled: int = 0
+    num_retained: int = 0
     """Frames that were there at the last eviction, which a rollback cannot reach."""
 
     @property
@@ -145,13 +145,13 @@ class Pages:
         num_leaving = len(self.live) - num_staying
         if num_leaving <= 0:
             return self
-        return replace(self, resident=self.scale + self.live[num_leaving:], num_settled=self.num_frames)
+        return replace(self, resident=self.scale + self.live[num_leaving:], num_retained=self.num_frames)
 
     def rollback(self) -> "Pages":
         """Without the newest frame, as if it had never been stored."""
         if not self.num_frames:
             raise TransactionError("There is no frame to roll back; nothing is stored.")
-        if self.num_frames == self.num_settled:
+        if self.num_frames == self.num_retained:
             raise TransactionError("The newest frame was followed by an eviction; roll a frame back before evicting.")
         num_tokens = self.num_special_tokens - self.plan.specials
         return replace(

@@ -23,7 +23,7 @@ class Keep(Enum):
 
     YES = "kept"
     NO = "not kept"
-    LATER = "judged afterwards"
+    DEFERRED = "judged afterwards"
 
 
 class Retention(ABC):

@@ -8,8 +8,8 @@ from jaxtyping import Float, Float32
 from torch import Tensor
 
 from longtake.errors import TransactionError
-from longtake.memory.ground import shelf_of_layer
 from longtake.memory.retention import Keep
+from longtake.memory.shared_pool import layer_slots_name
 from longtake.memory.slab import Slab
 from longtake.memory.tokens import Integers
 from longtake.memory.view import Block, View
@@ -25,7 +25,7 @@ class Staged:
     slot: Integers
     blocks: tuple[Block, ...]
     views: tuple[View, ...]
-    wants_received: bool
+    wants_attention_mass: bool
 
     @property
     def view(self) -> View:
@@ -48,7 +48,7 @@ class Transaction:
         self.ordinals = ordinals
         self.keep = keep
         self.staged = staged
-        self.received: dict[str, Float32[Tensor, " tokens"]] = {}
+        self.attention_mass: dict[str, Float32[Tensor, " tokens"]] = {}
         """By shelf, where a policy wants it: what each key of the view got of the clip's attention."""
         self._commit = commit
         self._abandon = abandon
@@ -69,8 +69,8 @@ class Transaction:
         Where layers are written in several passes, `layer` counts through all layers of the first, then of the next.
         """
         self._require_open()
-        shelf, number, layer = self._find(stream, layer)
-        staged = self.staged[shelf]
+        layer_slots, number, layer = self._find(stream, layer)
+        staged = self.staged[layer_slots]
         num_expected = len(staged.slot) // len(staged.blocks)
         if len(k) != num_expected:
             raise TransactionError(
@@ -78,23 +78,23 @@ class Transaction:
                 "begin the transaction with the number of frames the model is given."
             )
         staged.slab.write(layer, staged.blocks[number], k, v)
-        self._written.add((shelf, number * staged.slab.layout.num_layers + layer))
+        self._written.add((layer_slots, number * staged.slab.layout.num_layers + layer))
 
     def read(self, stream: str, layer: int) -> Iterator[tuple[Rows, Rows]]:
         """Keys and values the clip may see in one layer, block by block."""
         self._require_open()
-        shelf, number, layer = self._find(stream, layer)
-        staged = self.staged[shelf]
+        layer_slots, number, layer = self._find(stream, layer)
+        staged = self.staged[layer_slots]
         view, keys, values = staged.views[number], staged.slab.keys[layer], staged.slab.values[layer]
         return zip(view.read(keys), view.read(values), strict=True)
 
-    def wants_received(self, stream: str, layer: int) -> bool:
+    def wants_attention_mass(self, stream: str, layer: int) -> bool:
         """Whether the stream's policy must know what each key received, should the clip be kept."""
-        return self.keep is not Keep.NO and self.staged[self._find(stream, layer)[0]].wants_received
+        return self.keep is not Keep.NO and self.staged[self._find(stream, layer)[0]].wants_attention_mass
 
-    def receive(self, stream: str, layer: int, received: Float32[Tensor, " tokens"]) -> None:
+    def record_attention_mass(self, stream: str, layer: int, attention_mass: Float32[Tensor, " tokens"]) -> None:
         """What each key of the view got of the clip's attention in one layer, in the order of the view."""
-        self.received[self._find(stream, layer)[0]] = received
+        self.attention_mass[self._find(stream, layer)[0]] = attention_mass
 
     def commit(self) -> None:
         """Keep the clip: its tokens become part of the memory and the policy's evictions happen."""
@@ -104,15 +104,15 @@ class Transaction:
                 "This clip was declared as not kept; begin it as kept or judged afterwards to commit it."
             )
         missing = [
-            f"{shelf} layer {layer}"
-            for shelf, staged in self.staged.items()
+            f"{layer_slots} layer {layer}"
+            for layer_slots, staged in self.staged.items()
             for layer in range(staged.slab.layout.num_layers * len(staged.blocks))
-            if (shelf, layer) not in self._written
+            if (layer_slots, layer) not in self._written
         ]
         missing += [
-            f"{shelf} attention"
-            for shelf, staged in self.staged.items()
-            if staged.wants_received and shelf not in self.received
+            f"{layer_slots} attention"
+            for layer_slots, staged in self.staged.items()
+            if staged.wants_attention_mass and layer_slots not in self.attention_mass
         ]
         if missing:
             raise TransactionError(
@@ -130,7 +130,7 @@ class Transaction:
     def _find(self, stream: str, layer: int) -> tuple[str, int, int]:
         """The shelf of a stream's layer, the pass, and the layer's number there."""
         if stream not in self.staged:
-            return shelf_of_layer(stream, layer), 0, 0
+            return layer_slots_name(stream, layer), 0, 0
         return stream, *divmod(layer, self.staged[stream].slab.layout.num_layers)
 
     def _require_open(self) -> None:

@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from longtake.export.again import ExportSettings, Told, clear_export, export_take, quietly
 from longtake.export.frame import MappedFrame
 from longtake.export.names import EXPORT_FOLDER, RECORD_NAME
 from longtake.export.record import ExportRecord
+from longtake.export.reexport import ExportSettings, ProgressCallback, clear_export, export_take, no_progress
 from longtake.export.saved import read_result
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.status import StatusJudge
 from longtake.runtime.steps import VideoSession
-from longtake.takes.durable import writing
+from longtake.takes.atomic_files import writing
 
 
 class SavingMapper(Mapper):
@@ -32,7 +32,7 @@ def is_exported(out: Path) -> bool:
     return (out / EXPORT_FOLDER / RECORD_NAME).exists()
 
 
-def export_mapped(out: Path, settings: ExportSettings, told: Told = quietly) -> ExportRecord:
+def export_mapped(out: Path, settings: ExportSettings, told: ProgressCallback = no_progress) -> ExportRecord:
     """Export the take of a mapped folder into a folder below it, in place of what an earlier try left there."""
     clear_export(out / EXPORT_FOLDER)
     return export_take(read_result(out), out / EXPORT_FOLDER, settings, told)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from longtake.errors import InputError
-from longtake.takes.durable import replacing, writing
+from longtake.takes.atomic_files import replacing, writing
 
 FOLDER = "resume"
 _LATEST = "latest.json"

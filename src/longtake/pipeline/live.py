@@ -17,10 +17,10 @@ from torch import Tensor
 from longtake.errors import SettingError
 from longtake.export.frame import FrameStatus, MappedFrame
 from longtake.language.evidence import Evidence
-from longtake.language.sampling import Sampling as Speaking
-from longtake.pipeline.ahead import Ahead, WhenFull
-from longtake.pipeline.asking import Asked, Due, Every, Schedule, When
+from longtake.language.sampling import TextSampling
 from longtake.pipeline.mapper import Mapper, Prepared
+from longtake.pipeline.prefetch import Prefetcher, WhenFull
+from longtake.pipeline.question_schedule import Asked, Due, Every, QuestionSchedule, When
 from longtake.pipeline.run import QUEUED, Unreadable
 from longtake.runtime.dialogue import DialogueSession
 from longtake.video.frame import VideoFrame
@@ -29,7 +29,7 @@ from longtake.video.reading import Source
 
 # Containers round times to a millisecond, so that a frame may come that much before its tick.
 _ROUNDING_S = 0.001
-_ONE_TOKEN = Speaking(max_new_tokens=1)
+_ONE_TOKEN = TextSampling(max_new_tokens=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,7 +66,7 @@ class LiveSettings:
 
     ask_fps: float = 2.0
     """Frames a second that the dialogue sees at most, by their times; the geometry session sees all."""
-    speaking: Speaking = field(default_factory=Speaking)
+    speaking: TextSampling = field(default_factory=TextSampling)
 
     def __post_init__(self) -> None:
         if not 0 < self.ask_fps < math.inf:
@@ -91,11 +91,11 @@ class LiveSession:
         The dialogue stays the caller's, to be asked more when the video has ended, and to be closed.
         """
         self._source, self._dialogue, self._speaking = source, dialogue, settings.speaking
-        self._schedule = Schedule(asked)
+        self._schedule = QuestionSchedule(asked)
         self._prepare, self._open_mapper = prepare, open_mapper
         self._mapper: Mapper | None = None
         self._rate, self._trail = _Rate(settings.ask_fps), _Trail()
-        self._decoded: Ahead[VideoFrame] | None = None
+        self._decoded: Prefetcher[VideoFrame] | None = None
         self._has_looked = False
 
     @property
@@ -115,7 +115,7 @@ class LiveSession:
     def __iter__(self) -> Generator[Event, None, None]:
         when_full = WhenFull.NEWEST_WINS if self._source.is_live else WhenFull.BLOCK
         beside: deque[Event] = deque()
-        with Ahead(self._source.frames(), QUEUED, when_full) as self._decoded:
+        with Prefetcher(self._source.frames(), QUEUED, when_full) as self._decoded:
             try:
                 # One by one, so that a question comes between just the frames that it lies between.
                 for item in self._schedule.through(self._readable(self._decoded, beside), lambda: 1):

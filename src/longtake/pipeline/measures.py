@@ -2,7 +2,7 @@
 
 import json
 
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.runtime.steps import VideoSession
 from longtake.runtime.windowed import WindowedSession
 
@@ -10,7 +10,7 @@ from longtake.runtime.windowed import WindowedSession
 def memory_bytes(session: VideoSession | None) -> int:
     """Of its keys and values."""
     inner = session.session if isinstance(session, WindowedSession) else session
-    return inner.num_bytes if isinstance(inner, GeometrySession) else 0
+    return inner.num_bytes if isinstance(inner, SequenceSession) else 0
 
 
 def progress_line(index: int, seconds: float, resident_bytes: int) -> str:

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from longtake.errors import SettingError
-from longtake.export.again import ExportSettings
 from longtake.export.cloud import CloudSettings
 from longtake.export.kitti import KittiSink
 from longtake.export.names import CLOUD_NAME, KITTI_NAME
 from longtake.export.ply import PlySink
+from longtake.export.reexport import ExportSettings
 from longtake.export.sink import OpenSink, SinkState
 from longtake.export.take import TakeSettings, TakeSink
 from longtake.export.tee import Tee

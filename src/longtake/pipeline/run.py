@@ -15,10 +15,10 @@ from typing import Any
 from longtake.export.frame import FrameStatus, MappedFrame
 from longtake.export.lines import LineFile
 from longtake.export.sink import Sink
-from longtake.pipeline.ahead import Ahead, WhenFull
 from longtake.pipeline.checkpoint import Checkpoint, Checkpoints
 from longtake.pipeline.mapper import Mapper, Prepared
-from longtake.takes.durable import writing
+from longtake.pipeline.prefetch import Prefetcher, WhenFull
+from longtake.takes.atomic_files import writing
 from longtake.types import FrameKind
 from longtake.video.frame import VideoFrame
 from longtake.video.preprocess import Preprocessor
@@ -78,7 +78,7 @@ class Run:
             self._checkpoint, self._mapper = resumed
         self._stop = threading.Event()
         self._is_complete = False
-        self._decoded: Ahead[VideoFrame] | None = None
+        self._decoded: Prefetcher[VideoFrame] | None = None
         self.counts: Counter[str] = Counter({} if self._checkpoint is None else self._checkpoint.counts)
         """Frames by status, and `KEPT` ones."""
 
@@ -105,9 +105,9 @@ class Run:
         with ExitStack() as stages:
             stages.callback(self._job.events.close)
             stages.callback(self._job.sinks.close)
-            self._decoded = stages.enter_context(Ahead(self._decode(), QUEUED, self._job.when_full))
-            prepared = stages.enter_context(Ahead(self._prepare(self._decoded), QUEUED))
-            mapped = stages.enter_context(Ahead(self._map(prepared), QUEUED))
+            self._decoded = stages.enter_context(Prefetcher(self._decode(), QUEUED, self._job.when_full))
+            prepared = stages.enter_context(Prefetcher(self._prepare(self._decoded), QUEUED))
+            mapped = stages.enter_context(Prefetcher(self._map(prepared), QUEUED))
             stages.callback(self._job.source.stop)  # first of all, so that no stage waits for frames nobody wants
             for item in mapped:
                 if isinstance(item, _Reached):

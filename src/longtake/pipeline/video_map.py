@@ -11,30 +11,30 @@ from pathlib import Path
 from longtake import __version__
 from longtake.attention.backend import Backend
 from longtake.errors import SettingError
-from longtake.export.again import Told, clear_export, quietly
 from longtake.export.frame import FrameStatus, MappedFrame
 from longtake.export.lines import LineFile
 from longtake.export.names import CLOUD_NAME, EXPORT_FOLDER, KITTI_NAME, SESSION_NAME
 from longtake.export.record import ExportRecord
+from longtake.export.reexport import ProgressCallback, clear_export, no_progress
 from longtake.export.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
 from longtake.export.report.page import REPORT_NAME, write_report
 from longtake.export.report.truth import TRUTH_NAME
 from longtake.export.sink import Sink, SinkState
 from longtake.geometry.model import GeometryModel
 from longtake.pipeline.afterwards import SavingMapper, export_mapped, is_exported
-from longtake.pipeline.ahead import WhenFull
-from longtake.pipeline.aside import Aside, AsideSink
 from longtake.pipeline.checkpoint import Checkpoint, Checkpoints
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.measures import memory_bytes, progress_line
 from longtake.pipeline.outputs import Outputs, open_sinks
+from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.resident import peak_bytes, resident_bytes
 from longtake.pipeline.run import KEPT, Job, Run, Unreadable
 from longtake.pipeline.status import StatusJudge
+from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.runtime.steps import VideoSession
 from longtake.runtime.windowed import WindowedSession, resume_session
-from longtake.takes.durable import replacing, writing
+from longtake.takes.atomic_files import replacing, writing
 from longtake.takes.header import is_take
 from longtake.video.preprocess import Preprocessor
 from longtake.video.reading import Source
@@ -106,16 +106,16 @@ class VideoMap:
         backend: Backend | None = None,
         overwrite: bool = False,
         resume: bool = False,
-        told_of_export: Told = quietly,
-        aside: Aside | None = None,
+        on_export: ProgressCallback = no_progress,
+        writer_process: WriterProcess | None = None,
     ) -> None:
         """Opens everything but the session, which waits for the first frame unless it is resumed.
 
-        A process `aside` writes the files as soon as it is ready. Of a video that was mapped to its end, what is
+        A `writer_process` writes the files as soon as it is ready. Of a video that was mapped to its end, what is
         resumed is the export, if there is none.
         """
         self._source, self._model, self._out, self._settings, self._backend = source, model, out, settings, backend
-        self._told_of_export, self._aside = told_of_export, aside
+        self._told_of_export, self._writer_process = on_export, writer_process
         self._asked = _asked(source, settings)
         self._checkpoints = None if source.is_live else Checkpoints(out)
         if settings.outputs.export is not None:
@@ -137,7 +137,7 @@ class VideoMap:
     @property
     def resident_bytes(self) -> int:
         """That this process holds now, and the one that writes where there is one."""
-        return resident_bytes() + (0 if self._aside is None else self._aside.resident_bytes)
+        return resident_bytes() + (0 if self._writer_process is None else self._writer_process.resident_bytes)
 
     def stop(self) -> None:
         """Take no more frames; what was begun is finished and written, and can be resumed."""
@@ -245,7 +245,9 @@ class VideoMap:
 
     def _sinks(self, state: SinkState | None, *, overwrite: bool) -> Sink:
         opening = partial(open_sinks, self._out, self._settings.outputs, overwrite=overwrite)
-        return opening(state) if self._aside is None else AsideSink(self._aside, opening, state)
+        return (
+            opening(state) if self._writer_process is None else WriterProcessSink(self._writer_process, opening, state)
+        )
 
     def _summarise(self, run: Run, seconds: float, frames_per_s: float) -> MapSummary:
         session = self.session
@@ -261,7 +263,7 @@ class VideoMap:
             frames_per_s=frames_per_s,
             settings=self._asked,
             memory_bytes=memory_bytes(session),
-            peak_resident_bytes=peak_bytes() + (0 if self._aside is None else self._aside.peak_bytes),
+            peak_resident_bytes=peak_bytes() + (0 if self._writer_process is None else self._writer_process.peak_bytes),
         )
 
 

@@ -14,7 +14,7 @@ from longtake.runtime.alignment import Alignment, Anchoring
 from longtake.runtime.evicting import BudgetedMemory
 from longtake.runtime.keyframes import TRAINED_FRAMES, ByFlow, EveryNth, KeyframeRule
 from longtake.runtime.retention import AnchorsWindow, ContextRetention, MemoryPlan, MemoryRule
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.runtime.steps import VideoSession
 from longtake.runtime.windowed import WindowedSession
 from longtake.runtime.windows import Windows
@@ -85,7 +85,7 @@ def open_session(
         num_scale_frames=settings.num_scale_frames,
         trunk_dtype=settings.trunk_dtype,
     )
-    session = GeometrySession(
+    session = SequenceSession(
         model,
         plan,
         keyframes=settings.keyframes,

@@ -19,35 +19,35 @@ from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
 from longtake.attention.backend import Backend
-from longtake.attention.causal import CausalRecall, Witness
+from longtake.attention.causal import AttentionRecorder, CausalRecall
 from longtake.attention.choose import backend_named
 from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import ForkError, InputError, MemoryFullError, UnknownWordsError
-from longtake.language.anchoring import RANGE, Turn, moved_back
-from longtake.language.closing_up import moved_back_by
 from longtake.language.evidence import Evidence, evidence
 from longtake.language.formats import StreamFormat
+from longtake.language.key_rotation import RANGE, KeyRotation, moved_back
 from longtake.language.load import LanguageModel
 from longtake.language.network import TEXT
 from longtake.language.positions import Text, positions
-from longtake.language.prompting import Fed, Prompter, Talk, with_frames
+from longtake.language.prompt_builder import DialogueState, PromptBuilder, TokenInputs, with_frames
 from longtake.language.retaining import RecentFrames, Retaining
-from longtake.language.sampling import Sampling
-from longtake.memory.budget import Needs, require_room
+from longtake.language.rope_shift import moved_back_by
+from longtake.language.sampling import TextSampling
+from longtake.memory.budget import MemoryRequirements, require_room
 from longtake.memory.memory import Memory
 from longtake.memory.retention import Keep, KeepAll
 from longtake.memory.saved import SavedTensors, write_tensors
 from longtake.memory.transaction import Transaction
 from longtake.runtime.answers import Answer, Choice, DialogueInfo, Ending, LetterChoice, Timing
-from longtake.runtime.choosing import by_letters, by_likelihood, equally_long, offered_by_letters, require_choices
-from longtake.runtime.dialogue_file import dialogue_record, require_dialogue, rule_of, talk_of, talk_pieces
-from longtake.runtime.making_room import beside_questions, leaving_for, require_known, taken_up, tokens_of, without
+from longtake.runtime.choice_scoring import by_letters, by_likelihood, equally_long, offered_by_letters, require_choices
+from longtake.runtime.dialogue_file import dialogue_record, require_dialogue, rule_of, state_from_record, state_pieces
+from longtake.runtime.eviction import beside_questions, leaving_for, require_known, taken_up, tokens_of, without
+from longtake.runtime.generation import Generated, generate
 from longtake.runtime.portions import Portion, portions
-from longtake.runtime.speaking import Spoken, speak
-from longtake.runtime.within_range import later_clips, leaving_for_range, within_range
+from longtake.runtime.position_window import later_clips, leaving_for_range, within_range
 
 SYSTEM = "You are a helpful assistant."
-_GREEDY = Sampling()
+_GREEDY = TextSampling()
 
 
 class DialogueSession:
@@ -75,9 +75,11 @@ class DialogueSession:
             "stream_format": stream_format.value,
             "answer_tokens": answer_tokens,
         }
-        self._prompter = Prompter(language, self._network, system, stream_format)
+        self._prompts = PromptBuilder(language, self._network, system, stream_format)
         self._backend = backend or SdpaBackend()
-        needs = Needs(streams={TEXT: (self._network.layout(), KeepAll())}, first_clip=1, reserve=answer_tokens)
+        needs = MemoryRequirements(
+            streams={TEXT: (self._network.layout(), KeepAll())}, first_clip=1, reserve=answer_tokens
+        )
         plans = needs.plan(budget_bytes)
         require_room(sum(plan.num_bytes for plan in plans.values()), self._network.device)
         self._memory = Memory(plans, self._network.device)
@@ -85,8 +87,8 @@ class DialogueSession:
         most = language.text.max_positions
         self._range = min(RANGE, max(most - answer_tokens, most // 2))
         self._retaining = retaining or RecentFrames()
-        self._state = Talk()
-        self._turn = threading.Lock()
+        self._state = DialogueState()
+        self._lock = threading.Lock()
         self._changing = threading.Lock()
         self._seeing_s = 0.0
 
@@ -99,30 +101,30 @@ class DialogueSession:
         """
         started = time.perf_counter()
         with self._changing:
-            with self._turn:  # an answer may be on its way into the session
+            with self._lock:  # an answer may be on its way into the session
                 state = self._state
             coming = with_frames(state, frames, timestamps_s, self._language.picture_format)
             if len(coming.held) < self._language.picture_format.temporal_patch:
-                with self._turn:
+                with self._lock:
                     self._state = coming
             for portion in self._portions(coming):
                 state = self._anchored(portion.after(state), portion.times_s)
-                fed = self._with_room(self._prompter.shown(state, portion.frames, portion.times_s, pad=False))
+                inputs = self._with_room(self._prompts.shown(state, portion.frames, portion.times_s, pad=False))
                 try:
-                    self._take_in(self._memory, fed, keep_state=True, patience_s=patience_s)
+                    self._take_in(self._memory, inputs, keep_state=True, patience_s=patience_s)
                 except MemoryFullError as error:
-                    raise beside_questions(len(fed.rows[0]), portion.times_s[0], patience_s) from error
-                state = fed.state
+                    raise beside_questions(len(inputs.rows[0]), portion.times_s[0], patience_s) from error
+                state = inputs.state
         self._seeing_s += time.perf_counter() - started
 
-    def ask(self, question: str, sampling: Sampling = _GREEDY, *, remember: bool = False) -> Answer:
+    def ask(self, question: str, sampling: TextSampling = _GREEDY, *, remember: bool = False) -> Answer:
         """The whole answer; with `remember` question and answer stay in the conversation."""
         *_, answer = self.ask_stream(question, sampling, remember=remember)
         assert isinstance(answer, Answer)
         return answer
 
     def ask_stream(
-        self, question: str, sampling: Sampling = _GREEDY, *, remember: bool = False
+        self, question: str, sampling: TextSampling = _GREEDY, *, remember: bool = False
     ) -> Iterator[str | Answer]:
         """Text as it comes, whole characters only, and last the answer; leaving early leaves no trace.
 
@@ -141,24 +143,24 @@ class DialogueSession:
             # a frame that waits for its partner is read with the question
             read = fork.num_kept + np.arange(questioned.embedded.shape[1])
             token = np.concatenate([fork.tokens(TEXT).frame, read])
-            witness = Witness(len(token))
-            logits, heard = self._hear(fork, questioned, witness)
+            recorder = AttentionRecorder(len(token))
+            logits, heard = self._hear(fork, questioned, recorder)
 
             def hear(word: int) -> Float[Tensor, " words"]:
                 nonlocal heard
-                following, heard = self._hear(fork, self._prompter.word(word, heard), witness)
+                following, heard = self._hear(fork, self._prompts.word(word, heard), recorder)
                 return following
 
-            for said in speak(self._language, sampling, logits, hear):
-                if isinstance(said, Spoken):
+            for said in generate(self._language, sampling, logits, hear):
+                if isinstance(said, Generated):
                     if remember:
-                        self._remember(fork, state, self._prompter.turn_closed(heard, said.ids[said.num_heard :]))
+                        self._remember(fork, state, self._prompts.turn_closed(heard, said.ids[said.num_heard :]))
                     yield Answer(
                         text=said.text,
                         ids=said.ids,
                         ending=said.ending,
                         seen_until_s=state.last_s,
-                        evidence=self._evidence(questioned.state, token, witness),
+                        evidence=self._evidence(questioned.state, token, recorder),
                         timing=said.timing(started, forked),
                     )
                 else:
@@ -199,13 +201,13 @@ class DialogueSession:
 
     def reset(self) -> None:
         """Forget the video and the conversation."""
-        with self._changing, self._turn:
+        with self._changing, self._lock:
             self._memory.clear()
-            self._state = Talk()
+            self._state = DialogueState()
 
     @property
     def info(self) -> DialogueInfo:
-        with self._turn:
+        with self._lock:
             state, use = self._state, self._memory.use()[TEXT]
         return DialogueInfo(
             num_frames=state.num_frames,
@@ -220,11 +222,11 @@ class DialogueSession:
 
     def save(self, path: Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
-        with self._turn:
+        with self._lock:
             record = dialogue_record(
                 self._settings, self._language.model, self._backend.name, self._retaining, self._state
             )
-            write_tensors(path, self._memory.contents() | talk_pieces(self._state), record)
+            write_tensors(path, self._memory.contents() | state_pieces(self._state), record)
 
     @classmethod
     def resume(cls, path: Path, language: LanguageModel, backend: Backend | None = None) -> "DialogueSession":
@@ -242,18 +244,18 @@ class DialogueSession:
             backend=backend or backend_named(said["backend"]),
         )
         session._memory.restore(saved)
-        session._state = talk_of(said["talk"], saved, language.picture_format)
+        session._state = state_from_record(said["talk"], saved, language.picture_format)
         return session
 
     def close(self) -> None:
         self._memory.close()
 
-    def _fork(self) -> tuple[Memory, Talk]:
+    def _fork(self) -> tuple[Memory, DialogueState]:
         """The session as it is now, to ask on."""
-        with self._turn:
+        with self._lock:
             return self._memory.fork(), self._state
 
-    def _portions(self, coming: Talk) -> Iterator[Portion]:
+    def _portions(self, coming: DialogueState) -> Iterator[Portion]:
         """Of whole grids that take no more than a quarter of the memory, but one at least, or of the range."""
         assert coming.fit is not None
         most_grids = max(1, self._num_places // 4 // (coming.fit.rows * coming.fit.columns))
@@ -262,41 +264,41 @@ class DialogueSession:
         pair = self._language.picture_format.temporal_patch
         return portions(coming, pair, most_grids=most_grids, most_s=most_s)
 
-    def _anchored(self, state: Talk, times_s: Sequence[float]) -> Talk:
+    def _anchored(self, state: DialogueState, times_s: Sequence[float]) -> DialogueState:
         """The same talk, its oldest grids gone and its clips moved back in time, where grids would leave the range.
 
         Not while a question is under way, which reads the keys that would change: then it has to wait.
         """
-        facts = self._language.text
-        leaving = leaving_for_range(state, times_s, self._range, facts, self._retaining)
+        text_config = self._language.text
+        leaving = leaving_for_range(state, times_s, self._range, text_config, self._retaining)
         if leaving is None:
             return state
-        with self._turn:
-            for later in later_clips(state, leaving, facts):
-                revise = partial(moved_back, positions=later.back, facts=facts)
+        with self._lock:
+            for later in later_clips(state, leaving, text_config):
+                revise = partial(moved_back, positions=later.back, text_config=text_config)
                 if not self._memory.revise_keys(TEXT, tokens_of(later.grids), revise):
                     return state
             if leaving:
                 self._memory.forget(TEXT, tokens_of(leaving))
             staying, next_token = self._memory.tokens(TEXT).frame, self._memory.num_kept
             self._state, after = (
-                within_range(talk, leaving, times_s[0], staying, next_token=next_token, facts=facts)
-                for talk in (self._state, state)
+                within_range(dialogue, leaving, times_s[0], staying, next_token=next_token, text_config=text_config)
+                for dialogue in (self._state, state)
             )
         return after
 
-    def _with_room(self, fed: Fed) -> Fed:
+    def _with_room(self, inputs: TokenInputs) -> TokenInputs:
         """What is to be taken in, once older frames have left where there was no room for it."""
-        num_missing = len(self._memory.tokens(TEXT)) + fed.embedded.shape[1] - self._num_places
-        leaving = leaving_for(fed.state.segments, num_missing, self._num_places, self._retaining)
-        next_token, after = self._memory.num_kept, fed.state
+        num_missing = len(self._memory.tokens(TEXT)) + inputs.embedded.shape[1] - self._num_places
+        leaving = leaving_for(inputs.state.segments, num_missing, self._num_places, self._retaining)
+        next_token, after = self._memory.num_kept, inputs.state
         if leaving:
-            with self._turn:
+            with self._lock:
                 self._memory.forget(TEXT, tokens_of(leaving))
                 staying = self._memory.tokens(TEXT).frame
                 self._state = without(self._state, leaving, staying, next_token=next_token)
             after = without(after, leaving, staying, next_token=next_token)
-        return taken_up(fed, after, next_token=next_token)
+        return taken_up(inputs, after, next_token=next_token)
 
     def _encode(self, text: str) -> tuple[int, ...]:
         _require_words(text)
@@ -315,45 +317,47 @@ class DialogueSession:
     def _take_in(
         self,
         memory: Memory,
-        fed: Fed,
+        inputs: TokenInputs,
         *,
         keep_state: bool,
-        witness: Witness | None = None,
+        recorder: AttentionRecorder | None = None,
         patience_s: float = 0.0,
     ) -> Float[Tensor, "1 tokens width"]:
         """Read tokens and remember them; for the session itself its state changes with its memory, in one step."""
-        require_known(fed, self._language.text)
-        with memory.begin(fed.embedded.shape[1], Keep.YES, patience_s=patience_s) as transaction:
-            recall = self._recall(memory, transaction, fed.state, witness)
-            hidden = self._network.read(fed.embedded, fed.rows, recall)
-            with self._turn:
+        require_known(inputs, self._language.text)
+        with memory.begin(inputs.embedded.shape[1], Keep.YES, patience_s=patience_s) as transaction:
+            recall = self._recall(memory, transaction, inputs.state, recorder)
+            hidden = self._network.read(inputs.embedded, inputs.rows, recall)
+            with self._lock:
                 transaction.commit()
                 if keep_state:
-                    self._state = fed.state
+                    self._state = inputs.state
         return hidden
 
     def _recall(
-        self, memory: Memory, transaction: Transaction, state: Talk, witness: Witness | None = None
+        self, memory: Memory, transaction: Transaction, state: DialogueState, recorder: AttentionRecorder | None = None
     ) -> CausalRecall:
         """The past as it is read now: what has moved since it was written is turned on the way, never in memory."""
         turn = None
         if state.moved:
             back = moved_back_by(state.moved, memory.tokens(TEXT).frame)
-            turn = Turn.back(back, self._language.text, self._network.device)
-        return CausalRecall(transaction, self._backend, witness, turn)
+            turn = KeyRotation.back(back, self._language.text, self._network.device)
+        return CausalRecall(transaction, self._backend, recorder, turn)
 
-    def _questioned(self, fork: Memory, state: Talk, asked: Sequence[int]) -> Fed:
-        return self._prompter.questioned(state, asked, next_token=fork.num_kept)
+    def _questioned(self, fork: Memory, state: DialogueState, asked: Sequence[int]) -> TokenInputs:
+        return self._prompts.questioned(state, asked, next_token=fork.num_kept)
 
-    def _hear(self, fork: Memory, fed: Fed, witness: Witness | None = None) -> tuple[Float[Tensor, " words"], Talk]:
+    def _hear(
+        self, fork: Memory, inputs: TokenInputs, recorder: AttentionRecorder | None = None
+    ) -> tuple[Float[Tensor, " words"], DialogueState]:
         """What comes after these tokens."""
-        hidden = self._take_in(fork, fed, keep_state=False, witness=witness)
-        return self._network.logits(hidden[0, -1]), fed.state
+        hidden = self._take_in(fork, inputs, keep_state=False, recorder=recorder)
+        return self._network.logits(hidden[0, -1]), inputs.state
 
-    def _remember(self, fork: Memory, before: Talk, closed: Fed) -> None:
+    def _remember(self, fork: Memory, before: DialogueState, closed: TokenInputs) -> None:
         """Close the turn; the fork becomes the session, unless frames came since it was as `before`, or are coming."""
         self._take_in(fork, closed, keep_state=False)
-        with self._turn:
+        with self._lock:
             if self._changing.locked() or self._state is not before:
                 raise ForkError(
                     "The video has moved on since this question was asked, so that its answer cannot be remembered; "
@@ -362,13 +366,15 @@ class DialogueSession:
             fork.commit_fork()
             self._state = closed.state
 
-    def _evidence(self, state: Talk, token: Int64[np.ndarray, " tokens"], witness: Witness) -> tuple[Evidence, ...]:
+    def _evidence(
+        self, state: DialogueState, token: Int64[np.ndarray, " tokens"], recorder: AttentionRecorder
+    ) -> tuple[Evidence, ...]:
         if state.last_s is None:
             return ()
-        return evidence(state.segments, token, witness.received.numpy(), until_s=state.last_s)
+        return evidence(state.segments, token, recorder.attention_mass.numpy(), until_s=state.last_s)
 
     def _hear_all(
-        self, fork: Memory, state: Talk, branches: Sequence[Sequence[int]]
+        self, fork: Memory, state: DialogueState, branches: Sequence[Sequence[int]]
     ) -> Float[Tensor, "branches tokens words"]:
         """Log-likelihoods of what comes after each token but the last, of branches that go on from the same past."""
         num_tokens = len(branches[0]) - 1

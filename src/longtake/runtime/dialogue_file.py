@@ -9,10 +9,10 @@ from torch import nn
 
 from longtake import __version__
 from longtake.errors import SavedSessionError
-from longtake.language.closing_up import Run
 from longtake.language.frames import PictureFormat
-from longtake.language.prompting import ClosedClip, OpenClip, Talk
+from longtake.language.prompt_builder import ClosedClip, DialogueState, OpenClip
 from longtake.language.retaining import KeepUntilFull, RecentFrames, Retaining, Segment, ThinnedPast
+from longtake.language.rope_shift import ShiftedRun
 from longtake.memory.saved import Pieces, SavedTensors
 from longtake.runtime.record import fingerprint
 
@@ -25,36 +25,36 @@ _RULES: dict[str, type[Retaining]] = {
 }
 
 
-def talk_pieces(talk: Talk) -> dict[str, Pieces]:
+def state_pieces(dialogue: DialogueState) -> dict[str, Pieces]:
     """The tensors of a talk."""
     pieces = {}
-    if talk.held:
-        pieces["held"] = Pieces.of(torch.stack(talk.held))
-    if talk.last_look is not None:
-        pieces["last_look"] = Pieces.of(talk.last_look)
+    if dialogue.held:
+        pieces["held"] = Pieces.of(torch.stack(dialogue.held))
+    if dialogue.last_look is not None:
+        pieces["last_look"] = Pieces.of(dialogue.last_look)
     return pieces
 
 
-def talk_record(talk: Talk) -> dict[str, Any]:
+def state_record(dialogue: DialogueState) -> dict[str, Any]:
     """The rest of it, as plain values."""
     return {
-        "next_position": talk.next_position,
-        "clip": None if talk.clip is None else asdict(talk.clip),
-        "closed": [asdict(clip) for clip in talk.closed],
-        "size": None if talk.fit is None else [talk.fit.source.height, talk.fit.source.width],
-        "held_s": talk.held_s,
-        "num_frames": talk.num_frames,
-        "num_forgotten": talk.num_forgotten,
-        "last_s": talk.last_s,
-        "has_look": talk.last_look is not None,
-        "segments": [asdict(segment) for segment in talk.segments],
-        "moved": [asdict(run) for run in talk.moved],
+        "next_position": dialogue.next_position,
+        "clip": None if dialogue.clip is None else asdict(dialogue.clip),
+        "closed": [asdict(clip) for clip in dialogue.closed],
+        "size": None if dialogue.fit is None else [dialogue.fit.source.height, dialogue.fit.source.width],
+        "held_s": dialogue.held_s,
+        "num_frames": dialogue.num_frames,
+        "num_forgotten": dialogue.num_forgotten,
+        "last_s": dialogue.last_s,
+        "has_look": dialogue.last_look is not None,
+        "segments": [asdict(segment) for segment in dialogue.segments],
+        "moved": [asdict(run) for run in dialogue.moved],
     }
 
 
-def talk_of(said: dict[str, Any], saved: SavedTensors, picture_format: PictureFormat) -> Talk:
+def state_from_record(said: dict[str, Any], saved: SavedTensors, picture_format: PictureFormat) -> DialogueState:
     """The talk that a file tells of."""
-    return Talk(
+    return DialogueState(
         next_position=said["next_position"],
         clip=None if said["clip"] is None else OpenClip(**said["clip"]),
         closed=tuple(ClosedClip(**clip) for clip in said["closed"]),
@@ -66,7 +66,7 @@ def talk_of(said: dict[str, Any], saved: SavedTensors, picture_format: PictureFo
         last_s=said["last_s"],
         last_look=saved["last_look"].clone() if said["has_look"] else None,
         segments=tuple(Segment(**segment) for segment in said["segments"]),
-        moved=tuple(Run(**run) for run in said["moved"]),
+        moved=tuple(ShiftedRun(**run) for run in said["moved"]),
     )
 
 
@@ -81,7 +81,7 @@ def rule_of(said: dict[str, Any]) -> Retaining:
 
 
 def dialogue_record(
-    settings: dict[str, Any], model: nn.Module, backend: str, rule: Retaining, talk: Talk
+    settings: dict[str, Any], model: nn.Module, backend: str, rule: Retaining, dialogue: DialogueState
 ) -> dict[str, Any]:
     """All that a file says beside its tensors."""
     return {
@@ -92,7 +92,7 @@ def dialogue_record(
         "weights": fingerprint(model),
         "backend": backend,
         "retaining": rule_record(rule),
-        "talk": talk_record(talk),
+        "talk": state_record(dialogue),
     }
 
 

@@ -26,7 +26,7 @@ CAMERA_FRAMES = 1024
 _MOST_TOKENS = 2**40
 
 
-class Choice(StrEnum):
+class KeepBy(StrEnum):
     """By what a constant budget chooses."""
 
     ATTENTION = "attention"
@@ -39,7 +39,7 @@ class Choice(StrEnum):
 class BudgetedMemory(MemoryRule):
     """A constant number of tokens, for a video without an end: `managed`, or chosen by the diversity of keys."""
 
-    choice: Choice = Choice.ATTENTION
+    choice: KeepBy = KeepBy.ATTENTION
     num_tokens: int | None = None
     """Over all layers; None for as many as `num_frames` whole frames have."""
     num_frames: int = 16
@@ -53,7 +53,7 @@ class BudgetedMemory(MemoryRule):
         tokens_per_frame = config.tokens_per_frame(*size)
         of_frames = self.num_frames * config.trunk.depth * tokens_per_frame
         total_tokens = of_frames if self.num_tokens is None else self.num_tokens
-        if self.choice is Choice.KEYS:
+        if self.choice is KeepBy.KEYS:
             return KeyDiversity(
                 total_tokens=total_tokens,
                 special_tokens=config.special_tokens,

@@ -83,7 +83,7 @@ class ByFlow:
         return None
 
     def before(self, since_scale_block: int) -> Keep:  # noqa: ARG002
-        return Keep.LATER
+        return Keep.DEFERRED
 
     def after(self, frame: Geometry, last_kept: KeptCamera) -> bool:
         if last_kept.is_scale or frame.frame_index[0] - last_kept.frame_index >= self.max_gap:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from longtake.language.prompting import Talk
+from longtake.language.prompt_builder import DialogueState
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,13 +17,13 @@ class Portion:
 
     frames: UInt8[Tensor, "frames 3 height width"]
     times_s: tuple[float, ...]
-    coming: Talk
+    coming: DialogueState
 
-    def after(self, talk: Talk) -> Talk:
+    def after(self, dialogue: DialogueState) -> DialogueState:
         """The talk with these frames on their way."""
         coming = self.coming
         return replace(
-            talk,
+            dialogue,
             fit=coming.fit,
             held=coming.held,
             held_s=coming.held_s,
@@ -32,24 +32,26 @@ class Portion:
         )
 
 
-def portions(talk: Talk, pair: int, *, most_grids: int, most_s: float) -> Iterator[Portion]:
+def portions(dialogue: DialogueState, pair: int, *, most_grids: int, most_s: float) -> Iterator[Portion]:
     """All whole grids of `pair` frames that wait, in portions of so many at most that begin within such a span.
 
     What cannot be taken in is then not known to the talk either, and may be given again.
     """
-    times_s = talk.held_s[: len(talk.held) // pair * pair : pair]
+    times_s = dialogue.held_s[: len(dialogue.held) // pair * pair : pair]
     starts: list[int] = []
     for grid, time_s in enumerate(times_s):
         if not starts or grid - starts[-1] >= most_grids or time_s - times_s[starts[-1]] > most_s:
             starts.append(grid)
     for start, stop in pairwise([*starts, len(times_s)]):
-        frames = torch.stack(talk.held[start * pair : stop * pair])
-        yield Portion(frames, times_s[start:stop], _up_to(talk, stop * pair, is_last=stop == len(times_s)))
+        frames = torch.stack(dialogue.held[start * pair : stop * pair])
+        yield Portion(frames, times_s[start:stop], _up_to(dialogue, stop * pair, is_last=stop == len(times_s)))
 
 
-def _up_to(talk: Talk, num_taken: int, *, is_last: bool) -> Talk:
+def _up_to(dialogue: DialogueState, num_taken: int, *, is_last: bool) -> DialogueState:
     """The talk had no more come than this; after the last portion frames without partners are held."""
     if is_last:
-        return replace(talk, held=talk.held[num_taken:], held_s=talk.held_s[num_taken:])
-    num_later = len(talk.held) - num_taken
-    return replace(talk, held=(), held_s=(), num_frames=talk.num_frames - num_later, last_s=talk.held_s[num_taken - 1])
+        return replace(dialogue, held=dialogue.held[num_taken:], held_s=dialogue.held_s[num_taken:])
+    num_later = len(dialogue.held) - num_taken
+    return replace(
+        dialogue, held=(), held_s=(), num_frames=dialogue.num_frames - num_later, last_s=dialogue.held_s[num_taken - 1]
+    )

@@ -10,7 +10,7 @@ import torch
 
 from longtake.errors import BudgetError, SettingError
 from longtake.geometry.config import CAMERA, TRUNK, Attention, GeometryConfig
-from longtake.memory.budget import Needs, format_bytes
+from longtake.memory.budget import MemoryRequirements, format_bytes
 from longtake.memory.eviction import Eviction
 from longtake.memory.layout import StreamLayout
 from longtake.memory.retention import AnchorsWindowTrail, KeepAll, Retention
@@ -179,7 +179,7 @@ class MemoryPlan:
             raise SettingError(f"Expected keys and values stored as one of {choices}, but got {self.trunk_dtype}.")
 
     @property
-    def needs(self) -> Needs:
+    def requirements(self) -> MemoryRequirements:
         config = self.config
         trunk = StreamLayout(
             num_layers=config.trunk.depth,
@@ -197,7 +197,7 @@ class MemoryPlan:
             passes=passes,
         )
         policies = {TRUNK: self.retention.trunk(config, self.size), CAMERA: self.retention.camera()}
-        return Needs(
+        return MemoryRequirements(
             streams={TRUNK: (trunk, policies[TRUNK]), CAMERA: (camera, policies[CAMERA])},
             first_clip=self.num_scale_frames,
             reserve=self.reserve_frames,
@@ -208,6 +208,6 @@ class MemoryPlan:
         return replace(self, retention=self.retention.fitted(budget_bytes, self._bytes))
 
     def _bytes(self, retention: MemoryRule) -> int:
-        needs = replace(self, retention=retention).needs
-        assert needs.full_after is not None
-        return needs.num_bytes(needs.full_after)
+        requirements = replace(self, retention=retention).requirements
+        assert requirements.full_after is not None
+        return requirements.num_bytes(requirements.full_after)

@@ -5,10 +5,10 @@ from dataclasses import asdict
 from typing import Any
 
 from longtake.errors import SavedSessionError, SettingError
-from longtake.runtime.evicting import BudgetedMemory, Choice, FarthestFramesMemory, LayerwiseMemory, RatioMemory
+from longtake.runtime.evicting import BudgetedMemory, FarthestFramesMemory, KeepBy, LayerwiseMemory, RatioMemory
 from longtake.runtime.retention import AnchorsWindow, ContextRetention, KeepEverything, MemoryRule, Trail
 
-KEYS = BudgetedMemory(choice=Choice.KEYS)
+KEYS = BudgetedMemory(choice=KeepBy.KEYS)
 RULES: Mapping[str, MemoryRule] = {
     "context": ContextRetention(),
     "keep-all": KeepEverything(),
@@ -29,7 +29,7 @@ _KINDS: Mapping[str, type[MemoryRule]] = {
     "farthest-frames": FarthestFramesMemory,
     "layerwise": LayerwiseMemory,
 }
-_ENUMS = {"trail": Trail, "choice": Choice}
+_ENUMS = {"trail": Trail, "choice": KeepBy}
 
 
 def rule_named(name: str) -> MemoryRule:

@@ -19,10 +19,10 @@ from longtake.errors import SavedSessionError, SettingError
 from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel, Prediction
 from longtake.memory.budget import require_room
-from longtake.memory.ground import StreamUse
 from longtake.memory.memory import Memory
 from longtake.memory.retention import Keep
 from longtake.memory.saved import Pieces, SavedTensors, write_tensors
+from longtake.memory.shared_pool import StreamUse
 from longtake.memory.tokens import Tokens
 from longtake.runtime.capture import captured_twin
 from longtake.runtime.describe import describe
@@ -41,7 +41,7 @@ class _Waiting:
     timestamps_s: tuple[float, ...] = ()
 
 
-class GeometrySession(VideoSession):
+class SequenceSession(VideoSession):
     """One video. The first frames form the scale block and are answered together; then each frame at once.
 
     A frame that is refused or fails leaves the session as it was.
@@ -73,8 +73,8 @@ class GeometrySession(VideoSession):
         if capture and self._device.type != "cuda":
             raise SettingError(f"Recording needs a CUDA device, but the model is on {self._device}; leave it out here.")
         self._network = captured_twin(model) if capture else model
-        self._turn = threading.Lock() if capture else nullcontext()
-        streams = self._plan.needs.plan(budget_bytes)
+        self._lock = threading.Lock() if capture else nullcontext()
+        streams = self._plan.requirements.plan(budget_bytes)
         require_room(sum(stream.num_bytes for stream in streams.values()), self._device)
         self._memory = Memory(streams, self._device)
         with torch.no_grad():
@@ -135,7 +135,7 @@ class GeometrySession(VideoSession):
         """Answer the frames of a video that ended before its scale block was complete, as a smaller block."""
         return self._answer(self._waiting) if self._waiting.frames else self.nothing()
 
-    def fork(self) -> "GeometrySession":
+    def fork(self) -> "SequenceSession":
         """A session that goes on from here on its own; end it with `close` or a `with` block."""
         branch = copy.copy(self)
         branch._memory = self._memory.fork()
@@ -153,7 +153,7 @@ class GeometrySession(VideoSession):
         """End the session; a fork gives its slots back."""
         self._memory.close()
 
-    def __enter__(self) -> "GeometrySession":
+    def __enter__(self) -> "SequenceSession":
         return self
 
     def __exit__(
@@ -187,7 +187,7 @@ class GeometrySession(VideoSession):
         return {"waiting": waiting, "last_kept_pose": Pieces.of(pose), **self._memory.contents()}
 
     @classmethod
-    def resume(cls, path: Path, model: GeometryModel, backend: Backend | None = None) -> "GeometrySession":
+    def resume(cls, path: Path, model: GeometryModel, backend: Backend | None = None) -> "SequenceSession":
         """Go on where `save` was called, with the same weights; bit-identical on the same backend."""
         saved = SavedTensors(path)
         record = SessionRecord.from_dict(saved.record)
@@ -200,7 +200,7 @@ class GeometrySession(VideoSession):
     @classmethod
     def restored(
         cls, saved: SavedTensors, record: SessionRecord, model: GeometryModel, backend: Backend | None
-    ) -> "GeometrySession":
+    ) -> "SequenceSession":
         """The session that `record` and `contents` tell of."""
         record.require_weights(fingerprint(model))
         session = cls(
@@ -227,11 +227,11 @@ class GeometrySession(VideoSession):
         since_scale_block = self._num_answered - scale_block
         keep = self._keyframes.before(since_scale_block) if self._scale_block else Keep.YES
         images = torch.stack(clip.frames)
-        with self._memory.begin(len(images), keep) as transaction, self._turn, self._precision():
+        with self._memory.begin(len(images), keep) as transaction, self._lock, self._precision():
             recall = StreamRecall(transaction, self._backend, scale_block)
             prediction: Prediction = self._network(images.unsqueeze(0), recall, self._grid)
             geometry = self._describe(prediction, clip.timestamps_s)
-            kept = keep is Keep.YES or (keep is Keep.LATER and self._judge(geometry))
+            kept = keep is Keep.YES or (keep is Keep.DEFERRED and self._judge(geometry))
             if kept:
                 transaction.commit()
         if kept:

@@ -13,7 +13,7 @@ from longtake.geometry.model import GeometryModel
 from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.runtime.alignment import Alignment, place
 from longtake.runtime.record import FramesRecord, SessionRecord, WindowedRecord, frame_pieces
-from longtake.runtime.session import GeometrySession
+from longtake.runtime.session import SequenceSession
 from longtake.runtime.steps import Frame, VideoSession
 from longtake.runtime.windows import WindowRule, Windows
 from longtake.spatial.similarity import Similarity
@@ -46,7 +46,7 @@ class WindowedSession(VideoSession):
     Memory holds one window; beside it only the frames and results of one overlap, and where each window lies.
     """
 
-    def __init__(self, session: GeometrySession, windows: Windows, alignment: Alignment | None = None) -> None:
+    def __init__(self, session: SequenceSession, windows: Windows, alignment: Alignment | None = None) -> None:
         self._session = session
         self._windows = windows
         self._rule = WindowRule.of(windows, session.plan.num_scale_frames, session.keyframes)
@@ -56,7 +56,7 @@ class WindowedSession(VideoSession):
         self._current = _Window(first_frame=0, shared=None, world_from_window=Similarity.identity(session.device))
 
     @property
-    def session(self) -> GeometrySession:
+    def session(self) -> SequenceSession:
         """The session that looks at the current window."""
         return self._session
 
@@ -111,7 +111,7 @@ class WindowedSession(VideoSession):
         if record.windowed is None:
             raise SavedSessionError(
                 f"{path} is a saved session without windows; resume it with `resume_session` or "
-                "`GeometrySession.resume`."
+                "`SequenceSession.resume`."
             )
         return cls.restored(saved, record, model, backend)
 
@@ -122,7 +122,7 @@ class WindowedSession(VideoSession):
         """The session that an opened file tells of."""
         said = record.windowed
         assert said is not None
-        inner = GeometrySession.restored(saved, record, model, backend)
+        inner = SequenceSession.restored(saved, record, model, backend)
         session = cls(inner, said.windows, said.alignment)
         for index, timestamp_s in enumerate(said.recent_timestamps_s):
             session._recent.append((saved[f"windowed.recent.{index}"].clone(), timestamp_s))
@@ -278,5 +278,5 @@ def resume_session(path: Path, model: GeometryModel, backend: Backend | None = N
     """Go on with a saved session, with or without windows."""
     saved = SavedTensors(path)
     record = SessionRecord.from_dict(saved.record)
-    kind = GeometrySession if record.windowed is None else WindowedSession
+    kind = SequenceSession if record.windowed is None else WindowedSession
     return kind.restored(saved, record, model, backend)

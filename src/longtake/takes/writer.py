@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Any
 
 from longtake.errors import InputError
+from longtake.takes.atomic_files import GrowingFile, replacing, sync_path, writing
 from longtake.takes.depth_files import CONFIDENCE_FILES, write_array
-from longtake.takes.durable import GrowingFile, replacing, sync_path, writing
 from longtake.takes.frames import FrameRecord, TakeFrame
 from longtake.takes.header import (
     ANSWERS_NAME,

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int32
 
-from longtake.training.asking import Errand, run_errand
+from longtake.training.clip_store import ClipStore, Cut
 from longtake.training.packing import KINDS, NOTHING, Packed, Shape
+from longtake.training.question_batches import Errand, run_errand
 from longtake.training.reading import Places, Reading
-from longtake.training.sights import Cut, Sights
 
 _CLIPS_AT_ONCE = 32
 
@@ -52,7 +52,7 @@ class Exam:
 
 
 def accuracies(
-    exams: Sequence[Exam], sights: Sights, reading: Callable[[Shape], Reading], device: torch.device
+    exams: Sequence[Exam], sights: ClipStore, reading: Callable[[Shape], Reading], device: torch.device
 ) -> dict[str, float]:
     """Share of questions of each kind that are answered right, and the mean of these shares."""
     right, asked = np.zeros(len(KINDS), dtype=np.int64), np.zeros(len(KINDS), dtype=np.int64)
@@ -66,7 +66,7 @@ def accuracies(
 
 
 @torch.no_grad()
-def _said(exam: Exam, sights: Sights, reading: Reading, device: torch.device) -> Int32[np.ndarray, "clips words"]:
+def _said(exam: Exam, sights: ClipStore, reading: Reading, device: torch.device) -> Int32[np.ndarray, "clips words"]:
     """The likeliest word after each."""
     with torch.autocast(device.type, torch.bfloat16, cache_enabled=False), torch.compiler.set_stance("force_eager"):
         heard = reading.heard(sights.pairs(exam.cut, exam.packed.grid_frames), Places.of(exam.packed, device))

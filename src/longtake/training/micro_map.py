@@ -11,12 +11,12 @@ from torch import Tensor
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.training.footage import Footage, recoloured
-from longtake.training.judging import judge
 from longtake.training.learning import Way, compile_parts
 from longtake.training.losses import PARTS, targets, weighted
 from longtake.training.optimise import initialise
-from longtake.training.pieces import Line, Piece, Training
 from longtake.training.recipe import Recipe
+from longtake.training.trainer import Line, Piece, Training
+from longtake.training.validation import judge
 from longtake.training.watching import any_watching
 from longtake.weights.load import save_geometry
 from longtake.weights.presets import MICRO

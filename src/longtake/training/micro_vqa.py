@@ -14,14 +14,14 @@ from torch import Tensor
 from longtake.errors import SettingError
 from longtake.language.formats import open_clip
 from longtake.language.frames import FrameFit
-from longtake.training.asking import NUM_HELD, Askers, Errand
+from longtake.training.clip_store import ClipStore, Cut
 from longtake.training.examining import Exam, accuracies
 from longtake.training.footage import recoloured
 from longtake.training.packing import Shape
-from longtake.training.pieces import Line, Piece, Training
+from longtake.training.question_batches import NUM_HELD, Askers, Errand
 from longtake.training.reading import FIGURES, Reading
 from longtake.training.recipe import VqaRecipe
-from longtake.training.sights import Cut, Sights
+from longtake.training.trainer import Line, Piece, Training
 from longtake.training.vocabulary import Vocabulary
 from longtake.training.vqa_model import MICRO_VQA, PICTURE_FORMAT, VqaConfig, build_vqa, save_vqa
 
@@ -31,7 +31,7 @@ _ERRANDS_AHEAD = 3
 """For each process that asks questions."""
 
 
-class MicroVqaTraining(Training[Sights]):
+class MicroVqaTraining(Training[ClipStore]):
     """A language model that learns to answer."""
 
     def __init__(
@@ -55,11 +55,11 @@ class MicroVqaTraining(Training[Sights]):
         """Write the folder of the model as it is by now, in half precision."""
         save_vqa(self.model, path)
 
-    def _room_for(self, num_houses: int) -> Sights:
+    def _room_for(self, num_houses: int) -> ClipStore:
         film = self._recipe.film
-        return Sights(num_houses, film.house_frames, (film.height, film.width), self._device)
+        return ClipStore(num_houses, film.house_frames, (film.height, film.width), self._device)
 
-    def _learn(self, footage: Sights) -> Float[Tensor, " figures"]:
+    def _learn(self, footage: ClipStore) -> Float[Tensor, " figures"]:
         """One step with questions that were sent for some steps ago, and others sent for."""
         askers = self._askers = self._askers or Askers(self._num_askers)
         while len(self._cuts) < _ERRANDS_AHEAD * self._num_askers + 1:
@@ -72,7 +72,7 @@ class MicroVqaTraining(Training[Sights]):
         self._follow_gradients()
         return figures
 
-    def _send(self, askers: Askers, footage: Sights) -> None:
+    def _send(self, askers: Askers, footage: ClipStore) -> None:
         """For questions of the step after those that were sent for already."""
         recipe = self._recipe
         step = min(self.step + len(self._cuts), recipe.num_steps - 1)
@@ -83,7 +83,7 @@ class MicroVqaTraining(Training[Sights]):
         askers.send(errand)
         self._cuts.append((cut, errand.shape))
 
-    def _errand(self, sights: Sights, cut: Cut, seed: tuple[int, ...]) -> Errand:
+    def _errand(self, sights: ClipStore, cut: Cut, seed: tuple[int, ...]) -> Errand:
         ask = self._recipe.ask
         return Errand(
             shape=self._shape(cut.frame.shape[1]),
@@ -109,13 +109,13 @@ class MicroVqaTraining(Training[Sights]):
             num_opening=len(open_clip(words.special_ids, words.system)),
         )
 
-    def _judge(self, known: Sights) -> dict[str, float]:
+    def _judge(self, known: ClipStore) -> dict[str, float]:
         """Share of right answers by kind, the same questions each time."""
         if not self._exam:
             self._exam = [self._set_exam(known, length) for length in self._recipe.judge.clip_frames]
         return accuracies(self._exam, known, self._reading, self._device)
 
-    def _set_exam(self, known: Sights, num_frames: int) -> Exam:
+    def _set_exam(self, known: ClipStore, num_frames: int) -> Exam:
         rng = np.random.default_rng([2, num_frames])
         num_clips = known.num_houses * self._recipe.ask.judged_clips
         cut = known.cut(num_clips, num_frames, rng, self._strides)

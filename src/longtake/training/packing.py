@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Int32
 
 from longtake.language.formats import clip_question, open_clip
-from longtake.language.positions import Film, Text, grid_times, positions
+from longtake.language.positions import Text, VideoSpan, grid_times, positions
 from longtake.training.vocabulary import Vocabulary
 from longtake.world.question import Question, QuestionKind
 
@@ -133,10 +133,10 @@ class Packer:
             evident=branches.evident[None],
         )
 
-    def _film(self, since_s: Sequence[float], num_frames: int) -> Film:
+    def _film(self, since_s: Sequence[float], num_frames: int) -> VideoSpan:
         """The clip as it is once so many frames were seen."""
         times = grid_times(since_s[:num_frames:2], self._tokens_per_second)
-        return Film(times, self._shape.rows, self._shape.columns)
+        return VideoSpan(times, self._shape.rows, self._shape.columns)
 
     def _ids(self, question: Question) -> tuple[list[int], list[int]]:
         """What a fork would be fed, and the answer to it with its end."""
@@ -160,27 +160,27 @@ class _Branches:
         self.words = np.zeros(shape.num_words, dtype=np.int32)
         self.labels = np.full(shape.num_words, NOTHING, dtype=np.int32)
 
-    def hold(self, moment: int, film: Film) -> None:
+    def hold(self, moment: int, film: VideoSpan) -> None:
         """The last grid of the film, for this moment alone."""
         assert moment % 2, "only an odd frame waits"
         size = film.rows * film.columns
         place = slice(len(self._held) * size, (len(self._held) + 1) * size)
         self._held.append(moment)
-        own = Film(film.times[-1:], film.rows, film.columns)
+        own = VideoSpan(film.times[-1:], film.rows, film.columns)
         self._write(place, moment, positions([own], self._shape.num_opening).rows, _SHARED)
 
-    def ask(self, moment: int, film: Film, ids: tuple[list[int], list[int]], question: Question) -> None:
+    def ask(self, moment: int, film: VideoSpan, ids: tuple[list[int], list[int]], question: Question) -> None:
         """A question and its answer after the film, where there is room."""
         prompt, answer = ids
-        fed = [*prompt, *answer[:-1]]
-        if self._num_words + len(fed) > len(self.words):
+        inputs = [*prompt, *answer[:-1]]
+        if self._num_words + len(inputs) > len(self.words):
             return
         start = self._shape.num_opening + film.extent
-        words = slice(self._num_words, self._num_words + len(fed))
+        words = slice(self._num_words, self._num_words + len(inputs))
         held = len(self.until) - len(self.words)
         place = slice(held + words.start, held + words.stop)
-        self._write(place, moment, positions([Text(len(fed))], start).rows, self._num_questions)
-        self.words[words] = fed
+        self._write(place, moment, positions([Text(len(inputs))], start).rows, self._num_questions)
+        self.words[words] = inputs
         self.labels[words.stop - len(answer) : words.stop] = answer
         self._num_words = words.stop
         self.kind[self._num_questions] = KINDS.index(question.kind)

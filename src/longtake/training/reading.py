@@ -13,10 +13,10 @@ from torch import Tensor
 from longtake.language.formats import open_clip
 from longtake.language.frames import PictureFormat
 from longtake.layers.rotary import grid_phases
+from longtake.training.attention_loss import paid, pointing_loss, told_layers
 from longtake.training.blocks import read, see, text_phases
 from longtake.training.fusing import fused
 from longtake.training.packing import NOTHING, Packed, Shape
-from longtake.training.pointing import paid, pointing_loss, told_layers
 from longtake.training.recording import Lesson
 from longtake.training.vocabulary import Vocabulary
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from longtake.extras import import_from_extra
 from longtake.language.formats import SpecialIds
-from longtake.language.knowing import Known
+from longtake.language.question_grammar import QuestionGrammar
 from longtake.world.question import PLURALS, Phrase, article, vocabulary
 from longtake.world.things import Colour, Kind
 
@@ -47,10 +47,10 @@ _EXAMPLE = {
 }
 
 
-def known() -> Known:
+def known() -> QuestionGrammar:
     """What micro-vqa can be asked, for its folder."""
     examples = [phrase.format(**_EXAMPLE).replace(" ?", "?").replace(" ,", ",") for phrase in Phrase]
-    return Known(
+    return QuestionGrammar(
         about="walks through longtake's own procedural houses",
         forms=tuple(phrase.format(**_FORM) for phrase in Phrase),
         examples=tuple(example.capitalize() for example in examples),

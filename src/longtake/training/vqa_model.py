@@ -10,8 +10,8 @@ import torch
 from longtake.errors import InputError
 from longtake.extras import import_from_extra
 from longtake.language.frames import PictureFormat
-from longtake.language.knowing import KNOWN_NAME
 from longtake.language.load import quiet
+from longtake.language.question_grammar import KNOWN_NAME
 from longtake.training.vocabulary import UNKNOWN, Vocabulary, known
 
 FRAME_SIZE = (112, 168)

@@ -15,7 +15,7 @@ from longtake.errors import InputError
 from longtake.video.decoding import Address, Decoder, Lost, Painter, video_stream
 from longtake.video.frame import PendingFrame
 from longtake.video.reading import EVERY_FRAME, Source
-from longtake.video.sampling import Extent, Sampling
+from longtake.video.sampling import Extent, FrameSampling
 
 _NOMINAL_FPS = Fraction(25)
 _SMALLEST_STEP_S = 0.001
@@ -68,7 +68,7 @@ class FileClock:
 class VideoFile(Source):
     """A video that has an end, on disk or behind an address; read as far as it can be."""
 
-    def __init__(self, place: Path | Address, sampling: Sampling = EVERY_FRAME, *, threads: int = 0) -> None:
+    def __init__(self, place: Path | Address, sampling: FrameSampling = EVERY_FRAME, *, threads: int = 0) -> None:
         """Looks into the file, and refuses what is no video. `threads` decode it; 0 lets FFmpeg choose."""
         self._address = Address.of_file(place) if isinstance(place, Path) else place
         super().__init__(self._address.name, sampling)

@@ -15,7 +15,7 @@ from longtake.errors import InputError, SettingError
 from longtake.video.frame import PendingFrame
 from longtake.video.reading import EVERY_FRAME, Source
 from longtake.video.resize import open_image
-from longtake.video.sampling import Extent, Sampling
+from longtake.video.sampling import Extent, FrameSampling
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", ".ppm", ".pgm", ".pnm", ".jp2", ".avif")
 DONE_NAME = ".done"
@@ -27,7 +27,7 @@ class Pictures(Source):
     """Pictures in files, a frame each, evenly spaced in time."""
 
     def __init__(
-        self, name: str, paths: Sequence[Path], sampling: Sampling = EVERY_FRAME, *, fps: float = NOMINAL_FPS
+        self, name: str, paths: Sequence[Path], sampling: FrameSampling = EVERY_FRAME, *, fps: float = NOMINAL_FPS
     ) -> None:
         super().__init__(name, sampling)
         _require_rate(fps)
@@ -42,7 +42,7 @@ class Pictures(Source):
             yield PendingFrame(place / self._fps, partial(read_picture, path), name=path.stem)
 
 
-def open_folder(folder: Path, sampling: Sampling = EVERY_FRAME, *, fps: float = NOMINAL_FPS) -> Pictures:
+def open_folder(folder: Path, sampling: FrameSampling = EVERY_FRAME, *, fps: float = NOMINAL_FPS) -> Pictures:
     """The pictures that lie in a folder now, img2 before img10."""
     paths = pictures_in(folder)
     if not paths:
@@ -80,7 +80,7 @@ class FollowedFolder(Source):
     def __init__(
         self,
         folder: Path,
-        sampling: Sampling = EVERY_FRAME,
+        sampling: FrameSampling = EVERY_FRAME,
         *,
         fps: float = NOMINAL_FPS,
         following: Following = PATIENTLY,

@@ -13,7 +13,7 @@ from longtake.video.folders import NOMINAL_FPS
 from longtake.video.frame import PendingFrame
 from longtake.video.reading import EVERY_FRAME, Source
 from longtake.video.resize import upright_rgb
-from longtake.video.sampling import Extent, Sampling
+from longtake.video.sampling import Extent, FrameSampling
 
 _DTYPES: dict[tuple[int, ...], tuple[np.dtype, ...]] = {
     (): (np.dtype(np.uint8), np.dtype(np.uint16)),
@@ -33,7 +33,7 @@ class RawFrames(Source):
     def __init__(
         self,
         frames: Iterable[np.ndarray | tuple[np.ndarray, float]],
-        sampling: Sampling = EVERY_FRAME,
+        sampling: FrameSampling = EVERY_FRAME,
         *,
         fps: float = NOMINAL_FPS,
         name: str = "frames",

@@ -7,15 +7,15 @@ from contextlib import closing
 
 from longtake.errors import InputError
 from longtake.video.frame import PendingFrame, VideoFrame
-from longtake.video.sampling import Extent, Sampling
+from longtake.video.sampling import Extent, FrameSampling
 
-EVERY_FRAME = Sampling()
+EVERY_FRAME = FrameSampling()
 
 
 class Source(ABC):
     """A video, wherever it comes from."""
 
-    def __init__(self, name: str, sampling: Sampling = EVERY_FRAME, *, is_live: bool = False) -> None:
+    def __init__(self, name: str, sampling: FrameSampling = EVERY_FRAME, *, is_live: bool = False) -> None:
         self.name = name
         """How it is called before people."""
         self.sampling = sampling
@@ -82,7 +82,7 @@ class _Reader:
         self._first_problem = self._first_problem or frame.problem
         return frame
 
-    def nothing(self, sampling: Sampling) -> str:
+    def nothing(self, sampling: FrameSampling) -> str:
         """Why there was no picture at all."""
         if self._first_problem is not None:
             return f"Not one frame of {self._name} can be read: {self._first_problem}"

@@ -36,7 +36,7 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
+class FrameSampling:
     """A rule that picks frames by their times, which are counted from the video's first frame."""
 
     start_s: float = 0.0
@@ -74,7 +74,7 @@ class Sampling:
 
     def estimate(self, extent: Extent) -> int | None:
         """About how many frames will be picked, exactly if all are; None where nobody can know."""
-        if self == Sampling():
+        if self == FrameSampling():
             return extent.num_frames
         if extent.fps is None:
             return None

@@ -17,7 +17,7 @@ from longtake.video.folders import (
     open_folder,
 )
 from longtake.video.reading import EVERY_FRAME, Source
-from longtake.video.sampling import Sampling
+from longtake.video.sampling import FrameSampling
 from longtake.video.streams import PATIENT, SCHEMES, LiveStream, Patience, open_stream
 from longtake.video.take_images import TakeImages
 from longtake.video.worlds import open_world
@@ -49,7 +49,7 @@ class SourceOptions:
 PLAINLY = SourceOptions()
 
 
-def open_source(text: str, sampling: Sampling = EVERY_FRAME, options: SourceOptions = PLAINLY) -> Source:
+def open_source(text: str, sampling: FrameSampling = EVERY_FRAME, options: SourceOptions = PLAINLY) -> Source:
     """The source that a text names.
 
     rtsp://…, http://…           a network stream, or a file on a server
@@ -70,7 +70,7 @@ def open_source(text: str, sampling: Sampling = EVERY_FRAME, options: SourceOpti
     return _open_path(Path(text), sampling, options)
 
 
-def _open_path(path: Path, sampling: Sampling, options: SourceOptions) -> Source:
+def _open_path(path: Path, sampling: FrameSampling, options: SourceOptions) -> Source:
     if not _exists(path):
         raise InputError(f"Expected a video, a folder or a stream, but there is no '{path}'; check the path.")
     if path.is_dir():
@@ -89,7 +89,7 @@ def _exists(path: Path) -> bool:
         raise InputError(f"Expected a video, but '{path}' cannot be looked at ({error.strerror}).") from error
 
 
-def _follow(text: str, sampling: Sampling, options: SourceOptions) -> FollowedFolder:
+def _follow(text: str, sampling: FrameSampling, options: SourceOptions) -> FollowedFolder:
     path = Path(text)
     if path.is_dir() and is_take(path):
         raise SettingError(f"Expected a folder of pictures to follow, but {path} is a take; open it without following.")

@@ -15,7 +15,7 @@ from longtake.video.decoding import Address, Decoder, Lost, Painter, video_strea
 from longtake.video.files import VideoFile
 from longtake.video.frame import PendingFrame
 from longtake.video.reading import EVERY_FRAME, Source
-from longtake.video.sampling import Extent, Sampling
+from longtake.video.sampling import Extent, FrameSampling
 
 _SMALLEST_STEP_S = 0.001
 # Before there was a picture, these will not get better by waiting.
@@ -69,7 +69,7 @@ class LiveStream(Source):
     def __init__(
         self,
         address: Address,
-        sampling: Sampling = EVERY_FRAME,
+        sampling: FrameSampling = EVERY_FRAME,
         *,
         threads: int = 0,
         patience: Patience = PATIENT,
@@ -159,7 +159,7 @@ class _Arrivals:
 
 
 def open_stream(
-    url: str, sampling: Sampling = EVERY_FRAME, *, threads: int = 0, patience: Patience = PATIENT
+    url: str, sampling: FrameSampling = EVERY_FRAME, *, threads: int = 0, patience: Patience = PATIENT
 ) -> Source:
     """A stream, or a file that lies on a server: every frame of that is read, at the file's own times."""
     parts = _parts(url)

@@ -12,13 +12,13 @@ from longtake.takes.take import Take, read_take
 from longtake.video.files import VideoFile
 from longtake.video.frame import PendingFrame
 from longtake.video.reading import EVERY_FRAME, Source
-from longtake.video.sampling import Extent, Sampling
+from longtake.video.sampling import Extent, FrameSampling
 
 
 class TakeImages(Source):
     """What a take shows, frame by frame."""
 
-    def __init__(self, folder: Path, sampling: Sampling = EVERY_FRAME, *, threads: int = 0) -> None:
+    def __init__(self, folder: Path, sampling: FrameSampling = EVERY_FRAME, *, threads: int = 0) -> None:
         super().__init__(str(folder), sampling)
         self._take = read_take(folder)
         self._files = self._take.header.images

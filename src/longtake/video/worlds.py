@@ -14,7 +14,7 @@ from jaxtyping import UInt8
 from longtake.errors import InputError, SettingError
 from longtake.video.frame import PendingFrame
 from longtake.video.reading import EVERY_FRAME, Source
-from longtake.video.sampling import Extent, Sampling
+from longtake.video.sampling import Extent, FrameSampling
 from longtake.world.render import Cameras, render
 from longtake.world.scene import Scene
 from longtake.world.tour import Tour
@@ -31,7 +31,7 @@ class WorldTour(Source):
     def __init__(
         self,
         tour: Tour,
-        sampling: Sampling = EVERY_FRAME,
+        sampling: FrameSampling = EVERY_FRAME,
         *,
         num_frames: int | None = None,
         device: torch.device | str = "cpu",
@@ -64,7 +64,7 @@ class WorldTour(Source):
         return (image.movedim(0, -1) * 255).round().byte().cpu().numpy()
 
 
-def open_world(text: str, sampling: Sampling = EVERY_FRAME, *, device: torch.device | str = "cpu") -> WorldTour:
+def open_world(text: str, sampling: FrameSampling = EVERY_FRAME, *, device: torch.device | str = "cpu") -> WorldTour:
     """A world as people write it: `world:7` or `world:7?frames=300&size=448x336&fps=10`."""
     seed, _, query = text.removeprefix("world:").partition("?")
     settings = dict(parse_qsl(query, keep_blank_values=True))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from longtake.memory.eviction import Clip, Eviction, LayerBook, Verdict
+from longtake.memory.eviction import Clip, Eviction, EvictionDecision, LayerState
 from longtake.memory.tokens import Tokens
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "stream3r"
@@ -32,9 +32,9 @@ class Play:
     memos: list[tuple[float, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.tokens = [Tokens.empty(self.policy.num_notes)] * self.num_layers
+        self.tokens = [Tokens.empty(self.policy.num_token_stats)] * self.num_layers
         self.keys = [torch.zeros(0, self.num_heads, 4)] * self.num_layers
-        self.memos = [(0.0,) * self.policy.num_memo] * self.num_layers
+        self.memos = [(0.0,) * self.policy.num_layer_stats] * self.num_layers
 
     @property
     def ids(self) -> list[list[int]]:
@@ -49,7 +49,7 @@ class Play:
         """Take a clip in; it is judged next."""
         frames = range(self.num_kept, self.num_kept + num_frames)
         slot = np.arange(self.num_kept, self.num_kept + num_frames).repeat(self.tokens_per_frame)
-        own = Tokens.of_frames(list(frames), self.tokens_per_frame, slot, self.policy.num_notes)
+        own = Tokens.of_frames(list(frames), self.tokens_per_frame, slot, self.policy.num_token_stats)
         self.num_kept += num_frames
         for layer in range(self.num_layers):
             order = self._order(len(self.tokens[layer]))
@@ -57,14 +57,14 @@ class Play:
             fresh = torch.zeros(len(own), self.num_heads, 4) if new_keys is None else new_keys[layer]
             self.keys[layer] = torch.cat([self.keys[layer][torch.from_numpy(order)], fresh])
 
-    def judge(self, received: Sequence[np.ndarray] | None = None, num_frames: int = 1) -> list[Verdict]:
+    def judge(self, attention_mass: Sequence[np.ndarray] | None = None, num_frames: int = 1) -> list[EvictionDecision]:
         """Let the policy decide, and forget as it says."""
-        books = [
-            LayerBook(
+        layers = [
+            LayerState(
                 tokens=self.tokens[layer],
-                received=received[layer].astype(np.float32) if received is not None else None,
+                attention_mass=attention_mass[layer].astype(np.float32) if attention_mass is not None else None,
                 keys=self.keys[layer] if self.policy.wants_keys else None,
-                memo=self.memos[layer],
+                layer_stats=self.memos[layer],
             )
             for layer in range(self.num_layers)
         ]
@@ -74,22 +74,24 @@ class Play:
             tokens_per_frame=self.tokens_per_frame,
             num_heads=self.num_heads,
         )
-        verdicts = self.policy.judge(books, clip)
-        for layer, verdict in enumerate(verdicts):
-            assert verdict.notes.shape == (len(self.tokens[layer]), self.policy.num_notes)
-            assert len(verdict.memo) == self.policy.num_memo
-            self.tokens[layer] = self.tokens[layer].noted(verdict.notes).take(verdict.stays)
-            self.keys[layer] = self.keys[layer][torch.from_numpy(verdict.stays)]
-            self.memos[layer] = verdict.memo
-        return verdicts
+        decisions = self.policy.judge(layers, clip)
+        for layer, decision in enumerate(decisions):
+            assert decision.token_stats.shape == (len(self.tokens[layer]), self.policy.num_token_stats)
+            assert len(decision.layer_stats) == self.policy.num_layer_stats
+            self.tokens[layer] = self.tokens[layer].with_stats(decision.token_stats).take(decision.stays)
+            self.keys[layer] = self.keys[layer][torch.from_numpy(decision.stays)]
+            self.memos[layer] = decision.layer_stats
+        return decisions
 
-    def step(self, seed: int, num_frames: int = 1) -> list[Verdict]:
+    def step(self, seed: int, num_frames: int = 1) -> list[EvictionDecision]:
         """A clip whose attention and keys depend on the seed and on each token's identity, never on the order."""
         shape = (num_frames * self.tokens_per_frame, self.num_heads, 4)
         generator = torch.Generator().manual_seed(seed)
         self.look(num_frames, [torch.randn(shape, generator=generator) for _ in range(self.num_layers)])
-        received = [self._draw(seed, layer) for layer in range(self.num_layers)] if self.policy.wants_received else None
-        return self.judge(received, num_frames)
+        attention_mass = (
+            [self._draw(seed, layer) for layer in range(self.num_layers)] if self.policy.wants_attention_mass else None
+        )
+        return self.judge(attention_mass, num_frames)
 
     def _draw(self, seed: int, layer: int) -> np.ndarray:
         ids = np.asarray(self.ids[layer])

@@ -40,9 +40,9 @@ def assert_remembers(game: Any, golden: dict[str, np.ndarray], prefix: str, fram
             cam, exposure = (
                 golden[f"{prefix}{name}"][frame, layer, : len(ids)] for name in ("cam_after", "exposure_after")
             )
-            notes = game.tokens[layer].notes
-            np.testing.assert_allclose(np.nan_to_num(notes[:, 0], posinf=LARGEST), cam, rtol=2e-5)
-            assert notes[:, 1].tolist() == exposure.tolist()
+            token_stats = game.tokens[layer].token_stats
+            np.testing.assert_allclose(np.nan_to_num(token_stats[:, 0], posinf=LARGEST), cam, rtol=2e-5)
+            assert token_stats[:, 1].tolist() == exposure.tolist()
 
 
 @pytest.mark.parametrize("run", ALGORITHM_RUNS)
@@ -63,9 +63,9 @@ def test_algorithm_alone_keeps_what_the_golden_run_keeps(
         game.look()
         maps = [softmax(golden["logits"][0, layer, frame][..., ids]) for layer, ids in enumerate(game.ids)]
         before = game.total
-        verdicts = game.judge([attention.sum((0, 1)) for attention in maps])
+        decisions = game.judge([attention.sum((0, 1)) for attention in maps])
         assert_remembers(game, golden, f"{run}/", frame)
-        removed = [int((~verdict.stays).sum()) for verdict in verdicts]
+        removed = [int((~decision.stays).sum()) for decision in decisions]
         assert removed == golden[f"{run}/removed"][frame].tolist()
         assert before - game.total == sum(removed)
 
@@ -87,9 +87,9 @@ def test_policy_keeps_what_the_golden_models_keep(run: str, play: Any, eviction_
         if 0 < frame < 7:
             variances = [spread(of_layer) for of_layer in sums]
             np.testing.assert_allclose(variances, golden["variances"][frame], rtol=1e-4)
-        verdicts = game.judge([2 * of_layer for of_layer in sums])
+        decisions = game.judge([2 * of_layer for of_layer in sums])
         assert_remembers(game, golden, "", frame)
-        assert [int((~verdict.stays).sum()) for verdict in verdicts] == golden["removed"][frame].tolist()
+        assert [int((~decision.stays).sum()) for decision in decisions] == golden["removed"][frame].tolist()
     assert game.total <= policy.most_tokens(StreamLayout(num_layers=4, num_heads=2, head_dim=16, tokens_per_frame=25))
 
 
@@ -182,9 +182,9 @@ def test_policy_equals_the_algorithm_token_by_token(
     layout = StreamLayout(num_layers=3, num_heads=2, head_dim=4, tokens_per_frame=6)
     for frame in range(12):
         game.look()
-        received = [game._draw(seed + frame, layer).astype(np.float32) for layer in range(3)]
-        sums = [dict(zip(ids, got / 2, strict=True)) for ids, got in zip(game.ids, received, strict=True)]
-        game.judge(received)
+        attention_mass = [game._draw(seed + frame, layer).astype(np.float32) for layer in range(3)]
+        sums = [dict(zip(ids, got / 2, strict=True)) for ids, got in zip(game.ids, attention_mass, strict=True)]
+        game.judge(attention_mass)
         transcribed(policy, sums, state, frame)
         assert [set(ids) for ids in game.ids] == [set(layer) for layer in state]
         if frame < num_frames:

@@ -17,24 +17,24 @@ def test_mass_and_exposure_are_relative_to_the_mean_and_fade(play: Any) -> None:
     game = play(Managed(total_tokens=1000, special_tokens=0, decay=0.5), 1, 2, num_heads=3)
     game.look()
     game.judge([np.asarray([4.0, 2.0])])
-    np.testing.assert_allclose(game.tokens[0].notes, [[4 / 3, 1], [2 / 3, 1]], rtol=1e-6)
+    np.testing.assert_allclose(game.tokens[0].token_stats, [[4 / 3, 1], [2 / 3, 1]], rtol=1e-6)
     game.look()
     game.judge([np.asarray([3.0, 0.0, 1.5, 1.5])])
-    np.testing.assert_allclose(game.tokens[0].notes, [[2 / 3 + 2, 1.5], [1 / 3, 1.5], [1, 1], [1, 1]], rtol=1e-6)
+    np.testing.assert_allclose(game.tokens[0].token_stats, [[2 / 3 + 2, 1.5], [1 / 3, 1.5], [1, 1], [1, 1]], rtol=1e-6)
 
 
 def test_clip_of_two_frames_counts_as_two(play: Any) -> None:
     game = play(Managed(total_tokens=1000, special_tokens=0), 1, 2, num_heads=1)
     game.look(2)
     game.judge([np.asarray([1.0, 1.0, 1.0, 1.0])], num_frames=2)
-    assert game.tokens[0].notes.tolist() == [[2.0, 2.0]] * 4
+    assert game.tokens[0].token_stats.tolist() == [[2.0, 2.0]] * 4
 
 
 def test_lowest_average_leaves_though_another_received_less_just_now(play: Any) -> None:
     game = play(Managed(total_tokens=5, special_tokens=0, special_frames=0), 1, 2, num_heads=1)
-    for received in ([1, 1], [1, 0.5, 0.4, 0.1], [0.4, 0.5, 0.1, 0.2, 0.4, 0.4]):
+    for attention_mass in ([1, 1], [1, 0.5, 0.4, 0.1], [0.4, 0.5, 0.1, 0.2, 0.4, 0.4]):
         game.look()
-        game.judge([np.asarray(received)])
+        game.judge([np.asarray(attention_mass)])
     assert game.ids == [[0, 1, 2, 4, 5]]
 
 
@@ -57,9 +57,14 @@ def test_unevenness_has_no_unit_and_is_zero_where_all_is_equal() -> None:
 def test_statistic_is_taken_as_it_is_at_first_and_smoothed_then(play: Any) -> None:
     game = play(Managed(total_tokens=1000, special_tokens=0, smoothing=0.75, special_frames=0), 1, 2, num_heads=1)
     memos = []
-    for received in ([1, 1], [0.5, 0.5, 0.5, 0.5], [0.1, 0.1, 0.6, 0.2, 0.5, 0.5], [0.2] * 2 + [0.3] * 4 + [0.1] * 2):
+    for attention_mass in (
+        [1, 1],
+        [0.5, 0.5, 0.5, 0.5],
+        [0.1, 0.1, 0.6, 0.2, 0.5, 0.5],
+        [0.2] * 2 + [0.3] * 4 + [0.1] * 2,
+    ):
         game.look()
-        game.judge([np.asarray(received)])
+        game.judge([np.asarray(attention_mass)])
         memos.append(game.memos[0])
     first = math.log1p(0.25)
     assert memos[:2] == [(0.0, 0.0)] * 2
@@ -80,9 +85,9 @@ def test_sink_does_not_starve_its_layer(play: Any) -> None:
     game = play(Managed(total_tokens=200, special_tokens=1), 2, 10, num_heads=1)
     for _ in range(30):
         game.look()
-        received = [np.ones(len(tokens)) for tokens in game.tokens]
-        received[1][10:11] += len(received[1]) / 2
-        game.judge([10 * of_layer / of_layer.sum() for of_layer in received])
+        attention_mass = [np.ones(len(tokens)) for tokens in game.tokens]
+        attention_mass[1][10:11] += len(attention_mass[1]) / 2
+        game.judge([10 * of_layer / of_layer.sum() for of_layer in attention_mass])
     assert len(game.tokens[1]) > 40
 
 

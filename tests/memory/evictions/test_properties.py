@@ -112,8 +112,8 @@ def test_a_budget_is_spent_to_the_last_token_once_it_is_short(play: Any, policy:
 def test_unlimited_budget_keeps_all(play: Any, policy: Eviction) -> None:
     game = play(policy, LAYERS, TOKENS)
     for step in range(20):
-        verdicts = game.step(step)
-        assert all(verdict.stays.all() for verdict in verdicts)
+        decisions = game.step(step)
+        assert all(decision.stays.all() for decision in decisions)
 
 
 any_policy = (
@@ -142,5 +142,5 @@ def test_who_stays_repeats_and_does_not_depend_on_the_order_of_tokens(
 @pytest.mark.parametrize("policy_type", [Managed, KeyDiversity])
 def test_tokens_of_a_policy_without_attention_need_no_notes(policy_type: type[Eviction]) -> None:
     policy = policy_type(total_tokens=100, special_tokens=1)
-    assert policy.wants_received == (policy.num_notes > 0) == (policy_type is Managed)
+    assert policy.wants_attention_mass == (policy.num_token_stats > 0) == (policy_type is Managed)
     assert policy.wants_keys == (policy_type is KeyDiversity)

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from longtake.takes.durable import replacing, writing
+from longtake.takes.atomic_files import replacing, writing
 from longtake.takes.fields import JsonObject
 
 ASKED_NAME = "asked.json"

@@ -27,7 +27,7 @@ from longtake.export.report.sections import (
 )
 from longtake.export.report.strips import draw_strips
 from longtake.export.report.truth import Truth, truth_section
-from longtake.takes.durable import replacing, writing
+from longtake.takes.atomic_files import replacing, writing
 from longtake.takes.header import Content, Unit
 from longtake.takes.take import Take
 

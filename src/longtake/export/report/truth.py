@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from longtake.errors import InputError
-from longtake.takes.durable import replacing, writing
+from longtake.takes.atomic_files import replacing, writing
 from longtake.takes.fields import JsonObject
 
 TRUTH_NAME = "truth.json"

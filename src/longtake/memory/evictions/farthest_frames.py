@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from longtake.errors import BudgetError, SettingError
-from longtake.memory.eviction import Clip, Eviction, LayerBook, Verdict
+from longtake.memory.eviction import Clip, Eviction, EvictionDecision, LayerState
 from longtake.memory.layout import StreamLayout
 from longtake.memory.tokens import Flags, Tokens
 
@@ -44,19 +44,22 @@ class FarthestFrames(Eviction):
     def wants_keys(self) -> bool:
         return True
 
-    def judge(self, books: Sequence[LayerBook], clip: Clip) -> list[Verdict]:
-        return [Verdict(stays=self._stays(book, clip), notes=book.tokens.notes, memo=()) for book in books]
+    def judge(self, layers: Sequence[LayerState], clip: Clip) -> list[EvictionDecision]:
+        return [
+            EvictionDecision(stays=self._stays(state, clip), token_stats=state.tokens.token_stats, layer_stats=())
+            for state in layers
+        ]
 
     def most_tokens(self, layout: StreamLayout, *, clip_frames: int = 1) -> int:  # noqa: ARG002
         return layout.num_layers * self.num_frames * layout.tokens_per_frame
 
-    def _stays(self, book: LayerBook, clip: Clip) -> Flags:
-        assert book.keys is not None
-        frames, which = np.unique(book.tokens.frame, return_inverse=True)
+    def _stays(self, state: LayerState, clip: Clip) -> Flags:
+        assert state.keys is not None
+        frames, which = np.unique(state.tokens.frame, return_inverse=True)
         if len(frames) <= self.num_frames:
-            return np.ones(len(book.tokens), dtype=np.bool_)
+            return np.ones(len(state.tokens), dtype=np.bool_)
         may_leave = (frames >= self.anchors) & (frames < clip.num_kept - self.recent)
-        distances = _distances(descriptors(book.keys, book.tokens, clip.tokens_per_frame))
+        distances = _distances(descriptors(state.keys, state.tokens, clip.tokens_per_frame))
         return without_nearest(distances, len(frames) - self.num_frames, may_leave=may_leave)[which]
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Float, Float32
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from longtake.memory.eviction import Clip, LayerBook, Verdict
+from longtake.memory.eviction import Clip, EvictionDecision, LayerState
 from longtake.memory.evictions.allocation import softmax_shares
 from longtake.memory.evictions.budgeted import Budgeted
 from longtake.memory.tokens import Flags
@@ -31,18 +31,19 @@ class KeyDiversity(Budgeted):
     def wants_keys(self) -> bool:
         return True
 
-    def judge(self, books: Sequence[LayerBook], clip: Clip) -> list[Verdict]:
-        protected = [self.protection.covers(book.tokens, num_kept=clip.num_kept) for book in books]
+    def judge(self, layers: Sequence[LayerState], clip: Clip) -> list[EvictionDecision]:
+        protected = [self.protection.covers(state.tokens, num_kept=clip.num_kept) for state in layers]
         scores, mean_similarities = [], []
-        for book, covered in zip(books, protected, strict=True):
-            assert book.keys is not None
-            similar = similarity(book.keys, ~covered)
+        for state, covered in zip(layers, protected, strict=True):
+            assert state.keys is not None
+            similar = similarity(state.keys, ~covered)
             scores.append(-similar)
             mean_similarities.append(float(similar[~covered].mean()) if not covered.all() else 0.0)
         shares = softmax_shares(mean_similarities, _TEMPERATURE)
         stays = self.stays_within(shares, scores, protected)
         return [
-            Verdict(stays=flags, notes=book.tokens.notes, memo=()) for flags, book in zip(stays, books, strict=True)
+            EvictionDecision(stays=flags, token_stats=state.tokens.token_stats, layer_stats=())
+            for flags, state in zip(stays, layers, strict=True)
         ]
 
 

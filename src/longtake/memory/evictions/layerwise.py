@@ -11,11 +11,11 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64
 
 from longtake.errors import SettingError
-from longtake.memory.eviction import Clip, Eviction, LayerBook, Verdict
+from longtake.memory.eviction import Clip, Eviction, EvictionDecision, LayerState
 from longtake.memory.evictions.allocation import softmax_shares
 from longtake.memory.evictions.scoring import without_lowest
 from longtake.memory.layout import StreamLayout
-from longtake.memory.tokens import Flags, Notes, Tokens
+from longtake.memory.tokens import Flags, Tokens, TokenStats
 
 _EXPOSURE_EPSILON = 1e-6
 
@@ -51,22 +51,27 @@ class Layerwise(Eviction):
             )
 
     @property
-    def num_notes(self) -> int:
+    def num_token_stats(self) -> int:
         """Accumulated attention and exposure."""
         return 2
 
     @property
-    def wants_received(self) -> bool:
+    def wants_attention_mass(self) -> bool:
         return True
 
-    def judge(self, books: Sequence[LayerBook], clip: Clip) -> list[Verdict]:
-        sums = [_head_means(book, clip.num_heads) for book in books]
-        notes = [self._accumulate(book.tokens, of_layer, clip) for book, of_layer in zip(books, sums, strict=True)]
+    def judge(self, layers: Sequence[LayerState], clip: Clip) -> list[EvictionDecision]:
+        sums = [_head_means(state, clip.num_heads) for state in layers]
+        token_stats = [
+            self._accumulate(state.tokens, of_layer, clip) for state, of_layer in zip(layers, sums, strict=True)
+        ]
         if clip.num_kept == 1 or clip.num_kept >= self.num_frames:
             stays = [np.ones(len(of_layer), dtype=np.bool_) for of_layer in sums]
         else:
-            stays = self._choose([of_layer / clip.num_frames for of_layer in sums], notes, clip)
-        return [Verdict(stays=flags, notes=noted, memo=()) for flags, noted in zip(stays, notes, strict=True)]
+            stays = self._choose([of_layer / clip.num_frames for of_layer in sums], token_stats, clip)
+        return [
+            EvictionDecision(stays=flags, token_stats=with_stats, layer_stats=())
+            for flags, with_stats in zip(stays, token_stats, strict=True)
+        ]
 
     def most_tokens(self, layout: StreamLayout, *, clip_frames: int = 1) -> int:
         """While no more than the declared frames come; after them it grows for ever."""
@@ -78,19 +83,21 @@ class Layerwise(Eviction):
         held = max(_most_unequal(budget, cap=judged, least=min(protected, judged), layers=layers), frame * layers)
         return min(self.num_frames * frame * layers, held + clip_frames * frame * layers)
 
-    def _accumulate(self, tokens: Tokens, sums: Float32[np.ndarray, " tokens"], clip: Clip) -> Notes:
-        attention = tokens.notes[:, 0] + np.float32(len(tokens)) * sums
+    def _accumulate(self, tokens: Tokens, sums: Float32[np.ndarray, " tokens"], clip: Clip) -> TokenStats:
+        attention = tokens.token_stats[:, 0] + np.float32(len(tokens)) * sums
         special = (tokens.index < self.special_tokens) & (tokens.frame >= clip.num_kept - clip.num_frames)
         attention[special | (tokens.frame == 0)] = np.inf
-        return np.stack((attention, tokens.notes[:, 1] + np.float32(clip.num_frames)), axis=1)
+        return np.stack((attention, tokens.token_stats[:, 1] + np.float32(clip.num_frames)), axis=1)
 
-    def _choose(self, sums: Sequence[Float32[np.ndarray, "_"]], notes: Sequence[Notes], clip: Clip) -> list[Flags]:
+    def _choose(
+        self, sums: Sequence[Float32[np.ndarray, "_"]], token_stats: Sequence[TokenStats], clip: Clip
+    ) -> list[Flags]:
         shares = softmax_shares([spread(of_layer) for of_layer in sums], self.temperature)
         seen = clip.num_kept * clip.tokens_per_frame
         targets = dropped_by_now(shares, seen, self.budget_ratio * self.num_frames * clip.tokens_per_frame)
         return [
-            stays_of_layer(noted[:, 0], noted[:, 1], target - (seen - len(noted)), strict=self.strict)
-            for target, noted in zip(targets, notes, strict=True)
+            stays_of_layer(with_stats[:, 0], with_stats[:, 1], target - (seen - len(with_stats)), strict=self.strict)
+            for target, with_stats in zip(targets, token_stats, strict=True)
         ]
 
 
@@ -121,9 +128,9 @@ def stays_of_layer(
     return without_lowest(scores, min(num_leaving, int(np.count_nonzero(may_leave))), may_leave=may_leave)
 
 
-def _head_means(book: LayerBook, num_heads: int) -> Float32[np.ndarray, "_"]:
-    assert book.received is not None
-    return book.received / np.float32(num_heads)
+def _head_means(state: LayerState, num_heads: int) -> Float32[np.ndarray, "_"]:
+    assert state.attention_mass is not None
+    return state.attention_mass / np.float32(num_heads)
 
 
 def _most_unequal(budget: int, *, cap: int, least: int, layers: int) -> int:

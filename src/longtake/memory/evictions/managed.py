@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Float32
 
 from longtake.errors import SettingError
-from longtake.memory.eviction import Clip, LayerBook, Verdict
+from longtake.memory.eviction import Clip, EvictionDecision, LayerState
 from longtake.memory.evictions.allocation import softmax_shares
 from longtake.memory.evictions.budgeted import Budgeted
-from longtake.memory.tokens import Flags, Notes
+from longtake.memory.tokens import Flags, TokenStats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,49 +41,50 @@ class Managed(Budgeted):
             )
 
     @property
-    def num_notes(self) -> int:
+    def num_token_stats(self) -> int:
         """Attention received and exposure."""
         return 2
 
     @property
-    def num_memo(self) -> int:
+    def num_layer_stats(self) -> int:
         """The smoothed statistic, and 1 once there is one."""
         return 2
 
     @property
-    def wants_received(self) -> bool:
+    def wants_attention_mass(self) -> bool:
         return True
 
-    def judge(self, books: Sequence[LayerBook], clip: Clip) -> list[Verdict]:
-        protected = [self.protection.covers(book.tokens, num_kept=clip.num_kept) for book in books]
-        memos = [self._watch(book, ~covered) for book, covered in zip(books, protected, strict=True)]
-        notes = [self._accumulate(book, clip) for book in books]
-        scores = [noted[:, 0] / noted[:, 1] for noted in notes]
+    def judge(self, layers: Sequence[LayerState], clip: Clip) -> list[EvictionDecision]:
+        protected = [self.protection.covers(state.tokens, num_kept=clip.num_kept) for state in layers]
+        memos = [self._watch(state, ~covered) for state, covered in zip(layers, protected, strict=True)]
+        token_stats = [self._accumulate(state, clip) for state in layers]
+        scores = [with_stats[:, 0] / with_stats[:, 1] for with_stats in token_stats]
         shares = softmax_shares([statistic for statistic, _ in memos], self.temperature)
         stays = self.stays_within(shares, scores, protected)
         return [
-            Verdict(stays=flags, notes=noted, memo=memo) for flags, noted, memo in zip(stays, notes, memos, strict=True)
+            EvictionDecision(stays=flags, token_stats=with_stats, layer_stats=layer_stats)
+            for flags, with_stats, layer_stats in zip(stays, token_stats, memos, strict=True)
         ]
 
-    def _watch(self, book: LayerBook, unprotected: Flags) -> tuple[float, ...]:
-        assert book.received is not None
-        before, is_known = book.memo
+    def _watch(self, state: LayerState, unprotected: Flags) -> tuple[float, ...]:
+        assert state.attention_mass is not None
+        before, is_known = state.layer_stats
         if not unprotected.any():
-            return book.memo
-        now = unevenness(book.received[unprotected])
+            return state.layer_stats
+        now = unevenness(state.attention_mass[unprotected])
         return (self.smoothing * before + (1 - self.smoothing) * now if is_known else now, 1.0)
 
-    def _accumulate(self, book: LayerBook, clip: Clip) -> Notes:
+    def _accumulate(self, state: LayerState, clip: Clip) -> TokenStats:
         """A clip of several frames counts as so many frames that looked alike."""
-        assert book.received is not None
+        assert state.attention_mass is not None
         queries = clip.tokens_per_frame * clip.num_heads
         fade = np.float32(self.decay**clip.num_frames)
-        mass = fade * book.tokens.notes[:, 0] + book.received * np.float32(len(book.tokens) / queries)
-        return np.stack((mass, fade * book.tokens.notes[:, 1] + np.float32(clip.num_frames)), axis=1)
+        mass = fade * state.tokens.token_stats[:, 0] + state.attention_mass * np.float32(len(state.tokens) / queries)
+        return np.stack((mass, fade * state.tokens.token_stats[:, 1] + np.float32(clip.num_frames)), axis=1)
 
 
-def unevenness(received: Float32[np.ndarray, " tokens"]) -> float:
+def unevenness(attention_mass: Float32[np.ndarray, " tokens"]) -> float:
     """log(1 + squared coefficient of variation): 0 where all tokens received the same, whatever the amount."""
-    exact = received.astype(np.float64)
+    exact = attention_mass.astype(np.float64)
     mean = exact.mean()
     return math.log1p(exact.var() / mean**2) if mean > 0 else 0.0

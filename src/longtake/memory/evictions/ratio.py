@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from longtake.errors import SettingError
-from longtake.memory.eviction import Clip, Eviction, LayerBook, Verdict
+from longtake.memory.eviction import Clip, Eviction, EvictionDecision, LayerState
 from longtake.memory.evictions.protection import Protection
 from longtake.memory.evictions.scoring import without_lowest
 from longtake.memory.layout import StreamLayout
@@ -40,23 +40,23 @@ class Ratio(Eviction):
         )
 
     @property
-    def wants_received(self) -> bool:
+    def wants_attention_mass(self) -> bool:
         return True
 
-    def judge(self, books: Sequence[LayerBook], clip: Clip) -> list[Verdict]:
-        return [self._judge_layer(book, clip.num_kept) for book in books]
+    def judge(self, layers: Sequence[LayerState], clip: Clip) -> list[EvictionDecision]:
+        return [self._judge_layer(state, clip.num_kept) for state in layers]
 
     def most_tokens(self, layout: StreamLayout, *, clip_frames: int = 1) -> int:
         arriving = clip_frames * layout.tokens_per_frame
         protected = self.protection.most_tokens(layout.tokens_per_frame)
         return layout.num_layers * (protected + self._settled_size(arriving))
 
-    def _judge_layer(self, book: LayerBook, num_kept: int) -> Verdict:
-        assert book.received is not None
-        may_leave = ~self.protection.covers(book.tokens, num_kept=num_kept)
+    def _judge_layer(self, state: LayerState, num_kept: int) -> EvictionDecision:
+        assert state.attention_mass is not None
+        may_leave = ~self.protection.covers(state.tokens, num_kept=num_kept)
         num_leaving = int(self.drop * int(may_leave.sum()))
-        stays = without_lowest(book.received, num_leaving, may_leave=may_leave)
-        return Verdict(stays=stays, notes=book.tokens.notes, memo=())
+        stays = without_lowest(state.attention_mass, num_leaving, may_leave=may_leave)
+        return EvictionDecision(stays=stays, token_stats=state.tokens.token_stats, layer_stats=())
 
     def _settled_size(self, arriving: int) -> int:
         """Unprotected tokens left once as many leave as arrive: the size from which no number of arrivals leads up."""

@@ -1,0 +1,196 @@
+"""What a checkpoint's folder says of itself; nothing that matters is left to a library's defaults."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from longtake.errors import CheckpointError, SettingError
+from longtake.language.formats import SpecialIds
+from longtake.language.frames import PictureFormat
+from longtake.language.tokenizer import Tokenizer
+
+KIND = "qwen2_5_vl"
+_CLASS_LIMITS = (128 * 28 * 28, 768 * 28 * 28)
+"""Pixels of a frame where a folder says nothing: those of the library's class for video."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextConfig:
+    """Sizes and rotary numbers of the language model."""
+
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    vocabulary_size: int
+    max_positions: int
+    rope_theta: float
+    mrope_section: tuple[int, ...]
+    """How many frequencies turn with time, row and column."""
+    tokens_per_second: float
+    """Positions that a second of video takes."""
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A file of settings."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"Expected settings as JSON in {path}, but they cannot be read ({error}); fetch it again."
+        ) from error
+    if not isinstance(found, dict):
+        raise CheckpointError(
+            f"Expected settings by name in {path}, but a {type(found).__name__} is there; fetch it again."
+        )
+    return found
+
+
+def check_kind(name: Path | str, stated: dict[str, Any]) -> None:
+    """A model of another kind is refused before its weights are read, or even fetched."""
+    kind = stated.get("model_type")
+    if kind == KIND and isinstance(stated.get("vision_config"), dict):
+        return
+    if "vision_config" not in stated and kind is not None:
+        reason = f"it is a text-only model ({kind}), which sees no frames"
+    else:
+        reason = f"its config.json says {kind or 'nothing of its kind'}"
+    raise CheckpointError(
+        f"Expected a Qwen2.5-VL model in {name}, but {reason}; give one such as Qwen/Qwen2.5-VL-3B-Instruct."
+    )
+
+
+def text_config(folder: Path, config: Any) -> TextConfig:
+    """Of a model's configuration, if its file states what a default would silently get wrong."""
+    stated, text = read_json(folder / "config.json"), config.text_config
+    _require(folder, "tokens_per_second", [stated["vision_config"]])
+    text_stated = [stated, stated.get("text_config") or {}]
+    ropes = [part.get(key) or {} for part in text_stated for key in ("rope_parameters", "rope_scaling")]
+    _require(folder, "rope_theta", text_stated + ropes)
+    _require(folder, "mrope_section", ropes)
+    text_config = TextConfig(
+        num_layers=text.num_hidden_layers,
+        num_heads=text.num_attention_heads,
+        num_kv_heads=text.num_key_value_heads,
+        head_dim=text.hidden_size // text.num_attention_heads,
+        vocabulary_size=text.vocab_size,
+        max_positions=text.max_position_embeddings,
+        rope_theta=float(text.rope_parameters["rope_theta"]),
+        mrope_section=tuple(text.rope_parameters["mrope_section"]),
+        tokens_per_second=float(config.vision_config.tokens_per_second),
+    )
+    if len(text_config.mrope_section) != 3 or 2 * sum(text_config.mrope_section) != text_config.head_dim:
+        raise CheckpointError(
+            f"Expected mrope_section in {folder / 'config.json'} to be three numbers that sum to "
+            f"{text_config.head_dim // 2}, half a head's width, but it is {list(text_config.mrope_section)}; "
+            "fetch the file again."
+        )
+    return text_config
+
+
+def _require(folder: Path, key: str, parts: list[dict[str, Any]]) -> None:
+    if not any(part.get(key) is not None for part in parts):
+        raise CheckpointError(
+            f"Expected {key} in {folder / 'config.json'}, but it is not stated there, and a default may be wrong; "
+            "add the value that the model was trained with."
+        )
+
+
+def picture_format(folder: Path, vision: Any) -> PictureFormat:
+    """How the folder's files want frames: patches from the model, sizes and colours from what prepares them."""
+    file, stated = _preparation(folder)
+    size = stated.get("size") or {}
+    limits = (
+        stated.get("min_pixels") or size.get("shortest_edge") or _CLASS_LIMITS[0],
+        stated.get("max_pixels") or size.get("longest_edge") or _CLASS_LIMITS[1],
+    )
+    if not all(isinstance(limit, int) for limit in limits):
+        raise CheckpointError(f"Expected whole numbers of pixels in {file}, but {limits} is there; fetch it again.")
+    colours = {short: tuple(stated[f"image_{short}"]) for short in ("mean", "std") if f"image_{short}" in stated}
+    try:
+        return PictureFormat(
+            patch=vision.patch_size,
+            merge=vision.spatial_merge_size,
+            temporal_patch=vision.temporal_patch_size,
+            min_pixels=limits[0],
+            max_pixels=limits[1],
+            **colours,
+        )
+    except SettingError as error:
+        raise CheckpointError(f"{file} cannot be used: {error}") from error
+
+
+def _preparation(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """The file that says how frames are prepared, and what it says; the more special one wins."""
+    whole = folder / "processor_config.json"
+    if (file := folder / "video_preprocessor_config.json").is_file():
+        return file, read_json(file)
+    if whole.is_file() and (stated := read_json(whole).get("video_processor")):
+        return whole, stated
+    file = folder / "preprocessor_config.json"
+    return file, read_json(file) if file.is_file() else {}
+
+
+def special_ids(folder: Path, words: Tokenizer, config: Any) -> SpecialIds:
+    """From the tokenizer; where the configuration names the same ones, the two must agree."""
+    stated = _stated_ids(config)
+    found: dict[str, int] = {}
+    for name in ("<|im_start|>", "<|im_end|>", *stated):
+        token_id = words.special_id(name)
+        if token_id is None or stated.get(name, token_id) != token_id:
+            told = f"has no {name}" if token_id is None else f"has {name} at {token_id}, config.json at {stated[name]}"
+            raise CheckpointError(
+                f"The tokenizer in {folder} {told}; take both from the repository of one Qwen2.5-VL model."
+            )
+        found[name.strip("<|>")] = token_id
+    return SpecialIds(
+        im_start=found["im_start"],
+        im_end=found["im_end"],
+        vision_start=found["vision_start"],
+        vision_end=found["vision_end"],
+        image_pad=found["image_pad"],
+        video_pad=found["video_pad"],
+        newline=_newline(folder, words),
+        system=words.encode("system"),
+        user=words.encode("user"),
+        assistant=words.encode("assistant"),
+    )
+
+
+def framing_ids(special: SpecialIds | None, config: Any, eos_ids: tuple[int, ...]) -> tuple[int, ...]:
+    """Ids that begin turns and frame clips; those that end an answer are none of them."""
+    starts = () if special is None else (special.im_start,)
+    return tuple(token_id for token_id in (*starts, *_stated_ids(config).values()) if token_id not in eos_ids)
+
+
+def _stated_ids(config: Any) -> dict[str, int]:
+    return {
+        "<|vision_start|>": config.vision_start_token_id,
+        "<|vision_end|>": config.vision_end_token_id,
+        "<|image_pad|>": config.image_token_id,
+        "<|video_pad|>": config.video_token_id,
+    }
+
+
+def _newline(folder: Path, words: Tokenizer) -> int:
+    ids = words.encode("\n")
+    if len(ids) != 1:
+        raise CheckpointError(
+            f"Expected the tokenizer in {folder} to have one id for a new line, got {len(ids)}; "
+            "take it from the repository of a Qwen2.5-VL model."
+        )
+    return ids[0]
+
+
+def end_ids(folder: Path, generation: Any, words: Tokenizer | None) -> tuple[int, ...]:
+    """Ids that end an answer, by the generation settings; else the one that ends a turn."""
+    stated = generation.eos_token_id
+    if stated is None:
+        stated = words.special_id("<|im_end|>") if words is not None else None
+    if stated is None:
+        raise CheckpointError(
+            f"Expected eos_token_id in {folder / 'generation_config.json'} or config.json, but neither states it; "
+            "fetch generation_config.json from the model's repository."
+        )
+    return tuple(stated) if isinstance(stated, list | tuple) else (int(stated),)

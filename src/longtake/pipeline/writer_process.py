@@ -1,0 +1,303 @@
+"""Files written in a process of their own, for a thread that writes would hold up the one that maps.
+
+Each operation of a network lets go of the interpreter's lock and takes it back, and waits each time for who has it.
+
+here                                     aside
+sinks, from the first frame on
+Aside      starts ────────────────────▶  imports what sinks need
+AsideSink  goes on from a checkpoint ─▶  sinks, from the next frame on
+           a frame ───────────────────▶  writes it
+           is told ◀───────────────────  that it is written, or why it is not
+"""
+
+import io
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import IO, Any
+
+import psutil
+import torch
+from torch import Tensor
+
+from longtake.errors import InputError, LongtakeError, SettingError
+from longtake.export.frame import MappedFrame
+from longtake.export.sink import OpenSink, Sink, SinkState
+from longtake.pipeline.resident import peak_bytes
+
+_START = (
+    "import sys; sys.path[:] = {path!r}; import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    "import longtake.pipeline.outputs; from longtake.pipeline.writer_process import serve; serve()"
+)
+
+
+FRAMES_BEFORE_HANDOVER = 60
+"""Frames written before the other process is started: a short video is done before that would be ready."""
+
+
+class _Wish(Enum):
+    """What can be asked for beside opening and writing."""
+
+    CHECKPOINT = "checkpoint"
+    CLOSE = "close"
+    PEAK = "peak"
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """A pickled `OpenSink`, apart, so that one which cannot be unpickled leaves the stream as it is."""
+
+    open_sink: bytes
+    state: SinkState
+
+
+class WriterProcess:
+    """A process that writes, one result at a time; leave its `with` block when its sinks are closed.
+
+    It lives no longer than the one that started it, and leaves Ctrl-C to that one.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is started before it is wanted."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_ready, self._is_broken, self._num_owed = threading.Event(), False, 0
+        self._greeted = threading.Thread(target=self._wait_for_greeting, daemon=True)
+
+    def __enter__(self) -> "WriterProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def is_ready(self) -> bool:
+        return self._is_ready.is_set() and not self._is_broken
+
+    def start(self) -> None:
+        """Returns at once; the process is ready when it has imported what it needs, a second or two later."""
+        if self._process is None:
+            command = [sys.executable, "-c", _START.format(path=sys.path)]
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
+            self._greeted.start()
+
+    def wait_until_ready(self) -> None:
+        self.start()
+        self._greeted.join()
+
+    @property
+    def resident_bytes(self) -> int:
+        """That it holds now; 0 where there is no process."""
+        try:
+            return 0 if self._process is None else int(psutil.Process(self._process.pid).memory_info().rss)
+        except psutil.Error:
+            return 0
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that it held so far."""
+        return int(self.ask(_Wish.PEAK)) if self.is_ready else self.resident_bytes
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        self._greeted.join()
+        self._is_broken = True
+        with suppress(OSError):  # what was not sent has nobody to go to
+            self._requests.close()
+        self._answers.close()
+
+    def ask(self, request: object) -> Any:
+        """Hand over a request, wait for its answer; an error there is raised here."""
+        assert self.is_ready
+        try:
+            with self._in_one_piece():
+                _send(request, self._requests)
+            self._num_owed += 1
+            while self._num_owed:  # an interrupt may have kept an earlier answer from being read
+                answer = self._next_answer()
+        except (OSError, EOFError) as error:
+            assert self._process is not None
+            code = self._process.wait()
+            raise InputError(
+                f"The process that writes the files has died (exit code {code}); see what ended it, and resume."
+            ) from error
+        if isinstance(answer, LongtakeError):
+            raise answer
+        return answer
+
+    @contextmanager
+    def _in_one_piece(self) -> Iterator[None]:
+        """Whatever ends the block half way leaves a stream that nobody can go on with."""
+        self._is_broken = True
+        yield
+        self._is_broken = False
+
+    def _next_answer(self) -> Any:
+        self._answers.peek(1)  # waits here, where an interrupt breaks nothing
+        with self._in_one_piece():
+            answer = pickle.load(self._answers)  # noqa: S301 - written by our own process
+        self._num_owed -= 1
+        return answer
+
+    def _wait_for_greeting(self) -> None:
+        if self._answers.read(1):
+            self._is_ready.set()
+
+    @property
+    def _requests(self) -> IO[bytes]:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    @property
+    def _answers(self) -> io.BufferedReader:
+        assert self._process is not None
+        assert isinstance(self._process.stdout, io.BufferedReader)
+        return self._process.stdout
+
+
+class WriterProcessSink(Sink):
+    """A sink that is opened here, and goes on from a checkpoint aside once that process is ready.
+
+    It keeps a sink's promises: a frame is written when `write` returns, and what goes wrong is raised here.
+    """
+
+    def __init__(self, writer_process: WriterProcess, open_sink: OpenSink, state: SinkState | None = None) -> None:
+        """The function that opens it must be one that can be pickled."""
+        self._writer_process = writer_process
+        try:
+            self._opening = pickle.dumps(open_sink)
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise _cannot_travel(error) from error
+        self._here: Sink | None = open_sink(state)
+        self._num_here, self._is_closed = 0, False
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether frames are written by the other process by now."""
+        return self._here is None
+
+    def write(self, frame: MappedFrame) -> None:
+        if self._here is not None and self._writer_process.is_ready:
+            self._hand_over(self._here)
+        if self._here is None:
+            self._writer_process.ask(frame)
+        else:
+            self._write_here(self._here, frame)
+
+    def checkpoint(self) -> SinkState:
+        if self._here is not None:
+            return self._here.checkpoint()
+        state: SinkState = self._writer_process.ask(_Wish.CHECKPOINT)
+        return state
+
+    def close(self) -> None:
+        """Where the process is lost, that was told before, and there is nothing to close."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._here is not None:
+            self._here.close()
+        elif self._writer_process.is_ready:
+            self._writer_process.ask(_Wish.CLOSE)
+
+    def _write_here(self, here: Sink, frame: MappedFrame) -> None:
+        here.write(frame)
+        self._num_here += 1
+        if self._num_here == FRAMES_BEFORE_HANDOVER:
+            self._writer_process.start()
+
+    def _hand_over(self, here: Sink) -> None:
+        opening = _Opening(self._opening, here.checkpoint())
+        here.close()
+        self._here = None
+        self._writer_process.ask(opening)
+
+
+def serve() -> None:
+    """The other process: do what is asked until nobody asks any more.
+
+    Then nothing is closed, for another run may have gone on with the files: they are as a kill leaves them.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever prints shall not be taken for an answer
+    answers.write(b"!")
+    answers.flush()
+    desk = _Desk()
+    with suppress(EOFError, pickle.UnpicklingError, BrokenPipeError):
+        while True:
+            _send(desk.answer(pickle.load(sys.stdin.buffer)), answers)  # noqa: S301 - written by our own process
+
+
+class _Desk:
+    """Where requests are met."""
+
+    def __init__(self) -> None:
+        self._sink: Sink | None = None
+
+    def answer(self, request: object) -> object:
+        try:
+            return self._met(request)
+        except LongtakeError as error:
+            return error
+
+    def _met(self, request: object) -> object:
+        if isinstance(request, _Opening):
+            assert self._sink is None
+            self._sink = _load(request.open_sink)(request.state)
+            return None
+        if request is _Wish.PEAK:
+            return peak_bytes()
+        if request is _Wish.CLOSE:
+            self._close()
+            return None
+        assert self._sink is not None
+        if request is _Wish.CHECKPOINT:
+            return self._sink.checkpoint()
+        assert isinstance(request, MappedFrame)
+        self._sink.write(request)
+        return None
+
+    def _close(self) -> None:
+        """There may be none, where opening failed."""
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            sink.close()
+
+
+class _Pickler(pickle.Pickler):
+    """Large arrays go to the file as they are, uncopied; matrices as arrays, for torch would make a file of each."""
+
+    dispatch_table = {Tensor: lambda tensor: (torch.from_numpy, (tensor.numpy(),))}  # noqa: RUF012
+
+
+def _send(value: object, file: IO[bytes]) -> None:
+    _Pickler(file, protocol=5).dump(value)
+    file.flush()
+
+
+def _load(opening: bytes) -> OpenSink:
+    try:
+        open_sink: OpenSink = pickle.loads(opening)  # noqa: S301 - written by our own process
+    except (pickle.UnpicklingError, ImportError, AttributeError) as error:
+        raise _cannot_travel(error) from error
+    return open_sink
+
+
+def _cannot_travel(error: Exception) -> SettingError:
+    return SettingError(
+        f"Expected settings of the files that another process can take, but they cannot be pickled ({error}); use "
+        "classes of a module, or write the files in this process."
+    )

@@ -1,0 +1,360 @@
+"""Files written by another process are those that this one would have written, whatever ends either of them."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from PIL import Image
+
+from longtake.cli.networks import random_model
+from longtake.errors import InputError, SettingError
+from longtake.export.cloud import CloudSettings
+from longtake.export.frame import FrameStatus, MappedFrame
+from longtake.export.masks import MaskFolder
+from longtake.export.point_filter import PointFilter
+from longtake.export.report.folder import PROGRESS_NAME, SUMMARY_NAME
+from longtake.export.report.page import REPORT_NAME
+from longtake.export.sink import Sink, SinkState
+from longtake.export.take import DepthKind, PixelGrid, TakeSettings
+from longtake.geometry.model import GeometryModel
+from longtake.pipeline import writer_process as aside_module
+from longtake.pipeline.outputs import Outputs, open_sinks
+from longtake.pipeline.video_map import MapSettings, VideoMap
+from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink
+from longtake.runtime.build import SMALL, SessionSettings
+from longtake.runtime.retention import ContextRetention
+from longtake.spatial.placement import Placement
+from longtake.takes.take import read_take
+from longtake.types import FrameKind
+from longtake.video.source import open_source
+from longtake.weights.presets import TINY
+from longtake.world.tour import Tour
+
+OUTPUTS = Outputs(
+    take=TakeSettings(depth=DepthKind.NPZ, pixels=PixelGrid.SOURCE),
+    cloud=CloudSettings(voxel=0.05, max_points=3000),
+    kitti=True,
+)
+SETTINGS = MapSettings(
+    session=SessionSettings(
+        image_size=56, num_scale_frames=2, retention=ContextRetention(anchors=2, window=3, history=12)
+    ),
+    outputs=OUTPUTS,
+    checkpoint_every=7,
+)
+SOURCE = "world:2?frames=24&size=56x42"
+
+
+@pytest.fixture(scope="module")
+def ready() -> Iterator[WriterProcess]:
+    with WriterProcess() as process:
+        process.wait_until_ready()
+        assert process.is_ready
+        yield process
+
+
+@pytest.fixture
+def own() -> Iterator[WriterProcess]:
+    """One that the test may end."""
+    with WriterProcess() as process:
+        process.wait_until_ready()
+        yield process
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file but those with times of the clock in them."""
+    timed = (SUMMARY_NAME, PROGRESS_NAME, REPORT_NAME)
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in timed]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def frames(count: int) -> list[MappedFrame]:
+    views = islice(Tour(seed=2, width=56, height=42).views(), count)
+    return [
+        MappedFrame(
+            index=index,
+            timestamp_s=index / 10,
+            status=FrameStatus.OK,
+            kind=FrameKind.PASSING,
+            window=0,
+            world_from_camera=torch.eye(4, dtype=torch.float64),
+            intrinsics=torch.tensor([[40.0, 0, 27.5], [0, 40, 20.5], [0, 0, 1]], dtype=torch.float64),
+            depth=np.linspace(1, 2, 42 * 56, dtype=np.float32).reshape(42, 56),
+            confidence=np.linspace(2, 1, 42 * 56, dtype=np.float32).reshape(42, 56),
+            image=(view.image.movedim(0, -1) * 255).byte().numpy(),
+            source_image=(view.image.movedim(0, -1) * 255).byte().numpy(),
+            placement=Placement(56, 42, 1.0, 1.0),
+        )
+        for index, view in enumerate(views)
+    ]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, tiny_model: GeometryModel) -> dict[str, bytes]:
+    """What this process writes."""
+    out = tmp_path_factory.mktemp("whole") / "out"
+    list(VideoMap(open_source(SOURCE), tiny_model, out, SETTINGS))
+    return contents(out)
+
+
+def test_files_are_the_same_and_frames_come_when_they_are_written(
+    tiny_model: GeometryModel, ready: WriterProcess, whole: dict[str, bytes], tmp_path: Path
+) -> None:
+    video = VideoMap(open_source(SOURCE), tiny_model, tmp_path / "out", SETTINGS, writer_process=ready)
+    for count, item in enumerate(video, 1):
+        assert isinstance(item, MappedFrame)
+        assert len(read_take(tmp_path / "out")) == count
+    assert contents(tmp_path / "out") == whole
+    assert video.summary is not None
+    assert video.summary.peak_resident_bytes > ready.peak_bytes > 50_000_000
+
+
+@pytest.mark.parametrize("ready_after", [1, 7, 11])
+def test_files_are_the_same_whenever_the_process_is_ready(
+    ready: WriterProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ready_after: int
+) -> None:
+    mapped = frames(12)
+    with open_sinks(tmp_path / "here", OUTPUTS) as here:
+        for frame in mapped:
+            here.write(frame)
+    monkeypatch.setattr(WriterProcess, "is_ready", property(lambda _: False))
+    with WriterProcessSink(ready, partial(open_sinks, tmp_path / "aside", OUTPUTS)) as sink:
+        for index, frame in enumerate(mapped):
+            if index == ready_after:
+                monkeypatch.undo()
+            sink.write(frame)
+            assert sink.is_handed_over == (index >= ready_after)
+    assert contents(tmp_path / "aside") == contents(tmp_path / "here")
+
+
+def test_a_process_is_started_only_for_a_video_that_is_long_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aside_module, "FRAMES_BEFORE_HANDOVER", 5)
+    mapped = frames(6)
+    with WriterProcess() as process, WriterProcessSink(process, partial(open_sinks, tmp_path, OUTPUTS)) as sink:
+        for frame in mapped[:4]:
+            sink.write(frame)
+        assert process.resident_bytes == 0
+        assert process.peak_bytes == 0
+        sink.write(mapped[4])
+        process.wait_until_ready()
+        assert process.resident_bytes > 50_000_000
+        assert not sink.is_handed_over
+        sink.write(mapped[5])
+        assert sink.is_handed_over
+    assert len(read_take(tmp_path)) == 6
+
+
+@pytest.mark.parametrize("abandoned_after", [1, 9, 20])
+def test_a_run_left_in_the_middle_resumes_to_the_same_files(
+    tiny_model: GeometryModel, ready: WriterProcess, whole: dict[str, bytes], tmp_path: Path, abandoned_after: int
+) -> None:
+    items = iter(VideoMap(open_source(SOURCE), tiny_model, tmp_path / "out", SETTINGS, writer_process=ready))
+    for _ in range(abandoned_after):
+        next(items)
+    items.close()
+    list(VideoMap(open_source(SOURCE), tiny_model, tmp_path / "out", SETTINGS, writer_process=ready, resume=True))
+    assert contents(tmp_path / "out") == whole
+
+
+def test_two_runs_at_once_have_a_process_each(
+    tiny_model: GeometryModel, ready: WriterProcess, own: WriterProcess, whole: dict[str, bytes], tmp_path: Path
+) -> None:
+    def run(name: str, process: WriterProcess) -> None:
+        list(VideoMap(open_source(SOURCE), tiny_model, tmp_path / name, SETTINGS, writer_process=process))
+
+    threads = [threading.Thread(target=run, args=pair) for pair in (("one", ready), ("other", own))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert contents(tmp_path / "one") == contents(tmp_path / "other") == whole
+
+
+def test_what_the_disk_does_not_take_is_the_same_sentence(
+    tiny_model: GeometryModel, ready: WriterProcess, tmp_path: Path
+) -> None:
+    """The file of the next frame's depth cannot be made where a folder has its name."""
+    out = tmp_path / "out"
+    video = VideoMap(open_source(SOURCE), tiny_model, out, SETTINGS, writer_process=ready)
+    with pytest.raises(InputError, match=r"The take .*out cannot be written \(Is a directory\); make room there"):
+        run_and(video, 5, (out / "depth" / "000005.npz").mkdir)
+    assert video.counts[FrameStatus.OK] + video.counts[FrameStatus.WEAK] <= 5
+    assert len(read_take(out)) == 5
+    assert (out / "cloud.ply").exists()
+    with WriterProcessSink(ready, partial(open_sinks, tmp_path / "next", OUTPUTS)) as sink:  # the process goes on
+        sink.write(frames(1)[0])
+    assert len(read_take(tmp_path / "next")) == 1
+
+
+def test_a_folder_that_is_taken_is_refused_before_anything_is_mapped(
+    tiny_model: GeometryModel, ready: WriterProcess, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds other files"):
+        VideoMap(open_source(SOURCE), tiny_model, tmp_path, SETTINGS, writer_process=ready)
+
+
+def test_a_process_that_dies_is_a_sentence_and_the_run_can_be_resumed_without_it(
+    tiny_model: GeometryModel, own: WriterProcess, whole: dict[str, bytes], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    video = VideoMap(open_source(SOURCE), tiny_model, out, SETTINGS, writer_process=own)
+    with pytest.raises(InputError, match=r"process that writes the files has died \(exit code -9\)"):
+        run_and(video, 10, helper().kill)
+    list(VideoMap(open_source(SOURCE), tiny_model, out, SETTINGS, writer_process=own, resume=True))
+    assert contents(out) == whole
+
+
+def run_and(video: VideoMap, num_frames: int, do: Callable[[], object]) -> None:
+    """Map a video to its end, and do something after so many frames."""
+    for count, _ in enumerate(video, 1):
+        if count == num_frames:
+            do()
+
+
+def helper() -> psutil.Process:
+    """The newest process that this one started."""
+    return max(psutil.Process().children(), key=lambda child: child.create_time())
+
+
+def test_an_interrupt_is_left_to_the_process_that_maps(own: WriterProcess, tmp_path: Path) -> None:
+    mapped = frames(3)
+    with WriterProcessSink(own, partial(open_sinks, tmp_path, OUTPUTS)) as sink:
+        for frame in mapped:
+            sink.write(frame)
+            helper().send_signal(signal.SIGINT)
+    assert len(read_take(tmp_path)) == 3
+
+
+def test_an_interrupt_while_waiting_for_an_answer_leaves_files_that_can_be_closed(
+    own: WriterProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mapped = frames(3)
+    next_answer = WriterProcess._next_answer
+
+    def interrupted(self: WriterProcess) -> object:
+        monkeypatch.setattr(WriterProcess, "_next_answer", next_answer)
+        raise KeyboardInterrupt
+
+    def write_interrupted(sink: Sink) -> None:
+        with sink:
+            sink.write(mapped[0])
+            monkeypatch.setattr(WriterProcess, "_next_answer", interrupted)
+            sink.write(mapped[1])
+
+    with pytest.raises(KeyboardInterrupt):
+        write_interrupted(WriterProcessSink(own, partial(open_sinks, tmp_path, OUTPUTS)))
+    assert len(read_take(tmp_path)) == 2
+    assert (tmp_path / "cloud.ply").stat().st_size > 1000
+
+
+def test_an_interrupt_in_the_middle_of_a_frame_ends_at_once(own: WriterProcess, tmp_path: Path) -> None:
+    class Interrupting:
+        def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+            raise KeyboardInterrupt
+
+    sink = WriterProcessSink(own, partial(open_sinks, tmp_path, OUTPUTS))
+    sink.write(frames(1)[0])
+    with pytest.raises(KeyboardInterrupt):
+        own.ask([bytes(1_000_000), Interrupting()])
+    assert not own.is_ready
+    sink.close()
+    assert len(read_take(tmp_path)) == 1
+
+
+class NoSky:
+    """A sky model that was written into a script, which another process does not read."""
+
+    __module__ = "__main__"
+
+    def score(self, image: np.ndarray) -> np.ndarray:
+        return np.zeros((2, 2))
+
+
+def test_settings_that_cannot_travel_are_a_sentence(
+    ready: WriterProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opening(state: SinkState | None) -> Sink:
+        return open_sinks(tmp_path, OUTPUTS, state)
+
+    with pytest.raises(SettingError, match="cannot be pickled"):
+        WriterProcessSink(ready, opening)
+    monkeypatch.setattr(sys.modules["__main__"], "NoSky", NoSky, raising=False)
+    lost = replace(OUTPUTS, cloud=CloudSettings(points=PointFilter(sky=NoSky())))
+    with (
+        WriterProcessSink(ready, partial(open_sinks, tmp_path, lost)) as sink,
+        pytest.raises(SettingError, match="cannot be pickled"),
+    ):
+        sink.write(frames(1)[0])
+
+
+def test_masks_travel(ready: WriterProcess, tmp_path: Path) -> None:
+    (tmp_path / "masks").mkdir()
+    Image.new("L", (56, 42), 0).save(tmp_path / "masks" / "0.png")
+    masked = replace(OUTPUTS, cloud=CloudSettings(voxel=0.05, points=PointFilter(masks=MaskFolder(tmp_path / "masks"))))
+    with WriterProcessSink(ready, partial(open_sinks, tmp_path / "out", masked)) as sink:
+        sink.write(frames(1)[0])
+    assert b"element vertex 0\n" in (tmp_path / "out" / "cloud.ply").read_bytes()
+
+
+RUN = """
+import sys, torch
+from pathlib import Path
+from longtake.cli.networks import random_model
+from longtake.pipeline.writer_process import WriterProcess
+from longtake.pipeline.video_map import MapSettings, VideoMap
+from longtake.runtime.build import SMALL
+from longtake.video.source import open_source
+from longtake.weights.presets import TINY
+torch.set_num_threads(1)
+with WriterProcess() as aside:
+    aside.wait_until_ready()
+    source, settings = open_source("world:3?frames=45&size=56x42"), MapSettings(session=SMALL, checkpoint_every=10)
+    for item in VideoMap(source, random_model(TINY, torch.device("cpu")), Path(sys.argv[1]), settings, aside=aside):
+        print(item.index, flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills as POSIX systems do")
+def test_killed_in_the_middle_and_resumed_the_files_are_identical(ready: WriterProcess, tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", "-c", RUN, str(tmp_path / "cut")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    lines = list(islice(process.stdout, 25))
+    children = psutil.Process(process.pid).children()
+    process.send_signal(signal.SIGKILL)
+    _, said = process.communicate()
+    assert (lines[-1], said) == ("24\n", "")
+    gone, alive = psutil.wait_procs(children, timeout=10)
+    assert (len(gone), alive) == (1, []), "the process that writes ends with the one that maps"
+    settings, model = MapSettings(session=SMALL, checkpoint_every=10), random_model(TINY, torch.device("cpu"))
+    source = "world:3?frames=45&size=56x42"
+    list(VideoMap(open_source(source), model, tmp_path / "cut", settings, resume=True, writer_process=ready))
+    list(VideoMap(open_source(source), model, tmp_path / "whole", settings))
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_ended_it_leaves_no_process_behind() -> None:
+    before = {child.pid for child in psutil.Process().children()}
+    process = WriterProcess()
+    process.start()
+    process.close()
+    process.close()
+    assert {child.pid for child in psutil.Process().children()} == before
+    started_s = time.monotonic()
+    WriterProcess().close()
+    assert time.monotonic() - started_s < 0.5

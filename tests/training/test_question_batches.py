@@ -1,0 +1,48 @@
+"""Errands in other processes: in order, the same wherever they run, and honest when a process is ended."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+
+import numpy as np
+import pytest
+from sighted import errand
+
+from longtake.errors import InputError
+from longtake.training import asking
+from longtake.training.packing import Packed
+from longtake.training.question_batches import Askers, run_errand
+
+
+def same(a: Packed, b: Packed) -> bool:
+    return all(
+        np.array_equal(a.__getattribute__(name), b.__getattribute__(name)) for name in Packed.__dataclass_fields__
+    )
+
+
+@pytest.fixture
+def askers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Askers]:
+    """In threads, which need no time to start."""
+    monkeypatch.setattr(asking, "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(count))
+    askers = Askers(2)
+    yield askers
+    askers.close()
+
+
+def test_errands_come_back_in_the_order_in_which_they_were_sent(askers: Askers) -> None:
+    for seed in range(6):
+        askers.send(errand(seed))
+    for seed in range(6):
+        assert same(askers.next(), run_errand(errand(seed)))
+
+
+def test_other_seeds_ask_other_questions() -> None:
+    assert not same(run_errand(errand(0)), run_errand(errand(1)))
+
+
+def test_a_process_that_was_ended_is_said(askers: Askers) -> None:
+    broken: Future[Packed] = Future()
+    broken.set_exception(BrokenProcessPool("gone"))
+    askers._coming.append(broken)
+    with pytest.raises(InputError, match="ended from outside"):
+        askers.next()
