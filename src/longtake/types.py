@@ -34,6 +34,8 @@ class Geometry:
     kind: tuple[FrameKind, ...]
     window: tuple[int, ...]
     """Which window each frame was answered in, from 0."""
+    provisional: tuple[bool, ...]
+    """Whether a later window may still replace what is known of each frame."""
     pose_encoding: Float[Tensor, "frames 9"]
     """Of `world_from_camera`: centre, quaternion x y z w, vertical and horizontal field of view."""
     world_from_camera: Float[Tensor, "frames 4 4"]
@@ -46,6 +48,8 @@ class Geometry:
     camera_points: Float[Tensor, "frames height width 3"] | None = None
     """Points before the camera, where the checkpoint has such a head."""
     camera_points_confidence: Float[Tensor, "frames height width"] | None = None
+    moved: "Moved | None" = None
+    """What earlier frames became with the same step; None where they stay as they are."""
 
     def __len__(self) -> int:
         return len(self.frame_index)
@@ -70,7 +74,28 @@ class Geometry:
         return replace(parts[0], **joined)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedSpan:
+    """Neighbouring frames that moved as a whole."""
+
+    first_frame: int
+    last_frame: int
+    now_from_before: Float[Tensor, "4 4"]
+    """A similarity as a matrix, its rotation scaled: from where these cameras were thought to be to where they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A correction of frames that were answered before."""
+
+    version: int
+    """Corrections of a session count from 1."""
+    spans: tuple[MovedSpan, ...]
+    geometry: Geometry
+    """The frames of all spans as they are known now."""
+
+
 def _columns(geometry: Geometry) -> dict[str, Any]:
     """The fields that have one entry for each frame."""
     values = {field.name: getattr(geometry, field.name) for field in fields(geometry)}
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None and name != "moved"}

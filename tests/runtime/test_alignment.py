@@ -34,6 +34,7 @@ def make_geometry(
         timestamp_s=tuple(map(float, range(num_frames))),
         kind=tuple(FrameKind.KEYFRAME if flag else FrameKind.PASSING for flag in flags),
         window=(0,) * num_frames,
+        provisional=(False,) * num_frames,
         pose_encoding=pose,
         world_from_camera=world_from_camera,
         intrinsics=intrinsics,

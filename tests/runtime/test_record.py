@@ -70,13 +70,13 @@ def test_plan_comes_back_whole(dtype: torch.dtype, trail: Trail, history: int | 
 
 def test_record_names_the_versions_that_wrote_it(plan: MemoryPlan) -> None:
     record = SessionRecord.of(plan, **SESSION)
-    assert (record.format, record.longtake, record.torch) == (2, __version__, torch.__version__)
+    assert (record.format, record.longtake, record.torch) == (3, __version__, torch.__version__)
 
 
-@pytest.mark.parametrize("fields", [{"format": 3, "longtake": "9.9"}, {}, {"format": None}])
+@pytest.mark.parametrize("fields", [{"format": 4, "longtake": "9.9"}, {}, {"format": None}])
 def test_other_format_is_refused_with_the_version_that_wrote_it(fields: dict[str, Any]) -> None:
     with pytest.raises(
-        SavedSessionError, match=f"format 1 or 2, but got .*the longtake that wrote it .{fields.get('longtake')}"
+        SavedSessionError, match=f"format 1 or 2 or 3, but got .*the longtake that wrote it .{fields.get('longtake')}"
     ):
         SessionRecord.from_dict(fields)
 
@@ -169,6 +169,7 @@ def some_frames(first: int, num_frames: int, *, points: bool = True) -> Geometry
         timestamp_s=tuple(0.1 * index for index in range(first, first + num_frames)),
         kind=(FrameKind.SCALE, FrameKind.KEYFRAME, FrameKind.PASSING)[:num_frames],
         window=(first // 3,) * num_frames,
+        provisional=(True,) * num_frames,
         pose_encoding=numbers(9),
         world_from_camera=numbers(4, 4),
         intrinsics=numbers(3, 3),
@@ -183,7 +184,9 @@ WINDOWED = WindowedRecord(
     windows=Windows(size=6, overlap_keyframes=2),
     alignment=Alignment(Anchoring.ROBUST, ScaleEstimate.TRIMMED_MEAN),
     num_kept=4,
-    num_emitted=3,
+    num_released=3,
+    num_given=4,
+    num_corrections=1,
     recent_timestamps_s=(0.1, 0.2),
     shared=FramesRecord.of([some_frames(0, 2)]),
     unplaced=FramesRecord.of([]),
@@ -198,6 +201,15 @@ def test_record_of_windows_survives_json(plan: MemoryPlan) -> None:
     assert restored.windowed is not None
     assert type(restored.windowed.alignment.anchoring) is Anchoring
     assert all(type(kind) is FrameKind for kind in restored.windowed.held.kind)
+
+
+def test_windows_of_format_2_had_given_what_was_final(plan: MemoryPlan) -> None:
+    record = replace(SessionRecord.of(plan, **SESSION), windowed=WINDOWED).to_dict() | {"format": 2}
+    later = ("num_released", "num_given", "num_corrections")
+    record["windowed"] = {name: value for name, value in record["windowed"].items() if name not in later}
+    record["windowed"]["num_emitted"] = 3
+    read = SessionRecord.from_dict(json.loads(json.dumps(record)))
+    assert read.windowed == replace(WINDOWED, num_given=3, num_corrections=0)
 
 
 def test_record_of_format_1_is_of_a_session_without_windows(plan: MemoryPlan) -> None:

@@ -26,9 +26,10 @@ from longtake.runtime.alignment import Alignment, Anchoring, ScaleEstimate
 from longtake.runtime.keyframes import ByFlow, EveryNth, KeyframeRule
 from longtake.runtime.retention import ContextRetention, MemoryPlan
 from longtake.runtime.session import SequenceSession
+from longtake.runtime.steps import FinalResults
 from longtake.runtime.windowed import WindowedSession, WindowSpan, resume_session
 from longtake.runtime.windows import WindowRule, Windows
-from longtake.types import FrameKind, Geometry
+from longtake.types import FrameKind, Geometry, Moved
 
 SIZE = (42, 70)
 TRACES = json.loads(gzip.decompress((Path(__file__).parent.parent / "golden/gct/traces.json.gz").read_bytes()))
@@ -205,18 +206,22 @@ def test_finished_session_takes_frames_until_it_would_have_to_take_results_back(
 ) -> None:
     session = WindowedSession(open_session(tiny_model), Windows(size=5, overlap_frames=3))
     list(session.run(golden_frames[0, :num_frames]))
-    for frame in golden_frames[0, num_frames:5]:
-        assert len(session.step(frame)) == 0
+    later = [session.step(frame).frame_index for frame in golden_frames[0, num_frames:5]]
+    assert later == [(index,) for index in range(num_frames, 5)]
     for _ in range(2):
         with pytest.raises(InputError, match=r"was finished, .* open a new session"):
             session.step(golden_frames[0, 5])
-    assert session.finish().frame_index == tuple(range(num_frames, 5))
+    assert len(session.finish()) == 0
+    assert session.num_final == 5
 
 
 def test_timestamps_and_windows_follow_the_frames(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
     session = WindowedSession(open_session(tiny_model), Windows(size=5))
-    parts = [session.step(frame, 0.1 * index) for index, frame in enumerate(golden_frames[0])]
-    whole = Geometry.join([*parts, session.finish()])
+    results = FinalResults(session.provisional)
+    parts = []
+    for index, frame in enumerate(golden_frames[0]):
+        parts += results.add(session.step(frame, 0.1 * index), session.num_final)
+    whole = Geometry.join(parts + results.add(session.finish(), session.num_final))
     assert whole.timestamp_s == tuple(0.1 * index for index in range(14))
     assert whole.window == (0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 3)
 
@@ -278,6 +283,7 @@ class Setting:
     keyframes: KeyframeRule | None = None
     alignment: Alignment | None = None
     num_scale_frames: int = 2
+    reserve_frames: int = 0
 
     def open(self, model: GeometryModel, **session: Any) -> WindowedSession:
         plan = MemoryPlan(
@@ -285,6 +291,7 @@ class Setting:
             size=SMALL_SIZE,
             retention=ContextRetention(anchors=2, window=3),
             num_scale_frames=self.num_scale_frames,
+            reserve_frames=self.reserve_frames,
         )
         inner = SequenceSession(model, plan, keyframes=self.keyframes, **session)
         return WindowedSession(inner, self.windows, self.alignment)
@@ -328,11 +335,22 @@ def make_frames(num_frames: int) -> list[Tensor]:
 
 
 def require_equal(got: Geometry, want: Geometry) -> None:
-    """Every field, every bit."""
+    """Every field, every bit, corrections of earlier frames included."""
     for field in fields(Geometry):
         a, b = getattr(got, field.name), getattr(want, field.name)
+        if isinstance(b, Moved):
+            require_equal_correction(a, b)
+            continue
         same = torch.equal(a, b) and a.dtype == b.dtype if isinstance(b, Tensor) else a == b
         assert same, f"{field.name} of frames {want.frame_index}"
+
+
+def require_equal_correction(got: Moved, want: Moved) -> None:
+    assert got.version == want.version
+    for a, b in zip(got.spans, want.spans, strict=True):
+        assert (a.first_frame, a.last_frame) == (b.first_frame, b.last_frame)
+        assert torch.equal(a.now_from_before, b.now_from_before)
+    require_equal(got.geometry, want.geometry)
 
 
 def require_equal_spans(got: Sequence[WindowSpan], want: Sequence[WindowSpan]) -> None:
@@ -348,6 +366,76 @@ def steps(session: WindowedSession, frames: Sequence[Tensor], first: int = 0) ->
     """What each frame from `first` on gave, and the end."""
     parts = [session.step(frame, 0.1 * index) for index, frame in enumerate(frames) if index >= first]
     return [*parts, session.finish()]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_last_version_of_every_result_is_the_final_one(name: str, small_model: GeometryModel) -> None:
+    setting, frames = SETTINGS[name], make_frames(30)
+    newest: dict[int, Geometry] = {}
+    final: dict[int, Geometry] = {}
+    session, versions = setting.open(small_model), 0
+    for frame in [*frames, None]:
+        geometry = session.finish() if frame is None else session.step(frame)
+        for part in [geometry] if geometry.moved is None else [geometry.moved.geometry, geometry]:
+            for place, index in enumerate(part.frame_index):
+                assert index not in final, "a result that is final was replaced"
+                newest[index] = part.frames(place, place + 1)
+                if not part.provisional[place]:
+                    final[index] = newest[index]
+        if geometry.moved is not None:
+            versions += 1
+            assert geometry.moved.version == versions
+        assert all(index in newest for index in range(session.num_final))
+        assert session.provisional.frame_index == tuple(index for index in newest if index >= session.num_final)
+    want = Geometry.join(list(setting.open(small_model).run(frames)))
+    settled = [replace(newest[index], provisional=(False,), moved=None) for index in range(30)]
+    require_equal(Geometry.join(settled), want)
+    assert versions == len(session.windows) - 1
+
+
+@pytest.mark.parametrize("name", ["overlap-in-frames", "overlap-of-the-scale-block", "flow-robust"])
+def test_every_frame_after_the_scale_block_is_answered_at_once(name: str, small_model: GeometryModel) -> None:
+    session = SETTINGS[name].open(small_model)
+    given = [session.step(frame).frame_index for frame in make_frames(30)]
+    scale = session.session.plan.num_scale_frames
+    assert given == [()] * (scale - 1) + [tuple(range(scale))] + [(index,) for index in range(scale, 30)]
+
+
+def test_correction_says_how_frames_moved_as_a_whole(small_model: GeometryModel) -> None:
+    session = SETTINGS["overlap-in-frames"].open(small_model)
+    newest: dict[int, Geometry] = {}
+    spans = []
+    for frame in make_frames(20):
+        geometry = session.step(frame)
+        if geometry.moved is not None:
+            (span,) = geometry.moved.spans
+            now = geometry.moved.geometry
+            before = Geometry.join([newest[index] for index in now.frame_index])
+            assert (span.first_frame, span.last_frame) == (now.frame_index[0], now.frame_index[-1])
+            assert torch.equal(span.now_from_before, Alignment(Anchoring.ROBUST).align(now, before).matrix)
+            spans.append(span)
+            newest |= {index: now.frames(place, place + 1) for place, index in enumerate(now.frame_index)}
+        newest |= {index: geometry.frames(place, place + 1) for place, index in enumerate(geometry.frame_index)}
+    assert len(spans) == len(session.windows) - 1 > 3
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_fork_goes_on_alone_and_leaves_no_trace(name: str, small_model: GeometryModel) -> None:
+    frames, setting = make_frames(24), replace(SETTINGS[name], reserve_frames=64)
+    plain, forked = setting.open(small_model), setting.open(small_model)
+    for index, frame in enumerate(frames):
+        if index in (1, 6, 13):
+            fork, twin = forked.fork(), setting.open(small_model)
+            for earlier in frames[:index]:
+                twin.step(earlier)
+            for later in [*frames[index : index + 8], None]:
+                got, want = (side.finish() if later is None else side.step(later) for side in (fork, twin))
+                assert (got.frame_index, got.provisional) == (want.frame_index, want.provisional)
+                # a fork reads what it shares and what is its own as two blocks, merged by their log-sum-exp
+                torch.testing.assert_close(got.world_from_camera, want.world_from_camera, rtol=1e-4, atol=1e-4)
+            fork.close()
+        require_equal(forked.step(frame), plain.step(frame))
+    require_equal(forked.finish(), plain.finish())
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -417,7 +505,8 @@ def test_frames_that_may_be_looked_at_again_keep_their_type_and_timestamp(
 def test_frames_without_timestamps_go_on_counting(tmp_path: Path, small_model: GeometryModel) -> None:
     session = FLOW.open(small_model)
     frames = make_frames(12)
-    first = [part for part in map(session.step, frames[:7]) if len(part)]
+    results = FinalResults(session.provisional)
+    first = [part for frame in frames[:7] for part in results.add(session.step(frame), session.num_final)]
     session.save(tmp_path / "session.safetensors")
     rest = WindowedSession.resume(tmp_path / "session.safetensors", small_model).run(frames[7:])
     whole = Geometry.join([*first, *rest])

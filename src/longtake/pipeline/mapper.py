@@ -8,7 +8,7 @@ import numpy as np
 
 from longtake.export.frame import MappedFrame
 from longtake.pipeline.status import StatusJudge
-from longtake.runtime.steps import VideoSession
+from longtake.runtime.steps import FinalResults, VideoSession
 from longtake.takes.tum import as_written
 from longtake.types import Geometry
 from longtake.video.frame import VideoFrame
@@ -29,6 +29,7 @@ class Mapper:
     def __init__(self, session: VideoSession, judge: StatusJudge) -> None:
         self.session, self.judge = session, judge
         self._owed: deque[Prepared] = deque()
+        self._results = FinalResults(session.provisional)
 
     @property
     def first_owed(self) -> int | None:
@@ -42,13 +43,17 @@ class Mapper:
     def step(self, prepared: Prepared) -> Iterator[MappedFrame]:
         """Take the next frame; give the results that became known."""
         self._owed.append(prepared)
-        return self._mapped(self.session.step(prepared.resized.pixels, prepared.frame.timestamp_s))
+        geometry = self.session.step(prepared.resized.pixels, prepared.frame.timestamp_s)
+        return self._mapped(self._results.add(geometry, self.session.num_final))
 
     def finish(self) -> Iterator[MappedFrame]:
         """The results still owed when no more frames come."""
-        return self._mapped(self.session.finish())
+        return self._mapped(self._results.add(self.session.finish(), self.session.num_final))
 
-    def _mapped(self, geometry: Geometry) -> Iterator[MappedFrame]:
+    def _mapped(self, final: list[Geometry]) -> Iterator[MappedFrame]:
+        if not final:
+            return
+        geometry = Geometry.join(final)
         # They are rigid to float32 only. As a take keeps them, what sinks write now is what an export of it writes.
         poses, intrinsics = as_written(geometry.world_from_camera.cpu().double()), geometry.intrinsics.cpu().double()
         depth, confidence = geometry.depth.cpu().numpy(), geometry.depth_confidence.cpu().numpy()

@@ -86,7 +86,8 @@ class _Recording:
                 function(*self._inputs)
         torch.cuda.current_stream().wait_stream(aside)
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph, pool=pool):
+        # other threads may use the GPU meanwhile: a world is drawn on it, results are copied from it
+        with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
             self._outputs = function(*self._inputs)
 
     def replay(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -27,6 +27,7 @@ def describe(
         timestamp_s=tuple(timestamps_s),
         kind=tuple(kinds),
         window=(0,) * len(frame_index),
+        provisional=(False,) * len(frame_index),
         pose_encoding=pose_encoding,
         world_from_camera=world_from_camera,
         intrinsics=intrinsics,

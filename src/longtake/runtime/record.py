@@ -21,8 +21,8 @@ from longtake.runtime.rules import rule_from_record, rule_to_record
 from longtake.runtime.windows import Windows
 from longtake.types import FrameKind, Geometry
 
-FORMAT = 2
-_READABLE = (1, FORMAT)
+FORMAT = 3
+_READABLE = (1, 2, FORMAT)
 DTYPES = {str(dtype): dtype for dtype in STORED_DTYPES}
 _SAMPLES = 64
 
@@ -49,8 +49,8 @@ class FramesRecord:
         )
 
     @classmethod
-    def from_dict(cls, said: Mapping[str, Any]) -> "FramesRecord":
-        columns = {name: tuple(values) for name, values in said.items()}
+    def from_dict(cls, record: Mapping[str, Any]) -> "FramesRecord":
+        columns = {name: tuple(values) for name, values in record.items()}
         return cls(**{**columns, "kind": tuple(map(FrameKind, columns["kind"]))})
 
     def parts(self, saved: SavedTensors, prefix: str, device: torch.device) -> list[Geometry]:
@@ -59,7 +59,10 @@ class FramesRecord:
             return []
         tensors: dict[str, Any] = {name: saved[f"{prefix}.{name}"].to(device, copy=True) for name in self.tensors}
         index, time_s, kind, window = self.frame_index, self.timestamp_s, self.kind, self.window
-        return [Geometry(frame_index=index, timestamp_s=time_s, kind=kind, window=window, **tensors)]
+        unsure = (True,) * len(index)
+        return [
+            Geometry(frame_index=index, timestamp_s=time_s, kind=kind, window=window, provisional=unsure, **tensors)
+        ]
 
 
 def frame_pieces(prefix: str, parts: Sequence[Geometry]) -> dict[str, Pieces]:
@@ -84,23 +87,29 @@ class WindowedRecord:
     windows: Windows
     alignment: Alignment
     num_kept: int
-    num_emitted: int
+    num_released: int
+    num_given: int
+    num_corrections: int
     recent_timestamps_s: tuple[float, ...]
     shared: FramesRecord
     unplaced: FramesRecord
     held: FramesRecord
 
     @classmethod
-    def from_dict(cls, said: Mapping[str, Any] | None) -> "WindowedRecord | None":
-        if said is None:
+    def from_dict(cls, record: Mapping[str, Any] | None) -> "WindowedRecord | None":
+        if record is None:
             return None
+        earlier = {}
+        if "num_emitted" in record:  # until format 2 results were given when they were final
+            record = dict(record)
+            earlier = dict.fromkeys(("num_released", "num_given"), record.pop("num_emitted")) | {"num_corrections": 0}
         values = {
-            "windows": Windows(**said["windows"]),
-            "alignment": Alignment.named(**said["alignment"]),
-            "recent_timestamps_s": tuple(said["recent_timestamps_s"]),
-            **{name: FramesRecord.from_dict(said[name]) for name in ("shared", "unplaced", "held")},
+            "windows": Windows(**record["windows"]),
+            "alignment": Alignment.named(**record["alignment"]),
+            "recent_timestamps_s": tuple(record["recent_timestamps_s"]),
+            **{name: FramesRecord.from_dict(record[name]) for name in ("shared", "unplaced", "held")},
         }
-        return cls(**{**said, **values})
+        return cls(**{**record, **values, **earlier})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,23 +153,23 @@ class SessionRecord:
         )
 
     @classmethod
-    def from_dict(cls, said: Mapping[str, Any]) -> "SessionRecord":
-        if said.get("format") not in _READABLE:
+    def from_dict(cls, record: Mapping[str, Any]) -> "SessionRecord":
+        if record.get("format") not in _READABLE:
             raise SavedSessionError(
-                f"Expected a saved session of format {' or '.join(map(str, _READABLE))}, but got {said.get('format')}; "
-                f"resume it with the longtake that wrote it ({said.get('longtake')})."
+                f"Expected a saved session of format {' or '.join(map(str, _READABLE))}, but got "
+                f"{record.get('format')}; resume it with the longtake that wrote it ({record.get('longtake')})."
             )
         try:
             values = {
-                "size": tuple(said["size"]),
-                "waiting_timestamps_s": tuple(said["waiting_timestamps_s"]),
-                "windowed": WindowedRecord.from_dict(said.get("windowed")),
+                "size": tuple(record["size"]),
+                "waiting_timestamps_s": tuple(record["waiting_timestamps_s"]),
+                "windowed": WindowedRecord.from_dict(record.get("windowed")),
             }
-            return cls(**{**said, **values})
+            return cls(**{**record, **values})
         except (KeyError, TypeError, ValueError, SettingError) as error:
             raise SavedSessionError(
                 f"The saved session's record does not fit this longtake ({error}); resume it with "
-                f"{said.get('longtake')}, which wrote it."
+                f"{record.get('longtake')}, which wrote it."
             ) from error
 
     def to_dict(self) -> dict[str, Any]:

@@ -56,12 +56,12 @@ class SequenceSession(VideoSession):
         backend: Backend | None = None,
         budget_bytes: int | None = None,
         compute_dtype: torch.dtype = torch.float32,
-        capture: bool = False,
+        capture: bool | None = None,
     ) -> None:
         """A session on a model, with a memory allocated here.
 
         `compute_dtype` decides the products' type whatever autocast surrounds the session. `capture` records the parts
-        that never change as CUDA graphs: the same bits, less work for the host.
+        that never change as CUDA graphs: the same bits, less work for the host; by default wherever there is CUDA.
         """
         self._model = model
         self._device = next(model.parameters()).device
@@ -72,8 +72,9 @@ class SequenceSession(VideoSession):
         self._compute_dtype = compute_dtype
         if capture and self._device.type != "cuda":
             raise SettingError(f"Recording needs a CUDA device, but the model is on {self._device}; leave it out here.")
-        self._network = captured_twin(model) if capture else model
-        self._lock = threading.Lock() if capture else nullcontext()
+        self._is_captured = self._device.type == "cuda" if capture is None else capture
+        self._network = captured_twin(model) if self._is_captured else model
+        self._lock = threading.Lock() if self._is_captured else nullcontext()
         streams = self._plan.requirements.plan(budget_bytes)
         require_room(sum(stream.num_bytes for stream in streams.values()), self._device)
         self._memory = Memory(streams, self._device)
@@ -96,6 +97,16 @@ class SequenceSession(VideoSession):
     @property
     def device(self) -> torch.device:
         return self._device
+
+    @property
+    def num_final(self) -> int:
+        """All that were answered."""
+        return self._num_answered
+
+    @property
+    def provisional(self) -> Geometry:
+        """None: nothing is looked at again."""
+        return self.nothing()
 
     @property
     def num_kept(self) -> int:
@@ -275,6 +286,7 @@ class SequenceSession(VideoSession):
             timestamp_s=(),
             kind=(),
             window=(),
+            provisional=(),
             pose_encoding=zeros(9),
             world_from_camera=zeros(4, 4),
             intrinsics=zeros(3, 3),

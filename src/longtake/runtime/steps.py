@@ -1,7 +1,12 @@
-"""What every session of a video has in common: frames go in one by one, and a whole video is all its steps."""
+"""What every session of a video has in common: frames go in one by one, and a whole video is all its steps.
+
+A step answers its frame at once. Where a later window may look at the frame again, the result is provisional: a step of
+that window says what the frame became (`Geometry.moved`), and `num_final` how far nothing can change any more.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -17,11 +22,29 @@ _ROUNDING = 0.01
 
 
 class VideoSession(ABC):
-    """Takes frames in order and answers each of them once, in order."""
+    """Takes frames in order and answers each of them, in order."""
 
     @abstractmethod
     def step(self, frame: Frame, timestamp_s: float | None = None) -> Geometry:
         """Take the next frame and return what became known."""
+
+    @property
+    @abstractmethod
+    def num_final(self) -> int:
+        """How many frames of the video, from its first on, have results that will not change."""
+
+    @property
+    @abstractmethod
+    def provisional(self) -> Geometry:
+        """The results given so far that a later window may replace, as they are now."""
+
+    @abstractmethod
+    def fork(self) -> "VideoSession":
+        """A session that goes on from here on its own; end it with `close`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the session; a fork gives its slots back."""
 
     @abstractmethod
     def finish(self) -> Geometry:
@@ -32,12 +55,34 @@ class VideoSession(ABC):
         """Write all that is needed to go on in another process; the file is complete or absent."""
 
     def run(self, frames: Iterable[Frame]) -> Iterator[Geometry]:
-        """Step through all frames and finish, leaving out empty answers."""
+        """Step through all frames and finish: final results only, each once, as soon as they are known to be final."""
+        results = FinalResults(self.provisional)
         for frame in frames:
-            if len(geometry := self.step(frame)):
-                yield geometry
-        if len(geometry := self.finish()):
-            yield geometry
+            if final := results.add(self.step(frame), self.num_final):
+                yield Geometry.join(final)
+        if final := results.add(self.finish(), self.num_final):
+            yield Geometry.join(final)
+
+
+class FinalResults:
+    """Keeps the newest version of each result until it is final."""
+
+    def __init__(self, provisional: Geometry) -> None:
+        """Begins with results that were given before, and may still be replaced."""
+        self._newest: dict[int, Geometry] = {}
+        self._store(provisional)
+
+    def add(self, geometry: Geometry, num_final: int) -> list[Geometry]:
+        """Take what a step returned; gives results of single frames that are now final, in order."""
+        self._store(geometry)
+        if geometry.moved is not None:
+            self._store(geometry.moved.geometry)
+        final = [index for index in self._newest if index < num_final]
+        return [replace(self._newest.pop(index), provisional=(False,)) for index in final]
+
+    def _store(self, geometry: Geometry) -> None:
+        for place, index in enumerate(geometry.frame_index):
+            self._newest[index] = geometry.frames(place, place + 1)
 
 
 def check_frame(frame: Frame, size: tuple[int, int]) -> None:

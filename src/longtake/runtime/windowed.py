@@ -1,5 +1,6 @@
 """A session of windows: each is a fresh sequence, moved into the first one's world by the frames it shares with it."""
 
+import copy
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,13 +12,16 @@ from longtake.attention.backend import Backend
 from longtake.errors import InputError, SavedSessionError
 from longtake.geometry.model import GeometryModel
 from longtake.memory.saved import Pieces, SavedTensors, write_tensors
-from longtake.runtime.alignment import Alignment, place
+from longtake.runtime.alignment import Alignment, Anchoring, place
 from longtake.runtime.record import FramesRecord, SessionRecord, WindowedRecord, frame_pieces
 from longtake.runtime.session import SequenceSession
 from longtake.runtime.steps import Frame, VideoSession
 from longtake.runtime.windows import WindowRule, Windows
 from longtake.spatial.similarity import Similarity
-from longtake.types import Geometry
+from longtake.types import Geometry, Moved, MovedSpan
+
+_BETWEEN_VERSIONS = Alignment(Anchoring.ROBUST)
+"""How the motion of frames between two versions of them is summed up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +45,10 @@ class WindowSpan:
 
 
 class WindowedSession(VideoSession):
-    """Takes frames like a geometry session; results come as soon as no later window can replace them.
+    """Takes frames like a session of one sequence; results come at once, and are provisional in an overlap.
 
-    Memory holds one window; beside it only the frames and results of one overlap, and where each window lies.
+    Memory holds one window; beside it only the frames and results of one overlap, and where each window lies. While
+    the scale block of a later window is longer than the overlap, results wait until it is complete.
     """
 
     def __init__(self, session: SequenceSession, windows: Windows, alignment: Alignment | None = None) -> None:
@@ -53,6 +58,7 @@ class WindowedSession(VideoSession):
         self._alignment = alignment or Alignment()
         self._recent: deque[tuple[Frame, float]] = deque(maxlen=self._rule.overlap)
         self._ended: list[WindowSpan] = []
+        self._num_corrections = 0
         self._current = _Window(first_frame=0, shared=None, world_from_window=Similarity.identity(session.device))
 
     @property
@@ -65,8 +71,22 @@ class WindowedSession(VideoSession):
         """All windows so far, the current one last."""
         return (*self._ended, self._current.span(len(self._ended)))
 
+    @property
+    def num_final(self) -> int:
+        """Those given that the next window will not begin with."""
+        return self._current.first_frame + self._current.num_released
+
+    @property
+    def provisional(self) -> Geometry:
+        """The results given that the next window may look at again, or that this one has not placed yet."""
+        window = self._current
+        if window.shared is not None and not window.num_given:
+            return window.shared
+        given = window.held[: window.num_given - window.num_released]
+        return Geometry.join(given) if given else self._session.nothing()
+
     def step(self, frame: Frame, timestamp_s: float | None = None) -> Geometry:
-        """Take the next frame and return the results that became final."""
+        """Take the next frame and return its result, and what frames became that a new window looked at again."""
         self._session.check(frame)
         window = self._current
         if self._is_full(window):
@@ -76,14 +96,26 @@ class WindowedSession(VideoSession):
         answered = self._session.step(frame, timestamp_s)
         self._recent.append((frame.clone(), timestamp_s))
         self._receive(window, answered, num_new=1)
-        return window.emit(self._rule.num_final(window.num_placed), self._session.nothing())
+        return self._give(window, self._rule.num_final(window.num_placed))
 
     def finish(self) -> Geometry:
-        """Answer what waits, and give the results that were held back in case another window came."""
+        """Answer what waits; all results given are final then."""
         window = self._current
         if not self._is_full(window):  # in a full one nothing waits but what a failed start of the next has left
             self._receive(window, self._session.finish(), num_new=0)
-        return window.emit(window.num_placed, self._session.nothing())
+        return self._give(window, window.num_placed)
+
+    def fork(self) -> "WindowedSession":
+        """A session that goes on from here on its own; end it with `close`."""
+        branch = copy.copy(self)
+        branch._session = self._session.fork()
+        branch._recent, branch._ended = self._recent.copy(), self._ended.copy()
+        branch._current = self._current.copy()
+        return branch
+
+    def close(self) -> None:
+        """End the session; a fork gives its slots back."""
+        self._session.close()
 
     def save(self, path: Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
@@ -97,7 +129,9 @@ class WindowedSession(VideoSession):
             windows=self._windows,
             alignment=self._alignment,
             num_kept=window.num_kept,
-            num_emitted=window.num_emitted,
+            num_released=window.num_released,
+            num_given=window.num_given,
+            num_corrections=self._num_corrections,
             recent_timestamps_s=tuple(timestamp_s for _, timestamp_s in self._recent),
             **{name: FramesRecord.of(parts) for name, parts in window.parts().items()},
         )
@@ -120,14 +154,15 @@ class WindowedSession(VideoSession):
         cls, saved: SavedTensors, record: SessionRecord, model: GeometryModel, backend: Backend | None
     ) -> "WindowedSession":
         """The session that an opened file tells of."""
-        said = record.windowed
-        assert said is not None
+        windowed = record.windowed
+        assert windowed is not None
         inner = SequenceSession.restored(saved, record, model, backend)
-        session = cls(inner, said.windows, said.alignment)
-        for index, timestamp_s in enumerate(said.recent_timestamps_s):
+        session = cls(inner, windowed.windows, windowed.alignment)
+        session._num_corrections = windowed.num_corrections
+        for index, timestamp_s in enumerate(windowed.recent_timestamps_s):
             session._recent.append((saved[f"windowed.recent.{index}"].clone(), timestamp_s))
         *session._ended, current = _read_spans(saved)
-        session._current = _Window.restored(current, said, saved, inner.device)
+        session._current = _Window.restored(current, windowed, saved, inner.device)
         return session
 
     def _next_window(self) -> "_Window":
@@ -160,6 +195,27 @@ class WindowedSession(VideoSession):
         if len(answered):
             window.place(self._in_video(window, answered), self._alignment)
 
+    def _give(self, window: "_Window", num_final: int) -> Geometry:
+        """Results placed since the last step; those of frames that the window before had answered are a correction."""
+        again, new = _split(window.not_given(num_final), window.first_new_frame)
+        geometry = Geometry.join(new) if new else self._session.nothing()
+        if again:
+            geometry = replace(geometry, moved=self._correction(window, Geometry.join(again)))
+            self._num_corrections += 1
+        window.mark_given(num_final)
+        return geometry
+
+    def _correction(self, window: "_Window", now: Geometry) -> Moved:
+        assert window.shared is not None
+        first = now.frame_index[0] - window.shared.frame_index[0]
+        before = window.shared.frames(first, first + len(now))
+        moved = MovedSpan(
+            first_frame=now.frame_index[0],
+            last_frame=now.frame_index[-1],
+            now_from_before=_BETWEEN_VERSIONS.align(now, before).matrix,
+        )
+        return Moved(version=self._num_corrections + 1, spans=(moved,), geometry=now)
+
     def _in_video(self, window: "_Window", geometry: Geometry) -> Geometry:
         """Frames counted from the start of the video."""
         index = len(self._ended) + int(window is not self._current)
@@ -180,29 +236,40 @@ class _Window:
     world_from_window: Similarity
     num_frames: int = 0
     num_kept: int = 0
-    num_emitted: int = 0
+    num_released: int = 0
+    """Results that were given and are final, and so are not held any more."""
+    num_given: int = 0
     unplaced: list[Geometry] = field(default_factory=list)
     held: list[Geometry] = field(default_factory=list)
-    """Placed results that were not emitted yet, a frame each."""
+    """Placed results that were not given yet, or that the next window may replace, a frame each."""
 
     @property
     def num_placed(self) -> int:
-        return self.num_emitted + len(self.held)
+        return self.num_released + len(self.held)
+
+    @property
+    def first_new_frame(self) -> int:
+        """The first frame that the window before had not answered."""
+        return self.first_frame + (0 if self.shared is None else len(self.shared))
+
+    def copy(self) -> "_Window":
+        return replace(self, unplaced=self.unplaced.copy(), held=self.held.copy())
 
     @classmethod
-    def restored(cls, span: WindowSpan, said: WindowedRecord, saved: SavedTensors, device: torch.device) -> "_Window":
+    def restored(cls, span: WindowSpan, record: WindowedRecord, saved: SavedTensors, device: torch.device) -> "_Window":
         """The window of this span, with the frames that `parts` gave."""
         shared, unplaced, held = (
             frames.parts(saved, f"windowed.{name}", device)
-            for name, frames in (("shared", said.shared), ("unplaced", said.unplaced), ("held", said.held))
+            for name, frames in (("shared", record.shared), ("unplaced", record.unplaced), ("held", record.held))
         )
         return cls(
             first_frame=span.first_frame,
             shared=shared[0] if shared else None,
             world_from_window=span.world_from_window.to(device),
             num_frames=span.num_frames,
-            num_kept=said.num_kept,
-            num_emitted=said.num_emitted,
+            num_kept=record.num_kept,
+            num_released=record.num_released,
+            num_given=record.num_given,
             unplaced=unplaced,
             held=[frame for part in held for frame in _single_frames(part)],
         )
@@ -226,14 +293,19 @@ class _Window:
         self.unplaced.clear()
         self.held += _single_frames(place(raw, self.world_from_window))
 
-    def emit(self, num_final: int, nothing: Geometry) -> Geometry:
-        """The results up to this one, counted from the window's start, that were not given out yet."""
-        count = num_final - self.num_emitted
-        if count <= 0:
-            return nothing
-        given, self.held = self.held[:count], self.held[count:]
-        self.num_emitted += count
-        return Geometry.join(given)
+    def not_given(self, num_final: int) -> list[Geometry]:
+        """Placed results that were not given yet; of the window's results so many, from its start, are final."""
+        return [
+            replace(result, provisional=(place >= num_final,))
+            for place, result in enumerate(self.held, start=self.num_released)
+            if place >= self.num_given
+        ]
+
+    def mark_given(self, num_final: int) -> None:
+        """All that are placed were given; the final ones need not be held any more."""
+        leaving = self.held[: max(0, num_final - self.num_released)]
+        self.num_given = self.num_placed
+        self.held, self.num_released = self.held[len(leaving) :], self.num_released + len(leaving)
 
     def span(self, index: int) -> WindowSpan:
         return WindowSpan(
@@ -243,6 +315,13 @@ class _Window:
             num_shared=0 if self.shared is None else len(self.shared),
             numbers=self.world_from_window.numbers(),
         )
+
+
+def _split(frames: Sequence[Geometry], first_new: int) -> tuple[list[Geometry], list[Geometry]]:
+    """Results of single frames before and from an index on."""
+    return [one for one in frames if one.frame_index[0] < first_new], [
+        one for one in frames if one.frame_index[0] >= first_new
+    ]
 
 
 def _single_frames(geometry: Geometry) -> list[Geometry]:
