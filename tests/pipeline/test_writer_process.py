@@ -18,7 +18,6 @@ import pytest
 import torch
 from PIL import Image
 
-from longtake.cli.networks import random_model
 from longtake.errors import InputError, SettingError
 from longtake.export.cloud import CloudSettings
 from longtake.export.frame import FrameStatus, MappedFrame
@@ -29,6 +28,7 @@ from longtake.export.report.page import REPORT_NAME
 from longtake.export.sink import Sink, SinkState
 from longtake.export.take import DepthKind, PixelGrid, TakeSettings
 from longtake.geometry.model import GeometryModel
+from longtake.hub.load import random_model
 from longtake.pipeline import writer_process as aside_module
 from longtake.pipeline.outputs import Outputs, open_sinks
 from longtake.pipeline.video_map import MapSettings, VideoMap
@@ -314,7 +314,7 @@ def test_masks_travel(ready: WriterProcess, tmp_path: Path) -> None:
 RUN = """
 import sys, torch
 from pathlib import Path
-from longtake.cli.networks import random_model
+from longtake.hub.load import random_model
 from longtake.pipeline.writer_process import WriterProcess
 from longtake.pipeline.video_map import MapSettings, VideoMap
 from longtake.runtime.build import SMALL

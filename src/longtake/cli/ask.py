@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from longtake.cli.interrupt import stopped_by_interrupt
-from longtake.cli.options import choose_device
 from longtake.cli.replies import JsonReplies, PlainReplies, Replies, Reply, format_time
 from longtake.errors import LongtakeError, MemoryFullError, SettingError
 from longtake.hub.load import load_language_model
@@ -33,6 +32,7 @@ from longtake.pipeline.question_schedule import (
     parse_when,
 )
 from longtake.runtime.dialogue import DialogueSession
+from longtake.runtime.execution import choose_device
 from longtake.video.frame import VideoFrame
 from longtake.video.sampling import FrameSampling, parse_time
 from longtake.video.source import Source, SourceOptions, open_source

@@ -17,11 +17,12 @@ from longtake.bench.answers_scoring import EVIDENT_FRAMES, ScoredRow, score_rows
 from longtake.bench.answers_walk import Asking, Reach
 from longtake.cli.answers_plot import draw_answers
 from longtake.cli.answers_tables import print_answers
-from longtake.cli.options import choose_device, parse_size
+from longtake.cli.options import parse_size
 from longtake.errors import InputError
 from longtake.extras import import_from_extra
 from longtake.hub.bundled import fingerprint
 from longtake.hub.load import load_language_model
+from longtake.runtime.execution import choose_device
 from longtake.world.seeds import Split
 
 ANYWHERE = "anywhere"

@@ -9,10 +9,11 @@ from rich.table import Table
 
 from longtake.bench.ask import HUNDRED_MILLION, TINY, random_language
 from longtake.bench.chunks import ROUND, ChunkFigures, ChunkStudy, measure_chunks
-from longtake.cli.options import choose_device, parse_size
+from longtake.cli.options import parse_size
 from longtake.hub.load import load_language_model
 from longtake.language.formats import StreamFormat
 from longtake.pipeline.adaptive_chunking import SIZES
+from longtake.runtime.execution import choose_device
 
 _QUICK_ROUNDS = 2
 

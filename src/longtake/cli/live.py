@@ -10,12 +10,10 @@ import torch
 from longtake.cli.ask import never_due_note, require_askable
 from longtake.cli.interrupt import stopped_by_interrupt
 from longtake.cli.live_reporting import JsonLiveReporter, LiveReporter, TerminalLiveReporter
-from longtake.cli.networks import RANDOM, network_named
-from longtake.cli.options import choose_device
 from longtake.errors import BudgetError, MemoryFullError, SettingError
 from longtake.export.lines import LineFile
 from longtake.geometry.model import GeometryModel
-from longtake.hub.load import load_language_model
+from longtake.hub.load import RANDOM, load_language_model, load_model
 from longtake.language.retaining import dialogue_policy_named
 from longtake.language.sampling import TextSampling
 from longtake.memory.budget import Budget
@@ -25,6 +23,7 @@ from longtake.pipeline.question_schedule import Asked, Once, parse_every, parse_
 from longtake.pipeline.status import StatusJudge
 from longtake.runtime.build import SessionSettings, open_session, usual_settings
 from longtake.runtime.dialogue import DialogueSession
+from longtake.runtime.execution import choose_device
 from longtake.runtime.rules import rule_named
 from longtake.takes.header import POSES_NAME
 from longtake.takes.tum import tum_line
@@ -91,7 +90,7 @@ def run_live(options: LiveOptions, *, as_json: bool) -> None:
     device = choose_device(options.device)
     read = SourceOptions(picture_fps=options.picture_fps, device=str(device))
     source = open_source(options.source, _sampling(options), read)
-    model = network_named(options.model, device)
+    model = load_model(options.model, device=device)
     watching = _session_settings(options, model, shares)
     reporter: LiveReporter = JsonLiveReporter() if as_json else TerminalLiveReporter()
     with ExitStack() as opened:

@@ -11,8 +11,7 @@ import torch
 from longtake.attention.choose import backend_named
 from longtake.cli.export import AdjustmentOptions, PointOptions
 from longtake.cli.interrupt import stopped_by_interrupt
-from longtake.cli.networks import RANDOM, network_named
-from longtake.cli.options import choose_device, one_of
+from longtake.cli.options import one_of
 from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter
 from longtake.errors import InputError, LongtakeError, SettingError
 from longtake.export.adjust import ExportAdjustments
@@ -20,6 +19,7 @@ from longtake.export.cloud import CloudSettings
 from longtake.export.reexport import OF_IMAGES, ExportSettings
 from longtake.export.take import DepthKind, PixelGrid, TakeSettings
 from longtake.geometry.model import GeometryModel
+from longtake.hub.load import RANDOM, load_model
 from longtake.memory.budget import Budget
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.prefetch import WhenFull
@@ -27,6 +27,7 @@ from longtake.pipeline.video_map import MapSettings, VideoMap, is_done
 from longtake.pipeline.writer_process import WriterProcess
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SMALL, SessionSettings, parse_keyframes, parse_windows, usual_settings
+from longtake.runtime.execution import choose_device
 from longtake.runtime.rules import rule_named
 from longtake.takes.images import ImageFiles
 from longtake.video.resize import Fit
@@ -101,7 +102,7 @@ def _map_each(options: MapOptions, settings: MapSettings, reporter: Reporter, wr
         try:
             source = open_source(text, sampling, _source_options(options, device))
             if model is None:
-                model = network_named(options.model, device)
+                model = load_model(options.model, device=device)
                 settings = replace(settings, session=_session_settings(options, usual_settings(model.config)))
             _map_one(source, model, out, settings, options, reporter, writer_process)
         except LongtakeError as error:

@@ -16,10 +16,11 @@ from longtake.attention.flashinfer import FlashInferPages
 from longtake.attention.paged import PageKernel
 from longtake.bench.precision import PrecisionFigures, measure_precision
 from longtake.bench.speed import SpeedFigures, measure_speed
-from longtake.cli.options import choose_device, parse_size
+from longtake.cli.options import parse_size
 from longtake.errors import SettingError
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
+from longtake.runtime.execution import choose_device
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.retention import ContextRetention, MemoryPlan
 from longtake.runtime.session import SequenceSession

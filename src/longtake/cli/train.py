@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from longtake.cli.interrupt import stopped_by_interrupt
 from longtake.cli.map import INTERRUPTED
-from longtake.cli.options import choose_device
 from longtake.errors import InputError, SettingError
+from longtake.runtime.execution import choose_device
 from longtake.training.micro_map import MicroMapTraining
 from longtake.training.micro_vqa import MicroVqaTraining
 from longtake.training.recipe import Recipe, Schedule, VqaRecipe, read_recipe, read_vqa_recipe, shipped_recipe

@@ -14,8 +14,9 @@ from PIL import Image
 from rich.console import Console
 from rich.progress import track
 
-from longtake.cli.options import choose_device, parse_size
+from longtake.cli.options import parse_size
 from longtake.errors import SettingError
+from longtake.runtime.execution import choose_device
 from longtake.takes.depth_files import DepthFiles, step_for
 from longtake.takes.frames import TakeFrame, Visible
 from longtake.takes.header import Content, TakeHeader

@@ -1,6 +1,8 @@
-"""Models by name."""
+"""Models by name: files, the package's, presets and places on the hub, and two networks without trained weights."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 
@@ -11,7 +13,10 @@ from longtake.hub.presets import parse_name
 from longtake.hub.resolve import resolve
 from longtake.language.load import LanguageModel, load_language
 from longtake.weights.load import load_geometry
-from longtake.weights.presets import BY_NAME
+from longtake.weights.presets import BY_NAME, MICRO, TINY
+
+RANDOM: Mapping[str, GeometryConfig] = MappingProxyType({"tiny": TINY, "micro": MICRO})
+"""With random weights: for tests of the machinery, where time matters and what comes out does not."""
 
 
 def load_model(
@@ -19,10 +24,21 @@ def load_model(
 ) -> GeometryModel:
     """A model ready to answer, from a path, a preset's name or a place on the hub.
 
-    VGGT and StreamVGGT have the same names and shapes: a file of either is given as `vggt:path` or `streamvggt:path`.
+    Products are computed in `trunk_dtype`, so their weights are held in it. VGGT and StreamVGGT have the same names and
+    shapes: a file of either is given as `vggt:path` or `streamvggt:path`.
     """
+    if name_or_path in RANDOM:
+        model = random_model(RANDOM[str(name_or_path)], torch.device(device))
+        return model if trunk_dtype == torch.float32 else model.cast_products(trunk_dtype)
     config = told_config(name_or_path)
     return load_geometry(resolve(name_or_path), config, device=device, trunk_dtype=trunk_dtype)
+
+
+def random_model(config: GeometryConfig, device: torch.device) -> GeometryModel:
+    """Random weights, the same each time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return GeometryModel(config).eval().requires_grad_(requires_grad=False).to(device)
 
 
 def load_language_model(

@@ -3,8 +3,6 @@
 import re
 from dataclasses import dataclass, replace
 
-import torch
-
 from longtake.attention.backend import Backend
 from longtake.errors import SettingError
 from longtake.geometry.config import Attention, GeometryConfig
@@ -12,6 +10,7 @@ from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
 from longtake.runtime.alignment import Alignment, Anchoring
 from longtake.runtime.evicting import BudgetedMemory
+from longtake.runtime.execution import Precision
 from longtake.runtime.keyframes import TRAINED_FRAMES, ByFlow, EveryNth, KeyframeRule
 from longtake.runtime.retention import AnchorsWindow, ContextRetention, MemoryPlan, MemoryRule
 from longtake.runtime.session import SequenceSession
@@ -39,7 +38,8 @@ class SessionSettings:
     """Between windows, where there are several."""
     budget: Budget | None = None
     """Of the memory; None for what the rule says."""
-    trunk_dtype: torch.dtype = torch.float32
+    precision: Precision = Precision.FP32
+    """Of products, and of keys and values in the trunk; the model's weights are loaded for it."""
 
 
 PUBLISHED = SessionSettings(
@@ -83,7 +83,7 @@ def open_session(
         size=size,
         retention=retention,
         num_scale_frames=settings.num_scale_frames,
-        trunk_dtype=settings.trunk_dtype,
+        trunk_dtype=settings.precision.dtype,
     )
     session = SequenceSession(
         model,
@@ -91,6 +91,7 @@ def open_session(
         keyframes=settings.keyframes,
         backend=backend,
         budget_bytes=None if budget is None else budget.num_bytes,
+        compute_dtype=settings.precision.dtype,
     )
     return session if settings.windows is None else WindowedSession(session, settings.windows, settings.alignment)
 

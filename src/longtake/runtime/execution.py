@@ -1,0 +1,119 @@
+"""How a network is computed: its device, number type and attention backend, chosen once and said with the reason."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.util import find_spec
+
+import torch
+
+from longtake.attention.choose import BACKENDS
+from longtake.errors import SettingError
+
+AUTO = "auto"
+DEVICES = ("cpu", "cuda")
+_HOPPER = 9
+
+
+class Precision(StrEnum):
+    """The number type of products, keys and values; norms, residuals, phases and heads stay float32."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return {Precision.FP32: torch.float32, Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}[self]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """What a run says of itself in its first line and its summary."""
+
+    device: str = "cpu"
+    precision: Precision = Precision.FP32
+    backend: str = "sdpa"
+    why: str = "exact, as asked for"
+
+    def __str__(self) -> str:
+        return f"{self.precision} on {self.device}, attention by {self.backend} ({self.why})"
+
+
+def choose_execution(device: str = AUTO, precision: str = AUTO, backend: str = AUTO) -> Execution:
+    """The fastest that is exact enough: on a GPU half precision and the quickest backend installed, else float32.
+
+    Each of the three can be named instead; what cannot be had here is refused in one sentence.
+    """
+    place = choose_device(device)
+    chosen = _precision(precision, place)
+    name = _backend(backend, place, chosen)
+    reasons = [
+        f"{place.type} is {'the fastest device' if place.type == 'cuda' else 'all that torch sees'}"
+        if device == AUTO
+        else "",
+        _why_precision(place, chosen) if precision == AUTO else "",
+        _why_backend(name, place) if backend == AUTO else "",
+    ]
+    return Execution(
+        device=str(place), precision=chosen, backend=name, why="; ".join(filter(None, reasons)) or "as asked for"
+    )
+
+
+def choose_device(name: str) -> torch.device:
+    """A device by name; `auto` is the GPU where torch sees one."""
+    if name == AUTO:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name not in DEVICES:
+        raise SettingError(f"There is no device '{name}'; choose one of {', '.join((*DEVICES, AUTO))}.")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise SettingError("Torch sees no CUDA device here; choose cpu, or install a CUDA build of torch.")
+    return torch.device(name)
+
+
+def _precision(name: str, device: torch.device) -> Precision:
+    if name == AUTO:
+        if device.type != "cuda":
+            return Precision.FP32
+        return Precision.BF16 if _has_bfloat16(device) else Precision.FP16
+    if name not in list(Precision):
+        raise SettingError(f"There is no precision '{name}'; choose one of {', '.join((*Precision, AUTO))}.")
+    if name == Precision.BF16 and device.type == "cuda" and not _has_bfloat16(device):
+        raise SettingError(
+            f"Expected a GPU with bfloat16 for precision bf16, but {torch.cuda.get_device_name(device)} has none; "
+            "choose fp16 or fp32."
+        )
+    if name == Precision.FP16 and device.type == "cpu":
+        raise SettingError("Expected a GPU for precision fp16, but the device is the CPU; choose bf16 or fp32.")
+    return Precision(name)
+
+
+def _backend(name: str, device: torch.device, precision: Precision) -> str:
+    if name != AUTO:
+        if name not in BACKENDS:
+            raise SettingError(f"There is no attention backend '{name}'; choose one of {', '.join((*BACKENDS, AUTO))}.")
+        return name
+    if device.type == "cuda" and precision is not Precision.FP32 and find_spec("flashinfer") is not None:
+        return "flashinfer-fa3" if torch.cuda.get_device_capability(device)[0] == _HOPPER else "flashinfer"
+    return "sdpa"
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    """In hardware: emulated it is slower than float32."""
+    with torch.cuda.device(device):
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+
+
+def _why_precision(device: torch.device, precision: Precision) -> str:
+    if device.type != "cuda":
+        return "float32 is exact, and half types are no faster here"
+    if precision is Precision.FP16:
+        return "this GPU has no bfloat16"
+    return "half precision is several times as fast on this GPU"
+
+
+def _why_backend(name: str, device: torch.device) -> str:
+    if name.startswith("flashinfer"):
+        return "FlashInfer is installed, and compiles its kernels once"
+    if device.type == "cuda":
+        return "torch's own fused kernels, as FlashInfer is not installed or has none for this"
+    return "torch's own fused kernels"

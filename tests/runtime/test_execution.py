@@ -1,0 +1,83 @@
+import pytest
+import torch
+
+from longtake.errors import SettingError
+from longtake.runtime import execution
+from longtake.runtime.execution import Execution, Precision, choose_device, choose_execution
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU as torch would describe one; nothing is computed on it."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Some GPU")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(execution, "_has_bfloat16", lambda device: True)
+    monkeypatch.setattr(execution, "find_spec", lambda name: None)
+
+
+def test_cpu_is_exact_by_default() -> None:
+    chosen = choose_execution("cpu")
+    assert (chosen.device, chosen.precision, chosen.backend) == ("cpu", Precision.FP32, "sdpa")
+    assert "float32 is exact" in chosen.why
+
+
+@pytest.mark.usefixtures("gpu")
+def test_gpu_runs_in_bfloat16_by_default() -> None:
+    chosen = choose_execution()
+    assert (chosen.device, chosen.precision, chosen.backend) == ("cuda", Precision.BF16, "sdpa")
+    assert "bf16 on cuda, attention by sdpa" in str(chosen)
+
+
+@pytest.mark.usefixtures("gpu")
+def test_gpu_without_bfloat16_runs_in_float16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "_has_bfloat16", lambda device: False)
+    chosen = choose_execution()
+    assert chosen.precision is Precision.FP16
+    assert "no bfloat16" in chosen.why
+    with pytest.raises(SettingError, match=r"bfloat16 for precision bf16, but Some GPU has none; choose fp16 or fp32"):
+        choose_execution(precision="bf16")
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize(("capability", "backend"), [((9, 0), "flashinfer-fa3"), ((8, 0), "flashinfer")])
+def test_fastest_backend_that_is_installed_is_taken(
+    capability: tuple[int, int], backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execution, "find_spec", lambda name: object())
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert choose_execution().backend == backend
+    assert choose_execution(precision="fp32").backend == "sdpa"
+    assert choose_execution(backend="reference").backend == "reference"
+
+
+@pytest.mark.usefixtures("gpu")
+def test_float32_on_a_gpu_is_exact_as_asked_for() -> None:
+    chosen = choose_execution("cuda", "fp32", "sdpa")
+    assert chosen == Execution(device="cuda", precision=Precision.FP32, backend="sdpa", why="as asked for")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"precision": "int4"}, "There is no precision 'int4'; choose one of fp32, bf16, fp16, auto"),
+        ({"backend": "fast"}, "There is no attention backend 'fast'; choose one of sdpa, reference"),
+        ({"device": "tpu"}, "There is no device 'tpu'; choose one of cpu, cuda, auto"),
+        ({"device": "cpu", "precision": "fp16"}, "Expected a GPU for precision fp16, .* choose bf16 or fp32"),
+    ],
+)
+def test_what_there_is_not_is_refused_with_what_there_is(options: dict[str, str], sentence: str) -> None:
+    with pytest.raises(SettingError, match=sentence):
+        choose_execution(**options)
+
+
+@pytest.mark.parametrize("precision", Precision)
+def test_each_precision_has_a_number_type(precision: Precision) -> None:
+    assert precision.dtype.itemsize == (4 if precision is Precision.FP32 else 2)
+
+
+def test_no_gpu_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SettingError, match="sees no CUDA device"):
+        choose_device("cuda")
+    assert choose_device("auto") == torch.device("cpu")
