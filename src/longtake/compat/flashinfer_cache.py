@@ -134,9 +134,9 @@ class FlashInferKVCacheManager:
         cross_frame_special: bool = True,
         include_scale_frames: bool = True,
         camera_only: bool = False,
-        num_register_tokens: int = 4,  # noqa: ARG002 (said by num_special_tokens already)
+        num_register_tokens: int = 4,  # noqa: ARG002 (num_special_tokens counts them already)
     ) -> None:
-        """Let go of the patches of frames that left the window, unless eviction is deferred."""
+        """Forget the patches of frames that left the window, unless eviction is deferred."""
         if self._defer_eviction:
             return
         self.execute_deferred_eviction(
@@ -156,7 +156,7 @@ class FlashInferKVCacheManager:
         cross_frame_special: bool = True,
         include_scale_frames: bool = True,
         camera_only: bool = False,
-        num_register_tokens: int = 4,  # noqa: ARG002 (said by num_special_tokens already)
+        num_register_tokens: int = 4,  # noqa: ARG002 (num_special_tokens counts them already)
     ) -> None:
         """Evict now, deferred or not."""
         trail_tokens = min(1, self.num_special_tokens) if camera_only else self.num_special_tokens
