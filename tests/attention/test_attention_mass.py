@@ -132,7 +132,7 @@ from longtake.attention.reference import received_by_map
 torch.set_num_threads(1)
 q, k = torch.randn(1, 3000, 1, 8), torch.randn(1, 40_000, 1, 8)
 log_sum_exp = torch.full((1, 3000, 1), 20.0)
-work = {"blocks": received, "map": received_by_map}[sys.argv[1]]
+work = {"blocks": attention_mass, "map": received_by_map}[sys.argv[1]]
 work(q[:, :9], k[:, :600], log_sum_exp[:, :9])
 held = int(re.search(r"VmSize:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
 resource.setrlimit(resource.RLIMIT_AS, (held + 64 * 2**20,) * 2)

@@ -26,13 +26,12 @@ def test_own_path_is_as_exact_as_the_plain_one_and_a_rough_one_is_not() -> None:
             (28, 42),
             at_frames=(12, 20),
             backends=(SdpaBackend(), RoughBackend()),
-            page_kernels={"gather": None},
             device=torch.device("cpu"),
             progress=lambda _: None,
         )
     )
     assert [(row.frame, row.backend) for row in figures] == [
-        (frame, backend) for frame in (12, 20) for backend in ("sdpa", "rough", "paged gather")
+        (frame, backend) for frame in (12, 20) for backend in ("sdpa", "rough")
     ]
     for row in figures:
         assert row.plain_pose_error > 0

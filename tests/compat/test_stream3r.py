@@ -154,14 +154,14 @@ def test_videos_of_a_batch_go_on_side_by_side(
 @pytest.mark.parametrize("name", ["p50_t0.5", "p60_t2", "p70_t0.2"])
 def test_layerwise_eviction_reproduces_the_golden_run(name: str, model: STream3R, frames: Tensor) -> None:
     want = np.load(GOLDEN / f"eviction_stream3r_{name}.npz")
-    said = json.loads(str(want["settings"]))
+    options = json.loads(str(want["settings"]))
     session = StreamSession(
         model,
         mode="causal",
         num_frames=8,
         use_layerwise_eviction=True,
-        budget_ratio=said["budget_ratio"],
-        temp=said["temp"],
+        budget_ratio=options["budget_ratio"],
+        temp=options["temp"],
     )
     for index in range(8):
         results = session.forward_stream(frames[index : index + 1])
@@ -177,9 +177,9 @@ def test_layerwise_eviction_reproduces_the_golden_run(name: str, model: STream3R
 
 def test_eviction_that_violates_its_protection_can_empty_a_layer(model: STream3R, frames: Tensor) -> None:
     want = np.load(GOLDEN / "eviction_stream3r_violate_p40_t0.05.npz")
-    said = json.loads(str(want["settings"]))
+    options = json.loads(str(want["settings"]))
     session = StreamSession(
-        model, "causal", 8, use_layerwise_eviction=True, budget_ratio=said["budget_ratio"], temp=said["temp"]
+        model, "causal", 8, use_layerwise_eviction=True, budget_ratio=options["budget_ratio"], temp=options["temp"]
     )
     for index in range(7):
         session.forward_stream(frames[index : index + 1])
@@ -281,8 +281,8 @@ def test_last_prediction_is_the_end_of_all_and_earlier_ones_stay(model: STream3R
         results = session.forward_stream(frames[index : index + 1])
     assert all(torch.equal(first[name], before[name]) for name in before)
     assert all(value.device.type == "cpu" for value in results.values())
-    for said in (session.last(), session.get_last_prediction()):
-        assert all(torch.equal(said[name], results[name][:, -1:]) for name in SHAPES)
+    for newest in (session.last(), session.get_last_prediction()):
+        assert all(torch.equal(newest[name], results[name][:, -1:]) for name in SHAPES)
 
 
 def test_call_that_fails_leaves_no_trace(model: STream3R, frames: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -547,10 +547,10 @@ def test_script_runs_with_other_import_lines(
     (tmp_path / "script.py").write_text(SCRIPT.replace(IMPORTS, ours))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    said = runpy.run_path("script.py")
-    assert torch.allclose(said["clip"]["depth"], said["stream"]["depth"], atol=1e-4)
+    script = runpy.run_path("script.py")
+    assert torch.allclose(script["clip"]["depth"], script["stream"]["depth"], atol=1e-4)
     tokens = 5 + 37 * 6
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["0 0", f"{tokens * LAYERS} {tokens * LAYERS * 2 * 32 * 4}"]
-    assert sum(said["counts"]) < 4 * tokens * LAYERS
-    assert said["newest"]["world_points"].shape == (1, 1, 84, 518, 3)
+    assert sum(script["counts"]) < 4 * tokens * LAYERS
+    assert script["newest"]["world_points"].shape == (1, 1, 84, 518, 3)

@@ -1,6 +1,6 @@
 """Attention through FlashInfer's kernels, on CUDA and in half precision. This module alone loads FlashInfer.
 
-FlashInfer is loaded when one of these classes is made, and compiles a kernel the first time it runs it. Its
+FlashInfer is loaded when the backend is made, and compiles a kernel the first time it runs it. Its
 log-sum-exp is to base 2; ours is natural.
 """
 
@@ -13,15 +13,12 @@ import torch
 from torch import Tensor
 
 from longtake.attention.backend import Attended, Keys, Queries
-from longtake.attention.paged import PageReading, PagesOfLayer
 from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import MissingExtraError
-from longtake.memory.layout import StreamLayout
 
 FA2 = "fa2"
 _HALVES = (torch.float16, torch.bfloat16)
 _HEAD_DIMS = (64, 128, 256)
-_WORKSPACE_BYTES = 128 * 2**20
 
 
 class FlashInferBackend:
@@ -47,39 +44,6 @@ class FlashInferBackend:
             q, k, v, causal=False, sm_scale=1 / math.sqrt(q.shape[-1]), backend=self._kernel, return_lse=True
         )
         return values, log2_sum_exp * math.log(2)
-
-
-class FlashInferPages:
-    """FlashInfer's paged prefill as a `PageKernel`; the plan is made from host tensors, so it waits for no GPU work."""
-
-    def __init__(self, device: torch.device | str = "cuda", kernel: str = FA2) -> None:
-        flashinfer = _load()
-        workspace = torch.empty(_WORKSPACE_BYTES, dtype=torch.uint8, device=device)
-        self._wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(workspace, kv_layout="NHD", backend=kernel)
-
-    def why_unsuitable(self, layout: StreamLayout, device: torch.device) -> str | None:
-        return why_unsuitable(device, layout.dtype, layout.head_dim)
-
-    def plan(self, reading: PageReading, layout: StreamLayout, num_queries: int) -> None:
-        pages = torch.from_numpy(reading.pages).int()
-        self._wrapper.plan(
-            torch.tensor([0, num_queries], dtype=torch.int32),
-            torch.tensor([0, len(pages)], dtype=torch.int32),
-            pages,
-            torch.tensor([reading.last_page_len], dtype=torch.int32),
-            layout.num_heads,
-            layout.num_heads,
-            layout.head_dim,
-            reading.page_size,
-            causal=False,
-            sm_scale=1 / math.sqrt(layout.head_dim),
-            q_data_type=layout.dtype,
-            kv_data_type=layout.dtype,
-        )
-
-    def run(self, q: Queries, keys: PagesOfLayer, values: PagesOfLayer) -> Attended:
-        mixed, log2_sum_exp = self._wrapper.run(q.squeeze(0).contiguous(), (keys, values), return_lse=True)
-        return Attended(mixed.unsqueeze(0), log2_sum_exp.unsqueeze(0) * math.log(2))
 
 
 def why_unsuitable(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:

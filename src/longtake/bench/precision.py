@@ -9,8 +9,8 @@ import copy
 import math
 import statistics
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,15 +19,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from longtake.attention.backend import Attended, Backend, Keys, Queries
-from longtake.attention.paged import PagedCache, PagedRecall, PageKernel
-from longtake.attention.recall import StreamRecall
-from longtake.attention.sdpa import SdpaBackend
-from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
-from longtake.geometry.model import GeometryModel, Prediction
+from longtake.geometry.config import GeometryConfig
+from longtake.geometry.model import GeometryModel
 from longtake.layers.block import LayerScale
-from longtake.memory.memory import Memory
-from longtake.memory.pages import PagePlan
-from longtake.memory.retention import AnchorsWindowTrail, Keep
 from longtake.runtime.retention import ContextRetention, MemoryPlan
 from longtake.runtime.session import SequenceSession
 
@@ -44,44 +38,6 @@ class PlainHalfBackend:
         queries, keys, mixed = (tensor.to(torch.bfloat16).transpose(1, 2) for tensor in (q, k, v))
         values = scaled_dot_product_attention(queries, keys, mixed).transpose(1, 2)
         return Attended(values.to(q.dtype), q.new_zeros(q.shape[:3], dtype=torch.float32))
-
-
-class PagedSteps:
-    """Steps through a video with the trunk's keys and values in pages, every frame kept."""
-
-    def __init__(self, model: GeometryModel, plan: MemoryPlan, kernel: PageKernel | None) -> None:
-        device = next(model.parameters()).device
-        layout, retention = plan.requirements.streams[TRUNK]
-        assert isinstance(retention, AnchorsWindowTrail)
-        specials = model.config.special_tokens
-        pages = PagePlan(
-            patches=layout.tokens_per_frame - specials,
-            specials=specials,
-            retention=replace(retention, history=None),
-            max_total_frames=retention.history or 0,
-        )
-        self._model = model
-        self._plan = plan
-        self._grid = model.grid(*plan.size)
-        self._pages = PagedCache(layout, pages, device=device, kernel=kernel)
-        self._others = Memory({CAMERA: plan.requirements.plan()[CAMERA]}, device)
-        self._waiting: list[Tensor] = []
-
-    @torch.no_grad()
-    def step(self, frame: Float[Tensor, "3 height width"]) -> Prediction | None:
-        """The newest frames' prediction, or None while the scale block fills."""
-        self._waiting.append(frame)
-        if not self._pages.pages.num_frames and len(self._waiting) < self._plan.num_scale_frames:
-            return None
-        images = torch.stack(self._waiting).to(self._pages.device)
-        self._waiting = []
-        with self._others.begin(len(images), Keep.YES) as transaction, self._pages.begin(len(images), Keep.YES) as step:
-            others = StreamRecall(transaction, SdpaBackend(), self._plan.num_scale_frames)
-            recall = PagedRecall(TRUNK, step, others)
-            with torch.autocast(images.device.type, dtype=torch.bfloat16):
-                prediction: Prediction = self._model(images.unsqueeze(0), recall, self._grid)
-            recall.commit()
-        return prediction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +66,6 @@ def measure_precision(
     *,
     at_frames: Sequence[int],
     backends: Sequence[Backend],
-    page_kernels: Mapping[str, PageKernel | None],
     device: torch.device,
     progress: Callable[[int], None],
 ) -> Iterator[PrecisionFigures]:
@@ -129,11 +84,10 @@ def measure_precision(
 
     exact = SequenceSession(exact_model, plan(torch.float32))
     plain = SequenceSession(plain_model, plan(torch.float32), backend=PlainHalfBackend(), compute_dtype=half)
-    own: dict[str, SequenceSession | PagedSteps] = {
+    own = {
         backend.name: SequenceSession(own_model, plan(half), backend=backend, compute_dtype=half)
         for backend in backends
     }
-    own |= {f"paged {name}": PagedSteps(own_model, plan(half), kernel) for name, kernel in page_kernels.items()}
     sessions = {"plain": plain, **own}
     recent: dict[str, deque[tuple[float, float]]] = {name: deque(maxlen=_RECENT) for name in sessions}
     generator = torch.Generator().manual_seed(1)
@@ -142,7 +96,7 @@ def measure_precision(
         want = exact.step(frame)
         for name, session in sessions.items():
             got = session.step(frame)
-            if got is not None and len(want):
+            if len(want):
                 pose_error = relative_error(got.pose_encoding.flatten(), want.pose_encoding.flatten())
                 recent[name].append((pose_error, relative_error(got.depth.flatten(), want.depth.flatten())))
         progress(1)

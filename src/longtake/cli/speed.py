@@ -12,8 +12,6 @@ from rich.progress import Progress
 from rich.table import Table
 
 from longtake.attention.choose import backend_named
-from longtake.attention.flashinfer import FlashInferPages
-from longtake.attention.paged import PageKernel
 from longtake.bench.precision import PrecisionFigures, measure_precision
 from longtake.bench.speed import SpeedFigures, measure_speed
 from longtake.cli.options import parse_size
@@ -121,9 +119,6 @@ def run_precision(model: str, size: str, at: str, *, device: str, backends: str,
     at_frames = [int(part) for part in at.split(",")]
     place = choose_device(device)
     names = [name.strip() for name in backends.split(",")]
-    kernels: dict[str, PageKernel | None] = {"gather": None}
-    if "flashinfer" in names:
-        kernels["flashinfer"] = FlashInferPages(place)
     torch.backends.cudnn.allow_tf32 = False  # by default even float32 convolutions are rounded on a GPU
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("streaming", total=max(at_frames) + 1)
@@ -133,7 +128,6 @@ def run_precision(model: str, size: str, at: str, *, device: str, backends: str,
                 parse_size(size),
                 at_frames=at_frames,
                 backends=[backend_named(name) for name in names],
-                page_kernels=kernels,
                 device=place,
                 progress=lambda count: progress.advance(task, count),
             )

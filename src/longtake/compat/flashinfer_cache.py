@@ -1,21 +1,33 @@
-"""The published page manager's names over longtake's pages.
+"""The published page manager's names over longtake's memory, and its page numbers beside.
 
 Callers of that manager name a transformer block in every call: append to block 0, attend with block 0, then the same
-with block 1, and so on; or all frames of one block before the next. Here all blocks share one book. Block 0 moves it;
-the others follow, each at its own pace, and a block that does anything else is refused.
+with block 1, and so on; or all frames of one block before the next. So each block has a memory of its own, of one
+layer. A frame is written to three streams, since an evicted frame loses its patches and, by choice, special tokens too:
+
+    camera token │ other special tokens │ patches
+
+Page numbers say where the published manager would have put things. Block 0 moves first; the others follow, each at its
+own pace, and a block that does anything else is refused.
 """
 
 from collections import deque
+from collections.abc import Mapping
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from longtake.attention.flashinfer import FlashInferPages, why_unsuitable
-from longtake.attention.paged import PagedCache, PageKernel
-from longtake.errors import InputError, MissingExtraError, SettingError, TransactionError
+from longtake.attention.backend import merge
+from longtake.compat.flashinfer_pages import PageBook, PageSizes
+from longtake.compat.lingbot_options import published_backend
+from longtake.errors import InputError, SettingError, TransactionError
+from longtake.memory.budget import require_room
 from longtake.memory.layout import StreamLayout
-from longtake.memory.pages import PagePlan, Pages, padded_page_size
-from longtake.memory.retention import AnchorsWindowTrail
+from longtake.memory.memory import Memory
+from longtake.memory.retention import AnchorsWindowTrail, Keep, KeepAll
+from longtake.memory.shared_pool import StreamPlan
+
+_CAMERA, _REGISTERS, _PATCHES = "camera", "registers", "patches"
 
 
 class FlashInferKVCacheManager:
@@ -23,7 +35,7 @@ class FlashInferKVCacheManager:
 
     It differs where that one was at fault: padding takes no attention, keys and values are stored in the dtype asked
     for (`force_fp32`: float32), the retention options of `evict_frames` are followed, `reset` clears every flag, and an
-    exhausted pool is a `MemoryFullError`. Without FlashInfer, CUDA or half precision it gathers and goes on.
+    exhausted pool is a `MemoryFullError`. Without FlashInfer, CUDA or half precision torch's own kernels attend.
     """
 
     def __init__(
@@ -48,6 +60,8 @@ class FlashInferKVCacheManager:
                 f"Expected patches besides {num_special_tokens} special tokens, but a frame has {tokens_per_frame} "
                 "tokens in all."
             )
+        if num_blocks < 1:
+            raise SettingError(f"Expected at least 1 block, but got {num_blocks}.")
         self.num_blocks = num_blocks
         self.max_num_frames = max_num_frames
         self.tokens_per_frame = tokens_per_frame
@@ -62,40 +76,40 @@ class FlashInferKVCacheManager:
         self.max_total_frames = max_total_frames
         self.force_fp32 = force_fp32
         self.fa3 = fa3
-        plan = PagePlan(
+        self._sizes = PageSizes(
             patches=patches,
             specials=num_special_tokens,
-            retention=AnchorsWindowTrail(anchors=scale_frames, window=sliding_window, trail_tokens=num_special_tokens),
+            rule=AnchorsWindowTrail(anchors=scale_frames, window=sliding_window, trail_tokens=num_special_tokens),
             max_total_frames=max_total_frames,
-            page_size=padded_page_size(patches) if fa3 else patches,
+            padded=fa3,
         )
-        layout = StreamLayout(
-            num_layers=num_blocks,
-            num_heads=num_heads,
-            head_dim=head_dim,
-            tokens_per_frame=tokens_per_frame,
-            dtype=self.dtype,
-        )
-        self.page_size = plan.slots_per_page
-        self.max_patch_pages = plan.num_patch_pages
-        self.max_num_pages = plan.num_pages
-        self.cache = PagedCache(layout, plan, device=self.device, kernel=_kernel(layout, self.device, fa3=fa3))
+        self.page_size = self._sizes.page_size
+        self.max_patch_pages = self._sizes.num_patch_pages
+        self.max_num_pages = self._sizes.num_pages
+        self._tokens = _tokens_of_streams(num_special_tokens, tokens_per_frame)
+        self._backend = published_backend(use_sdpa=False, fa3=fa3)
+        plans = self._plans()
+        require_room(num_blocks * sum(plan.num_bytes for plan in plans.values()), self.device)
+        self._memories = [Memory(plans, self.device) for _ in range(num_blocks)]
         self.reset()
 
     @property
     def kv_caches(self) -> list[Tensor]:
-        """A tensor a block: `[pages, key or value, slots of a page, heads, head_dim]`."""
-        return self.cache.storage
+        """A tensor a block: `[pages, key or value, slots of a page, heads, head_dim]`, zero where nothing is visible.
+
+        A copy, made anew each time: the memory keeps tokens in an order of its own.
+        """
+        return [self._laid_out(block_idx) for block_idx in range(self.num_blocks)]
 
     @property
     def num_frames(self) -> int:
         """Frames stored in block 0, evicted ones included."""
-        return self._pages[0].num_frames
+        return len(self._books[0].frames)
 
     @property
     def frame_count(self) -> list[int]:
         """Frames stored in each block, evicted ones included."""
-        return [pages.num_frames for pages in self._pages]
+        return [len(book.frames) for book in self._books]
 
     def append_frame(self, block_idx: int, k: Tensor, v: Tensor) -> None:
         """Store a frame's keys and values, `[tokens, heads, head_dim]`, special tokens first."""
@@ -105,8 +119,12 @@ class FlashInferKVCacheManager:
                 f"Expected keys and values of shape {expected}, but got {tuple(k.shape)} and {tuple(v.shape)}; a cache "
                 "serves one image size."
             )
-        self._move(block_idx, self._at(block_idx).append())
-        self.cache.write(block_idx, self._pages[block_idx], k, v)
+        book, memory = self._at(block_idx), self._memories[block_idx]
+        with memory.begin(1, Keep.YES) as clip:
+            for stream, tokens in self._tokens.items():
+                clip.write(stream, 0, k[tokens], v[tokens])
+            self._move(block_idx, book.append(memory.num_kept))
+            clip.commit()
 
     def evict_frames(
         self,
@@ -116,9 +134,9 @@ class FlashInferKVCacheManager:
         cross_frame_special: bool = True,
         include_scale_frames: bool = True,
         camera_only: bool = False,
-        num_register_tokens: int = 4,  # noqa: ARG002 (said by num_special_tokens already)
+        num_register_tokens: int = 4,  # noqa: ARG002 (num_special_tokens counts them already)
     ) -> None:
-        """Let go of the patches of frames that left the window, unless eviction is deferred."""
+        """Forget the patches of frames that left the window, unless eviction is deferred."""
         if self._defer_eviction:
             return
         self.execute_deferred_eviction(
@@ -138,30 +156,37 @@ class FlashInferKVCacheManager:
         cross_frame_special: bool = True,
         include_scale_frames: bool = True,
         camera_only: bool = False,
-        num_register_tokens: int = 4,  # noqa: ARG002 (said by num_special_tokens already)
+        num_register_tokens: int = 4,  # noqa: ARG002 (num_special_tokens counts them already)
     ) -> None:
         """Evict now, deferred or not."""
-        trail_tokens = 1 if camera_only else self.num_special_tokens
-        retention = AnchorsWindowTrail(
+        trail_tokens = min(1, self.num_special_tokens) if camera_only else self.num_special_tokens
+        rule = AnchorsWindowTrail(
             anchors=scale_frames if include_scale_frames else 0,
             window=sliding_window,
             trail_tokens=trail_tokens if cross_frame_special else 0,
         )
         before = self._at(block_idx)
-        after = before.under(retention).evict()
+        after = before.under(rule).evict()
         if after != before:
             self._move(block_idx, after)
+            leaving = set(before.whole_frames) - set(after.whole_frames)
+            self._forget(block_idx, leaving, from_token=rule.trail_tokens)
 
     def rollback_last_frame(self, block_idx: int) -> None:
         """Undo the newest append, which no eviction may have followed."""
-        self._move(block_idx, self._at(block_idx).rollback())
+        before = self._at(block_idx)
+        self._move(block_idx, before.rollback())
+        self._forget(block_idx, {before.frames[-1]}, from_token=0)
 
     def compute_attention(self, block_idx: int, q: Tensor) -> Tensor:
         """Attention of queries `[tokens, heads, head_dim]` over all that is visible in a block; zeros over nothing."""
-        pages = self._at(block_idx)
-        if not pages.num_frames:
+        if not self._at(block_idx).frames:
             return torch.zeros_like(q)
-        return self.cache.attend(block_idx, pages, q.unsqueeze(0)).values.squeeze(0).to(q.dtype)
+        asked = q.to(self.dtype).unsqueeze(0)
+        with self._memories[block_idx].begin(1, Keep.NO) as clip:
+            seen = [part for stream in self._tokens for part in clip.read(stream, 0)]
+            attended = merge([self._backend.attend(asked, k.unsqueeze(0), v.unsqueeze(0)) for k, v in seen])
+        return attended.values.squeeze(0).to(q.dtype)
 
     def build_visible_page_table(self, block_idx: int) -> list[int]:
         """Pages in the order they are read: scale, window, special."""
@@ -173,54 +198,97 @@ class FlashInferKVCacheManager:
 
     def get_cache_stats(self, block_idx: int = 0) -> dict[str, int]:
         """How full a block is: frames ever stored, patch pages by use, special tokens."""
-        pages = self._at(block_idx)
+        book = self._at(block_idx)
         return {
-            "frame_count": pages.num_frames,
-            "scale_pages": len(pages.scale),
-            "live_pages": len(pages.live),
-            "free_pages": pages.free_patch_pages,
-            "special_tokens": pages.num_special_tokens,
+            "frame_count": len(book.frames),
+            "scale_pages": len(book.scale),
+            "live_pages": len(book.live),
+            "free_pages": len(book.free_patch),
+            "special_tokens": book.num_special_tokens,
         }
 
     def reset(self) -> None:
         """Forget everything, deferral included."""
-        self._pages: list[Pages] = [self.cache.plan.empty()] * self.num_blocks
-        self._ahead: list[deque[Pages]] = [deque() for _ in range(self.num_blocks)]
+        for memory in self._memories:
+            memory.clear()
+        self._books: list[PageBook] = [self._sizes.empty()] * self.num_blocks
+        self._ahead: list[deque[PageBook]] = [deque() for _ in range(self.num_blocks)]
         # Set from outside by the published model, around a frame whose keeping is judged later.
         self._defer_eviction = False
 
-    def _at(self, block_idx: int) -> Pages:
+    def _plans(self) -> dict[str, StreamPlan]:
+        """Room for all that the pages hold; one frame more is staged while a frame is written, or attention reads."""
+        most_frames = self._sizes.num_special_slots // max(self.num_special_tokens, 1)
+        plans = {}
+        for stream, tokens in self._tokens.items():
+            layout = StreamLayout(
+                num_layers=1,
+                num_heads=self.num_heads,
+                head_dim=self.head_dim,
+                tokens_per_frame=tokens.stop - tokens.start,
+                dtype=self.dtype,
+                causal=True,
+            )
+            num_frames = 1 + (self.max_patch_pages if stream == _PATCHES else most_frames)
+            num_slots = num_frames * layout.tokens_per_frame
+            plans[stream] = StreamPlan(layout=layout, policy=KeepAll(), num_slots=num_slots)
+        return plans
+
+    def _forget(self, block_idx: int, frames: set[int], *, from_token: int) -> None:
+        """Forget of these frames all tokens from this one on."""
+        for stream, tokens in self._tokens.items():
+            if frames and tokens.start >= from_token:
+                self._memories[block_idx].forget(stream, np.array(sorted(frames)))
+
+    def _laid_out(self, block_idx: int) -> Tensor:
+        """What a block remembers, in the published pages."""
+        book, memory = self._books[block_idx], self._memories[block_idx]
+        shape = (self.max_num_pages, 2, self.page_size, self.num_heads, self.head_dim)
+        pages = torch.zeros(shape, dtype=self.dtype, device=self.device)
+        with memory.begin(1, Keep.NO) as clip:
+            for stream, tokens in self._tokens.items():
+                remembered = memory.tokens(stream)
+                if stream == _PATCHES:
+                    page, slot = book.patch_places(remembered.frame, remembered.index)
+                else:
+                    page, slot = book.special_places(remembered.frame, tokens.start + remembered.index)
+                for k, v in clip.read(stream, 0):
+                    pages[page, 0, slot], pages[page, 1, slot] = k, v
+        return pages
+
+    def _at(self, block_idx: int) -> PageBook:
         if not 0 <= block_idx < self.num_blocks:
             raise InputError(f"There are {self.num_blocks} blocks, from 0; there is no block {block_idx}.")
-        return self._pages[block_idx]
+        return self._books[block_idx]
 
-    def _move(self, block_idx: int, after: Pages) -> None:
+    def _move(self, block_idx: int, after: PageBook) -> None:
         """Block 0 goes ahead; any other block makes the moves that block 0 made, in the same order."""
         if block_idx == 0:
             for ahead in self._ahead[1:]:
                 ahead.append(after)
         elif not self._ahead[block_idx] or self._ahead[block_idx][0] != after:
             raise TransactionError(
-                f"Block {block_idx} is out of step: it would hold {after.num_frames} frames, {len(after.resident)} of "
+                f"Block {block_idx} is out of step: it would hold {len(after.frames)} frames, {len(after.resident)} of "
                 f"them whole, where block 0 {self._what_block_0_did(block_idx)}; append, evict and roll back block 0 "
                 "first, then every other block alike."
             )
         else:
             after = self._ahead[block_idx].popleft()
-        self._pages[block_idx] = after
+        self._books[block_idx] = after
 
     def _what_block_0_did(self, block_idx: int) -> str:
         if not self._ahead[block_idx]:
             return "has not moved on"
         there = self._ahead[block_idx][0]
-        return f"went on to {there.num_frames}, {len(there.resident)} of them whole"
+        return f"went on to {len(there.frames)}, {len(there.resident)} of them whole"
 
 
-def _kernel(layout: StreamLayout, device: torch.device, *, fa3: bool) -> PageKernel | None:
-    """FlashInfer's kernel where it can be used; elsewhere the cache gathers."""
-    if why_unsuitable(device, layout.dtype, layout.head_dim) is not None:
-        return None
-    try:
-        return FlashInferPages(device, "fa3" if fa3 else "fa2")
-    except MissingExtraError:
-        return None
+def _tokens_of_streams(num_special_tokens: int, tokens_per_frame: int) -> Mapping[str, slice]:
+    """Which tokens of a frame each stream holds; a stream without any is left out."""
+    first_register = min(1, num_special_tokens)
+    streams = {
+        _CAMERA: slice(0, first_register),
+        _REGISTERS: slice(first_register, num_special_tokens),
+        _PATCHES: slice(num_special_tokens, tokens_per_frame),
+    }
+    return {stream: tokens for stream, tokens in streams.items() if tokens.start < tokens.stop}

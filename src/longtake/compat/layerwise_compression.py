@@ -15,15 +15,15 @@ from longtake.errors import InputError, SettingError, TransactionError
 from longtake.memory.evictions.allocation import softmax_shares
 from longtake.memory.evictions.layerwise import Layerwise, dropped_by_now, spread, stays_of_layer
 
-Received = Shaped[Tensor, "..."]
+AttentionMass = Shaped[Tensor, "..."]
 """Of one layer: the head-mean map `[batch, queries, keys]`, or its sums over the queries alone, `[batch, keys]`."""
-LayerCache = Sequence[Received | None]
-"""Keys and values `[batch, heads, tokens, head_dim]`, and what the keys received, if anybody says."""
+LayerCache = Sequence[AttentionMass | None]
+"""Keys and values `[batch, heads, tokens, head_dim]`, and the attention that the keys received, or None."""
 Compacted = tuple[Tensor, Tensor, None]
 
 
 class LayerWiseKVCompression:
-    """Decides after each frame which keys and values every layer lets go, and lets them go.
+    """Decides after each frame which keys and values every layer drops, and drops them.
 
     As published, one choice serves the whole batch, and protection is an infinite score that only sorts last: where a
     budget is smaller than what is protected, that goes too. `StreamSession` does the same without maps.
@@ -66,7 +66,7 @@ class LayerWiseKVCompression:
         self.current_frame = 0
 
     def process_frame(self, kv_cache_list: Sequence[LayerCache], frame_idx: int) -> list[Compacted]:
-        """Note what a frame attended to and compact the cache; frames count from 0, one in each call."""
+        """Count what a frame attended to and compact the cache; frames count from 0, one in each call."""
         attention_mass = [_required(layer[2], "what its keys received") for layer in kv_cache_list]
         untouched: list[Tensor | None] = [None] * self.num_layers
         if frame_idx == 0:
@@ -78,17 +78,17 @@ class LayerWiseKVCompression:
         targets = self.compute_per_layer_budgets(attention_mass, frame_idx)
         return self.compact_kv_cache(kv_cache_list, self.get_removal_indices_per_layer(targets, frame_idx))
 
-    def initialize_first_frame(self, attn_maps_layers: Sequence[Received]) -> None:
+    def initialize_first_frame(self, attn_maps_layers: Sequence[AttentionMass]) -> None:
         """All tokens of the first frame are protected."""
         for layer, sums in enumerate(self._sums(attn_maps_layers)):
             self.cum_attn_maps[layer] = torch.full_like(sums[0], torch.inf)
             self.exposure_counts[layer] = torch.ones_like(sums[0], dtype=torch.int64)
         self.current_frame = 1
 
-    def update_cumulative_maps(self, attn_maps_layers: Sequence[Received], frame_idx: int) -> None:
+    def update_cumulative_maps(self, attn_maps_layers: Sequence[AttentionMass], frame_idx: int) -> None:
         """Add what a later frame's queries gave to each key; the frame's own tokens are the last ones."""
         for layer, sums in enumerate(self._sums(attn_maps_layers)):
-            before, exposure = self._noted(layer)
+            before, exposure = self._statistics(layer)
             num_new = sums.shape[1] - len(before)
             if num_new < self.tokens_per_frame:
                 raise InputError(
@@ -103,14 +103,14 @@ class LayerWiseKVCompression:
             self.exposure_counts[layer] = torch.cat((exposure + 1, exposure.new_ones(num_new)))
         self.current_frame = frame_idx
 
-    def compute_layer_importance(self, attn_maps_layers: Sequence[Received]) -> tuple[Tensor, Tensor]:
+    def compute_layer_importance(self, attn_maps_layers: Sequence[AttentionMass]) -> tuple[Tensor, Tensor]:
         """Each layer's share of the budget, and the variance of what its keys received, over the whole batch."""
         sums = self._sums(attn_maps_layers)
         variances = [spread(of_layer.cpu().numpy()) for of_layer in sums]
         shares = softmax_shares(variances, self.temp)
         return sums[0].new_tensor(shares.tolist()), sums[0].new_tensor(variances)
 
-    def compute_per_layer_budgets(self, attn_maps_layers: Sequence[Received], current_frame_idx: int) -> list[int]:
+    def compute_per_layer_budgets(self, attn_maps_layers: Sequence[AttentionMass], current_frame_idx: int) -> list[int]:
         """How many tokens each layer should have dropped since the beginning."""
         variances = [spread(of_layer.cpu().numpy()) for of_layer in self._sums(attn_maps_layers)]
         kept_per_layer = self.budget_ratio * self.total_frames * self.tokens_per_frame
@@ -123,17 +123,17 @@ class LayerWiseKVCompression:
     def compact_kv_cache(
         self, kv_cache_list: Sequence[LayerCache], removal_indices_per_layer: Sequence[Tensor | None]
     ) -> list[Compacted]:
-        """The cache, and all that is noted about it, without these tokens; survivors keep their order."""
+        """The cache, and the statistics of its tokens, without these tokens; survivors keep their order."""
         self._require_layers(len(kv_cache_list))
         layers = enumerate(zip(kv_cache_list, removal_indices_per_layer, strict=True))
         return [self._without(layer, cache, leaving) for layer, (cache, leaving) in layers]
 
     def _without(self, layer: int, cache: LayerCache, leaving: Tensor | None) -> Compacted:
         keys, values = (_required(half, "its keys and values") for half in cache[:2])
-        attention, exposure = self._noted(layer)
+        attention, exposure = self._statistics(layer)
         if keys.shape[2] != len(attention) or values.shape[2] != len(attention):
             raise InputError(
-                f"Expected the {len(attention)} tokens noted of layer {layer}, but its keys and values have "
+                f"Expected the {len(attention)} tokens counted in layer {layer}, but its keys and values have "
                 f"{keys.shape[2]} and {values.shape[2]}; give the cache that the maps are of."
             )
         if leaving is None or not len(leaving):
@@ -146,7 +146,7 @@ class LayerWiseKVCompression:
         return keys.index_select(2, kept.to(keys.device)), values.index_select(2, kept.to(values.device)), None
 
     def _leaving(self, layer: int, target: int, frame_idx: int) -> Tensor | None:
-        attention, exposure = self._noted(layer)
+        attention, exposure = self._statistics(layer)
         num_leaving = target - (self._seen(frame_idx) - len(attention))
         if target <= 0 or num_leaving <= 0:
             return None
@@ -159,18 +159,18 @@ class LayerWiseKVCompression:
         """Tokens since the beginning, the frame's own included."""
         return self.tokens_per_frame * (frame_idx + 1)
 
-    def _noted(self, layer: int) -> tuple[Tensor, Tensor]:
+    def _statistics(self, layer: int) -> tuple[Tensor, Tensor]:
         attention, exposure = self.cum_attn_maps[layer], self.exposure_counts[layer]
         if attention is None or exposure is None:
-            raise TransactionError("Nothing is noted yet; begin the sequence with frame 0.")
+            raise TransactionError("No frame was counted yet; begin the sequence with frame 0.")
         return attention, exposure
 
-    def _sums(self, attention_mass: Sequence[Received]) -> list[Float32[Tensor, "batch keys"]]:
+    def _sums(self, attention_mass: Sequence[AttentionMass]) -> list[Float32[Tensor, "batch keys"]]:
         """What each key received, for each layer."""
         self._require_layers(len(attention_mass))
         return [self._sums_of(of_layer) for of_layer in attention_mass]
 
-    def _sums_of(self, attention_mass: Received) -> Float32[Tensor, "batch keys"]:
+    def _sums_of(self, attention_mass: AttentionMass) -> Float32[Tensor, "batch keys"]:
         if attention_mass.dim() not in (2, 3) or 0 in attention_mass.shape:
             raise InputError(
                 "Expected maps as [batch, queries, keys], or sums over the queries as [batch, keys], but got "
@@ -184,7 +184,7 @@ class LayerWiseKVCompression:
             raise InputError(f"Expected {self.num_layers} layers as declared, but got {came}.")
 
 
-def _required(tensor: Received | None, what: str) -> Tensor:
+def _required(tensor: AttentionMass | None, what: str) -> Tensor:
     if tensor is None:
         raise InputError(f"Expected each layer of the cache with {what}, but got None; run a frame first.")
     return tensor

@@ -24,7 +24,7 @@ from longtake.compat.lingbot_options import (
 )
 from longtake.compat.lingbot_results import in_unit, listed, of_prediction, unit_of
 from longtake.compat.lingbot_schedule import Run, Schedule, published_keyframes, results_of, windowed_extras
-from longtake.compat.lingbot_sequence import RunningSequence, Videos, as_batch, cache_info, look_at_once
+from longtake.compat.lingbot_sequence import RunningSequence, Videos, as_batch, cache_info, predict_clip
 from longtake.compat.lingbot_weights import IncompatibleKeys, PublishedModule
 from longtake.errors import SettingError
 from longtake.geometry.config import GeometryConfig
@@ -173,9 +173,9 @@ class GCTStream(PublishedModule):
                 f"{num_frame_per_block}."
             )
         if causal_inference:
-            results = self._continue(images, num_frame_for_scale)
+            results = self._predict_next(images, num_frame_for_scale)
         else:
-            results = self._look_at_once(images, num_frame_for_scale, num_frame_per_block)
+            results = self._predict_clip(images, num_frame_for_scale, num_frame_per_block)
         return listed(results) if self.training else {**listed(results), "images": images}
 
     @torch.no_grad()
@@ -195,7 +195,7 @@ class GCTStream(PublishedModule):
             num_scale_frames=self._scale_frames(num_scale_frames, images),
             keyframes=self._keyframes(keyframe_interval, flow_threshold, max_non_keyframe_gap),
         )
-        runs = self._go_through(images, schedule, Alignment(), output_device)
+        runs = self._run(images, schedule, Alignment(), output_device)
         return self._results(runs, images, schedule, output_device)
 
     @torch.no_grad()
@@ -227,7 +227,7 @@ class GCTStream(PublishedModule):
             window_size=window_size,
             overlap=overlap,
         )
-        runs = self._go_through(images, schedule, Alignment.named(alignment, scale_mode), output_device)
+        runs = self._run(images, schedule, Alignment.named(alignment, scale_mode), output_device)
         return self._results(runs, images, schedule, output_device) | windowed_extras(runs)
 
     def _scale_frames(self, num_scale_frames: int | None, images: Videos) -> int:
@@ -236,7 +236,7 @@ class GCTStream(PublishedModule):
     def _keyframes(self, interval: int, flow_threshold: float, max_gap: int) -> KeyframeRule:
         return published_keyframes(interval, flow_threshold, max_gap, has_depth=self.enable_depth)
 
-    def _go_through(
+    def _run(
         self, images: Videos, schedule: Schedule, alignment: Alignment, output_device: torch.device | str | None
     ) -> list[Run]:
         """One video after another through one session."""
@@ -258,11 +258,11 @@ class GCTStream(PublishedModule):
             results = in_unit(results, unit_of(results, schedule.num_scale_frames))
         return {**results, "images": images if output_device is None else images.to(output_device)}
 
-    def _look_at_once(
+    def _predict_clip(
         self, images: Videos, num_frame_for_scale: int | None, num_frame_per_block: int
     ) -> dict[str, Tensor]:
         scale_frames = self.num_frame_for_scale if num_frame_for_scale is None else num_frame_for_scale
-        prediction = look_at_once(
+        prediction = predict_clip(
             self.network,
             images,
             num_scale_frames=scale_frames,
@@ -273,7 +273,7 @@ class GCTStream(PublishedModule):
         results = of_prediction(prediction, with_depth=self.enable_depth)
         return in_unit(results, unit_of(results, scale_frames)) if self.pred_normalization else results
 
-    def _continue(self, images: Videos, num_frame_for_scale: int | None) -> dict[str, Tensor]:
+    def _predict_next(self, images: Videos, num_frame_for_scale: int | None) -> dict[str, Tensor]:
         sequence = self._sequence or self._begin(images, num_frame_for_scale)
         sequence.check(images, num_frame_for_scale)
         results = sequence.step(images, in_units=self.pred_normalization)

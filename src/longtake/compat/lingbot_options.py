@@ -8,7 +8,7 @@ from types import MappingProxyType
 import torch
 
 from longtake.attention.backend import Backend
-from longtake.attention.flashinfer import FlashInferBackend
+from longtake.attention.flashinfer import FA2, FlashInferBackend
 from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import MissingExtraError, SettingError
 from longtake.geometry.config import GeometryConfig
@@ -131,12 +131,12 @@ def shortened(retention: ContextRetention, num_kept: int) -> ContextRetention:
     return replace(retention, anchors=anchors, window=window, history=history)
 
 
-def published_backend(*, use_sdpa: bool) -> Backend:
+def published_backend(*, use_sdpa: bool, fa3: bool = False) -> Backend:
     """FlashInfer unless torch's own kernels were asked for or nothing else is installed."""
     if use_sdpa:
         return SdpaBackend()
     try:
-        return FlashInferBackend()
+        return FlashInferBackend("fa3" if fa3 else FA2)
     except MissingExtraError:
         return SdpaBackend()
 

@@ -23,29 +23,29 @@ _LENGTHS = ("depth", "world_points", "cam_points")
 
 
 def of_prediction(prediction: Prediction, *, with_depth: bool) -> dict[str, Tensor]:
-    """A clip as the model answered it; the refinements of a pose lie on the third axis until `listed`."""
+    """A clip from the model; the refinements of a pose lie on the third axis until `listed`."""
     dense = _dense(prediction) if with_depth else {}
     poses = {"pose_enc": prediction.pose_encoding, "pose_enc_list": prediction.pose_iterations.movedim(0, 2)}
     return poses | dense | _points(prediction)
 
 
 def of_geometry(geometry: Geometry, *, with_depth: bool) -> dict[str, Tensor]:
-    """A whole video as a session answered it, as a batch of one."""
+    """A whole video from a session, as a batch of one."""
     dense = _dense(geometry) if with_depth else {}
     named = {"pose_enc": geometry.pose_encoding} | dense | _points(geometry)
     return {name: value.unsqueeze(0) for name, value in named.items()}
 
 
-def _dense(answer: Prediction | Geometry) -> dict[str, Tensor]:
-    return {"depth": answer.depth.unsqueeze(-1), "depth_conf": answer.depth_confidence}
+def _dense(output: Prediction | Geometry) -> dict[str, Tensor]:
+    return {"depth": output.depth.unsqueeze(-1), "depth_conf": output.depth_confidence}
 
 
-def _points(answer: Prediction | Geometry) -> dict[str, Tensor]:
+def _points(output: Prediction | Geometry) -> dict[str, Tensor]:
     heads = {
-        "world_points": answer.points,
-        "world_points_conf": answer.points_confidence,
-        "cam_points": answer.camera_points,
-        "cam_points_conf": answer.camera_points_confidence,
+        "world_points": output.points,
+        "world_points_conf": output.points_confidence,
+        "cam_points": output.camera_points,
+        "cam_points_conf": output.camera_points_confidence,
     }
     return {name: value for name, value in heads.items() if value is not None}
 
@@ -115,16 +115,16 @@ def in_unit(results: Named, unit: Float[Tensor, " batch"]) -> dict[str, Tensor]:
     """All lengths divided by the unit: camera centres, depth, points, and where windows lie."""
     scaled = dict(results)
 
-    def shorten(value: Tensor) -> Tensor:
+    def divide(value: Tensor) -> Tensor:
         return value / unit.to(value).reshape(-1, *[1] * (value.dim() - 1))
 
     for name in _LENGTHS:
         if name in results:
-            scaled[name] = shorten(results[name])
+            scaled[name] = divide(results[name])
     for name in _POSES:
         if name in results:
-            scaled[name] = torch.cat([shorten(results[name][..., :3]), results[name][..., 3:]], dim=-1)
+            scaled[name] = torch.cat([divide(results[name][..., :3]), results[name][..., 3:]], dim=-1)
     if "chunk_transforms" in results:
         scaled["chunk_transforms"] = results["chunk_transforms"].clone()
-        scaled["chunk_transforms"][..., :3, 3] = shorten(results["chunk_transforms"][..., :3, 3])
+        scaled["chunk_transforms"][..., :3, 3] = divide(results["chunk_transforms"][..., :3, 3])
     return scaled

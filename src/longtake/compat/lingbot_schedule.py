@@ -1,4 +1,4 @@
-"""How the published drivers go through whole videos, as sessions do it."""
+"""How the published drivers run whole videos, by sessions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ def published_keyframes(interval: int, flow_threshold: float, max_gap: int, *, h
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A way through videos of one length."""
+    """Scale frames, keyframes and windows for videos of one length."""
 
     num_scale_frames: int
     keyframes: KeyframeRule
@@ -58,7 +58,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One video gone through."""
+    """The results of one video."""
 
     geometry: Geometry
     windows: tuple[WindowSpan, ...] = ()
@@ -92,6 +92,6 @@ def results_of(runs: list[Run], device: torch.device | str, *, with_depth: bool)
 
 
 def windowed_extras(runs: list[Run]) -> dict[str, Any]:
-    """What the windowed driver says of each frame, besides the results."""
+    """What the windowed driver returns for each frame, besides the results."""
     frame_type = torch.cat([frame_types(run.geometry.kind) for run in runs])
     return {"frame_type": frame_type, "is_keyframe": frame_type != 2, "alignment_mode": "scaled"}

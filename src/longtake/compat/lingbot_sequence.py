@@ -1,4 +1,4 @@
-"""The sequence that a published model is in the middle of: a session for each video of the batch."""
+"""What goes into the published model: a whole clip at once, or the next frames of a running sequence."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ def as_batch(images: Shaped[Tensor, "..."]) -> Videos:
     return images
 
 
-def look_at_once(
+def predict_clip(
     network: GeometryModel, images: Videos, *, num_scale_frames: int, camera_scale_frames: int, block: int
 ) -> Prediction:
     """Every frame sees every frame; in the camera head only what comes no later than its block, and scale frames."""
@@ -72,7 +72,7 @@ class RunningSequence:
 
     def step(self, images: Videos, *, in_units: bool) -> dict[str, Tensor]:
         """Take the next frames of every video."""
-        videos = [self._look(session, video) for session, video in zip(self.sessions, images, strict=True)]
+        videos = [self._predict(session, video) for session, video in zip(self.sessions, images, strict=True)]
         results = joined(videos, dim=0)
         if not in_units:
             return results
@@ -80,15 +80,15 @@ class RunningSequence:
             self._unit = unit_of(results, self.num_scale_frames)
         return in_unit(results, self._unit)
 
-    def _look(
+    def _predict(
         self, session: SequenceSession, video: Shaped[Tensor, "frames channels height width"]
     ) -> dict[str, Tensor]:
-        """What the model itself says, all refinements of the pose included, while the session steps."""
-        said: list[Prediction] = []
-        with self._network.register_forward_hook(lambda _network, _inputs, answer: said.append(answer)):
+        """The network's own output while the session steps, which has all refinements of the pose."""
+        predictions: list[Prediction] = []
+        with self._network.register_forward_hook(lambda _network, _inputs, output: predictions.append(output)):
             for frame in video:
                 session.step(frame)
-        return joined([of_prediction(answer, with_depth=self._with_depth) for answer in said], dim=1)
+        return joined([of_prediction(output, with_depth=self._with_depth) for output in predictions], dim=1)
 
 
 def cache_info(sessions: Sequence[SequenceSession]) -> dict[str, int | float]:

@@ -115,7 +115,7 @@ def load_published(
         with torch.no_grad():
             mask_token.copy_(state[MASK_TOKEN])
     if report.missing_keys:
-        warnings.warn(_sentence_on_gaps(report.missing_keys), stacklevel=3)
+        warnings.warn(_missing_weights_sentence(report.missing_keys), stacklevel=3)
     return report
 
 
@@ -141,7 +141,7 @@ def _refuse_misfits(report: IncompatibleKeys, fitting: State, places: State, *, 
             )
 
 
-def _sentence_on_gaps(missing: list[str]) -> str:
+def _missing_weights_sentence(missing: list[str]) -> str:
     counts = Counter(key.partition(".")[0] for key in missing)
     gaps = ", ".join(f"{part} ({count} tensors)" for part, count in counts.items())
     return f"The checkpoint has no weights for {gaps}; what depends on them is as random as it was initialised."

@@ -5,6 +5,7 @@ from longtake.compat.stream3r import STream3R, StreamSession
 #      from stream3r.stream_session import StreamSession
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,14 @@ from longtake.compat.layerwise_compression import LayerWiseKVCompression
 from longtake.compat.lingbot_results import joined, listed, of_prediction
 from longtake.compat.lingbot_sequence import Videos, as_batch
 from longtake.compat.lingbot_weights import PublishedModule
-from longtake.compat.stream3r_images import load_and_preprocess_images
 from longtake.compat.stream3r_memory import StreamMemories, published_rule
-from longtake.compat.stream3r_results import HostPredictions, named
-from longtake.errors import CheckpointError, SettingError
+from longtake.errors import CheckpointError, InputError, SettingError
 from longtake.geometry.config import Attention, GeometryConfig
+from longtake.geometry.model import Prediction
 from longtake.hub.load import load_model
 from longtake.runtime.clip import clip_recall
 from longtake.runtime.steps import check_frame
+from longtake.video.resize import Fit, match_sizes, open_image, resize_image
 from longtake.weights.presets import STREAM3R
 
 __all__ = ["LayerWiseKVCompression", "STream3R", "StreamSession", "load_and_preprocess_images"]
@@ -33,6 +34,20 @@ Images = Shaped[Tensor, "..."]
 """`[frames, 3, height, width]` or `[batch, frames, 3, height, width]` from 0 to 1, on any device."""
 _MODES = (Attention.CAUSAL, Attention.WINDOW, Attention.FULL)
 _FREEZES = ("none", "encoder")
+_FITS = (Fit.CROP, Fit.PAD)
+_RESULTS = ("pose_enc", "world_points", "world_points_conf", "depth", "depth_conf", "images")
+
+
+def load_and_preprocess_images(
+    image_path_list: Sequence[Path | str], mode: str = "crop"
+) -> Float32[Tensor, "images 3 height width"]:
+    """Pictures as model pixels from 0 to 1: 518 wide and cut (`crop`), or padded to a square (`pad`)."""
+    if mode not in _FITS:
+        raise SettingError(f"Expected the mode {' or '.join(_FITS)}, but got '{mode}'.")
+    if not image_path_list:
+        raise InputError("Expected at least one picture, but the list of paths is empty.")
+    pictures = match_sizes([resize_image(open_image(Path(path)), Fit(mode)) for path in image_path_list])
+    return torch.stack([picture.pixels for picture in pictures]).float() / 255
 
 
 class STream3R(PublishedModule):
@@ -104,14 +119,14 @@ class STream3R(PublishedModule):
         prediction = self.network(pixels, recall, self.network.grid(height, width))
         if self.training:
             return listed(of_prediction(prediction, with_depth=True))
-        return named(prediction, pixels)
+        return _published(prediction, pixels)
 
 
 class StreamSession:
-    """Videos that go on from call to call; what was said so far is gathered on the host.
+    """Videos that go on from call to call; predictions of all frames so far are gathered on the host.
 
     Where the whole video is to be remembered, `num_frames` is how many frames to set room aside for; more may come.
-    Layer-wise eviction must be told.
+    Layer-wise eviction requires it.
     """
 
     def __init__(
@@ -155,9 +170,9 @@ class StreamSession:
         memories = self._memories or StreamMemories(self.model.network, self._rule, images, self.num_frames)
         memories.check(images)
         pixels = _pixels(images, self.model)
-        said = zip(memories.step(pixels), pixels.split(1), strict=True)
+        videos = zip(memories.step(pixels), pixels.split(1), strict=True)
         self._memories = memories
-        self._predictions.add(joined([named(*video) for video in said], dim=0))
+        self._predictions.add(joined([_published(*video) for video in videos], dim=0))
         return self.get_all_predictions()
 
     def get_all_predictions(self) -> dict[str, Tensor]:
@@ -169,7 +184,7 @@ class StreamSession:
         return self._predictions.last()
 
     def last(self) -> dict[str, Tensor]:
-        """The same in a word."""
+        """Short for `get_last_prediction`."""
         return self.get_last_prediction()
 
     @property
@@ -189,6 +204,44 @@ class StreamSession:
         if self._memories is None:
             return [0] * self.model.network.config.trunk.depth
         return self._memories.tokens_per_layer()
+
+
+class HostPredictions:
+    """Predictions of all frames so far. Room doubles when full, so a stream copies each frame a few times at most."""
+
+    def __init__(self) -> None:
+        self._rooms: dict[str, Tensor] = {}
+        self.num_frames = 0
+
+    def add(self, new: Mapping[str, Shaped[Tensor, "batch frames ..."]]) -> None:
+        """The next frames; what `all` and `last` gave before stays as it was."""
+        num_frames = self.num_frames + next(iter(new.values())).shape[1]
+        for name, value in new.items():
+            room = self._rooms.get(name)
+            if room is None or room.shape[1] < num_frames:
+                self._rooms[name] = self._larger(room, value, num_frames)
+            self._rooms[name][:, self.num_frames : num_frames] = value
+        self.num_frames = num_frames
+
+    def all(self) -> dict[str, Tensor]:
+        return {name: room[:, : self.num_frames] for name, room in self._rooms.items()}
+
+    def last(self) -> dict[str, Tensor]:
+        """The newest frame alone, its axis kept."""
+        return {name: value[:, -1:] for name, value in self.all().items()}
+
+    def _larger(self, room: Tensor | None, value: Tensor, num_frames: int) -> Tensor:
+        shape = (value.shape[0], max(2 * self.num_frames, num_frames), *value.shape[2:])
+        larger = torch.empty(shape, dtype=value.dtype)
+        if room is not None:
+            larger[:, : self.num_frames] = room[:, : self.num_frames]
+        return larger
+
+
+def _published(prediction: Prediction, images: Shaped[Tensor, "batch frames 3 height width"]) -> dict[str, Tensor]:
+    """A clip's results under the published names: poses are world-to-camera here."""
+    results = of_prediction(prediction, with_depth=True) | {"images": images}
+    return {name: results[name] for name in _RESULTS if name in results}
 
 
 def _pixels(images: Videos, model: STream3R) -> Float32[Tensor, "batch frames channels height width"]:

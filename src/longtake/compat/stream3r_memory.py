@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 import torch
-from jaxtyping import Shaped
 from torch import Tensor
 
 from longtake.attention.recall import StreamRecall
 from longtake.attention.sdpa import SdpaBackend
 from longtake.compat.lingbot_options import Precision
+from longtake.compat.lingbot_sequence import Videos
 from longtake.errors import InputError, SettingError
 from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel, Prediction
@@ -20,13 +20,11 @@ from longtake.memory.budget import require_room
 from longtake.memory.memory import Memory
 from longtake.memory.retention import Keep
 from longtake.memory.saved import Pieces
-from longtake.memory.shared_pool import layer_slots_name
 from longtake.memory.transaction import Transaction
 from longtake.runtime.evicting import LayerwiseMemory, RatioMemory
 from longtake.runtime.retention import AnchorsWindow, KeepEverything, MemoryPlan, MemoryRule
 from longtake.runtime.steps import check_frame
 
-Videos = Shaped[Tensor, "batch frames channels height width"]
 Pair = tuple[Tensor, Tensor]
 """Keys and values."""
 
@@ -72,7 +70,7 @@ def published_rule(
 
 
 class StreamMemories:
-    """A stream in the middle: the videos of a batch, each with a memory of its own."""
+    """The videos of a batch, each with a memory of its own."""
 
     def __init__(self, network: GeometryModel, rule: MemoryRule, first: Videos, num_frames: int | None) -> None:
         """Room for calls as large as the first; a stream that forgets nothing makes more whenever it must."""
@@ -123,10 +121,10 @@ class StreamMemories:
         with ExitStack() as stack:
             staged = (memory.begin(pixels.shape[1], Keep.DEFERRED) for memory in self._memories)
             transactions = [stack.enter_context(transaction) for transaction in staged]
-            said = [self._look(*pair) for pair in zip(transactions, pixels.split(1), strict=True)]
+            predictions = [self._predict(*pair) for pair in zip(transactions, pixels.split(1), strict=True)]
             for transaction in transactions:
                 transaction.commit()
-        return said
+        return predictions
 
     def tokens_per_layer(self) -> list[int]:
         """Tokens that each layer remembers, of the video that has most."""
@@ -138,7 +136,7 @@ class StreamMemories:
         videos = [_keys_and_values(memory, TRUNK, self._device) for memory in self._memories]
         return [[*_side_by_side(layer), None] for layer in zip(*videos, strict=True)]
 
-    def _look(self, transaction: Transaction, video: Videos) -> Prediction:
+    def _predict(self, transaction: Transaction, video: Videos) -> Prediction:
         recall = StreamRecall(transaction, SdpaBackend(), num_scale_frames=1)
         prediction: Prediction = self._network(video, recall, self._grid)
         return prediction
@@ -173,8 +171,8 @@ def _move(old: Memory, new: Memory, device: torch.device) -> None:
 def _keys_and_values(memory: Memory, stream: str, device: torch.device) -> list[Pair]:
     """Of each layer, `[tokens, heads, head_dim]`."""
     contents, layers = memory.contents(), range(memory.plans[stream].layout.num_layers)
-    shared = f"{stream}.0.keys" in contents  # else each layer has a shelf of its own
-    names = [f"{stream}.{layer}" if shared else f"{layer_slots_name(stream, layer)}.0" for layer in layers]
+    in_lockstep = f"{stream}.0.keys" in contents  # else each layer is saved by itself, as its own layer 0
+    names = [f"{stream}.{layer}" if in_lockstep else f"{stream}.{layer}.0" for layer in layers]
     return [(_whole(contents[f"{name}.keys"], device), _whole(contents[f"{name}.values"], device)) for name in names]
 
 
