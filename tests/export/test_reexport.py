@@ -11,9 +11,9 @@ import pytest
 from longtake.errors import InputError, MissingExtraError, SettingError
 from longtake.export.adjust import ExportAdjustments
 from longtake.export.cameras import KnownCamera
+from longtake.export.formats import FORMATS
 from longtake.export.frame import MappedFrame
-from longtake.export.names import NAMES, RECORD_NAME
-from longtake.export.record import ExportRecord
+from longtake.export.record import RECORD_NAME, ExportRecord
 from longtake.export.reexport import ExportSettings, clear_export, export_take
 from longtake.export.saved import read_result
 from longtake.export.scale import KnownDepth, KnownDistance, KnownHeight
@@ -38,7 +38,7 @@ def test_the_record_says_what_was_wished_for_and_what_came_of_it(frames: list[Ma
     assert record.metres_per_unit == pytest.approx(2.4 / float((centres[0] - centres[9]).norm()))
     assert (record.unit, record.scale_from, record.up) == ("m", "distance:0,9=2.4m", "none")
     assert record.intrinsics == (40.0, 41.0, 31.5, 23.5)
-    assert record.files == {name: str(tmp_path / "out" / NAMES[name]) for name in ("tum", "ply")}
+    assert record.files == {name: str(tmp_path / "out" / FORMATS[name].file) for name in ("tum", "ply")}
     assert record.notes == ()
 
 
@@ -73,7 +73,7 @@ def test_whoever_is_told_sees_every_frame_and_may_end_it(frames: list[MappedFram
     assert seen == list(range(10))
     with pytest.raises(InputError, match="Enough"):
         export_take(take, tmp_path / "cut", ExportSettings(formats=("tum",)), told)
-    _, *poses = (tmp_path / "cut" / NAMES["tum"]).read_text().splitlines()
+    _, *poses = (tmp_path / "cut" / FORMATS["tum"].file).read_text().splitlines()
     assert len(poses) == 3
     assert not (tmp_path / "cut" / RECORD_NAME).exists()
 
@@ -103,7 +103,7 @@ def test_settings_say_what_they_need() -> None:
 
 @pytest.mark.parametrize("formats", [(), ("las",), ("tum", "las")])
 def test_formats_that_are_none_are_refused(formats: tuple[str, ...]) -> None:
-    with pytest.raises(SettingError, match="Expected formats of an export from tum"):
+    with pytest.raises(SettingError, match="Expected --format as tum"):
         ExportSettings(formats=formats)
 
 

@@ -10,6 +10,10 @@ from longtake.takes.atomic_files import replacing, writing
 from longtake.takes.fields import JsonObject
 from longtake.takes.header import Unit
 
+RECORD_NAME = "export.json"
+EXPORT_FOLDER = "export"
+"""Below a mapped folder: what was exported from it when the video had ended."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRecord:

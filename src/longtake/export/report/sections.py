@@ -6,8 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from longtake.export.names import EXPORT_FOLDER
-from longtake.export.record import ExportRecord
+from longtake.export.record import EXPORT_FOLDER, ExportRecord
 from longtake.export.report.folder import PROGRESS_NAME, MappedFolder
 from longtake.export.report.ply_points import PointSample
 from longtake.export.report.strips import Strips, colours_near_to_far
