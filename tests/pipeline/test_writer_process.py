@@ -324,7 +324,8 @@ torch.set_num_threads(1)
 with WriterProcess() as aside:
     aside.wait_until_ready()
     source, settings = open_source("world:3?frames=45&size=56x42"), MapSettings(session=SMALL, checkpoint_every=10)
-    for item in VideoMap(source, random_model(TINY, torch.device("cpu")), Path(sys.argv[1]), settings, writer_process=aside):
+    model = random_model(TINY, torch.device("cpu"))
+    for item in VideoMap(source, model, Path(sys.argv[1]), settings, writer_process=aside):
         print(item.index, flush=True)
 """
 
