@@ -11,13 +11,16 @@ import pytest
 from longtake.errors import InputError, MissingExtraError, SettingError
 from longtake.export.adjust import ExportAdjustments
 from longtake.export.cameras import KnownCamera
+from longtake.export.cloud import CloudSettings
 from longtake.export.formats import FORMATS
 from longtake.export.frame import MappedFrame
+from longtake.export.point_filter import PointFilter
 from longtake.export.record import RECORD_NAME, ExportRecord
 from longtake.export.reexport import ExportSettings, clear_export, export_take
 from longtake.export.saved import read_result
 from longtake.export.scale import KnownDepth, KnownDistance, KnownHeight
 from longtake.export.take import DepthKind, TakeSettings, TakeSink
+from longtake.takes.images import ImageFiles
 from longtake.takes.take import Take
 
 CAMERA = KnownCamera(focal_x=40.0, focal_y=41.0, center_x=31.5, center_y=23.5)
@@ -86,6 +89,17 @@ def test_what_a_take_lacks_is_told_before_anything_is_written(frames: list[Mappe
     with pytest.raises(SettingError, match="is a take"):
         export_take(bare, tmp_path / "take", ExportSettings(formats=("tum",)))
     assert not (tmp_path / "out").exists()
+
+
+def test_points_that_are_made_without_confidence_are_told_of(frames: list[MappedFrame], tmp_path: Path) -> None:
+    """They are more than those of the run's own cloud, which left the least confident out."""
+    take = saved(tmp_path / "take", frames[:2], TakeSettings(images=ImageFiles.PNG, confidence=False))
+    points = export_take(take, tmp_path / "points", ExportSettings(formats=("ply",))).notes
+    assert points[0].startswith("The result has no confidence, so no pixels are left out as unsure")
+    poses = export_take(take, tmp_path / "poses", ExportSettings(formats=("tum",))).notes
+    every = CloudSettings(points=PointFilter(drop_percent=0.0))
+    all_points = export_take(take, tmp_path / "all", ExportSettings(formats=("ply",), cloud=every)).notes
+    assert poses == all_points == points[1:]
 
 
 def test_settings_say_what_they_need() -> None:

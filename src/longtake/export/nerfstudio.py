@@ -61,7 +61,7 @@ class NerfstudioSink(Sink):
             file.write(self._transforms().encode())
 
     def _transforms(self) -> str:
-        """One lens is told once; for several nerfstudio looks in each frame."""
+        """One lens stands once for all frames; several stand each in its frame, where nerfstudio looks for them."""
         cameras = self._scene.cameras
         lenses = different_lenses(cameras)
         shared = _lens_fields(lenses[0]) if len(lenses) == 1 else {}

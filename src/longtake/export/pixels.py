@@ -11,12 +11,12 @@ from longtake.spatial.placement import Placement
 
 
 def in_model_pixels(frame: MappedFrame) -> MappedFrame:
-    """What the network saw and said; no depth where it saw what was put around the source."""
+    """As the network saw it; no depth where it saw what was put around the source."""
     return replace(frame, depth=np.where(shows_source(frame.placement, frame.depth.shape), frame.depth, 0))
 
 
 def in_source_pixels(frame: MappedFrame, size: tuple[int, int]) -> MappedFrame:
-    """What the network said, nearest pixel by nearest pixel, for a source of this (height, width).
+    """Depth and confidence of the nearest of the network's pixels, for a source of this (height, width).
 
     A source that changes its size is taken as if it had been resized.
     """

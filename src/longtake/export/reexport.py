@@ -92,7 +92,7 @@ def export_take(
         files,
         adjustments=settings.adjustments,
         adjustment=adjustment,
-        has_grey_points=settings.has_points and take.header.images is None,
+        lacks=_lacks(take.header, settings),
     )
     record.write(out / RECORD_NAME)
     return record
@@ -130,6 +130,19 @@ def _require_content(take: Take, settings: ExportSettings) -> None:
         raise InputError(
             f"Expected images in {take.folder}, but it has none; map the video again with --format images."
         )
+
+
+def _lacks(header: TakeHeader, settings: ExportSettings) -> list[str]:
+    """Sentences on what points are made without."""
+    lacks = []
+    if settings.has_points and header.images is None:
+        lacks.append("The result has no images, so points are grey; map with --format images for colours.")
+    if settings.has_points and not header.confidence and settings.cloud.points.drop_percent:
+        lacks.append(
+            "The result has no confidence, so no pixels are left out as unsure, unlike in its cloud.ply; map with "
+            "--format confidence for the same points."
+        )
+    return lacks
 
 
 def _sink_options(path: Path, header: TakeHeader, adjustment: Adjustment, settings: ExportSettings) -> SinkOptions:

@@ -20,7 +20,7 @@ from longtake.takes.writer import TakeWriter, make_room_for_take
 from longtake.types import FrameKind
 
 FARTHEST_IN_MEDIANS = 10
-"""How far 16-bit depth reaches unless told: so many times the median depth of the first frame."""
+"""How far 16-bit depth reaches by default: so many times the median depth of the first frame."""
 
 _STEP_WITHOUT_DEPTH = 0.001
 

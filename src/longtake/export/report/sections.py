@@ -112,10 +112,10 @@ def export_section(export: ExportRecord | None) -> str:
     if export is None:
         return ""
     files = ", ".join(Path(path).name for path in export.files.values())
-    said = [f"In the folder {EXPORT_FOLDER}: {files}.", _word_on_scale(export), _word_on_camera(export)]
+    sentences = [f"In the folder {EXPORT_FOLDER}: {files}.", _word_on_scale(export), _word_on_camera(export)]
     return (
         '<section aria-labelledby="export-heading"><h2 id="export-heading">Export</h2>'
-        f"{_paragraphs([*said, _word_on_up(export)])}</section>"
+        f"{_paragraphs([*sentences, _word_on_up(export)])}</section>"
     )
 
 
