@@ -41,6 +41,17 @@ class PosedFrame:
     provisional: bool = False
     """Whether later frames may still move it."""
 
+    @classmethod
+    def of(cls, frame: "PosedFrame") -> "PosedFrame":
+        """The pose alone of a frame, whose pixels need not be held any longer."""
+        return PosedFrame(
+            index=frame.index,
+            timestamp_s=frame.timestamp_s,
+            status=frame.status,
+            world_from_camera=frame.world_from_camera,
+            provisional=frame.provisional,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedFrame(PosedFrame):

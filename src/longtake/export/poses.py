@@ -76,7 +76,7 @@ class LivePoses(ReplacingSink):
     def write(self, frame: PosedFrame) -> None:
         with writing(str(self._path)):
             self._file.append(f"{_line_of(frame)}\n".encode())
-        self._frames[frame.index] = _posed(frame)
+        self._frames[frame.index] = PosedFrame.of(frame)
 
     def correct(self, correction: Correction) -> None:
         assert correction.version > self._version, "corrections come in order"
@@ -97,20 +97,9 @@ def _line_of(frame: PosedFrame) -> str:
     return tum_line(float(frame.timestamp_s), frame.world_from_camera)
 
 
-def _posed(frame: PosedFrame) -> PosedFrame:
-    """Without the pixels, which would fill the memory."""
-    return PosedFrame(
-        index=frame.index,
-        timestamp_s=frame.timestamp_s,
-        status=frame.status,
-        world_from_camera=frame.world_from_camera,
-        provisional=frame.provisional,
-    )
-
-
 def _moved(frames: dict[int, PosedFrame], correction: Correction) -> dict[int, PosedFrame]:
     """Frames after a correction, in their order; it may name frames that were never written, such as dropped ones."""
-    known_now = {frame.index: _posed(frame) for frame in correction.frames if frame.index in frames}
+    known_now = {frame.index: PosedFrame.of(frame) for frame in correction.frames if frame.index in frames}
     along: dict[int, PosedFrame] = {}
     for span in correction.spans:
         indices = range(span.first_frame, span.last_frame + 1)
