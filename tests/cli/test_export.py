@@ -13,7 +13,8 @@ import torch
 from PIL import Image
 
 from longtake.cli.main import main
-from longtake.export.names import NAMES, RECORD_NAME
+from longtake.export.formats import FORMATS
+from longtake.export.record import RECORD_NAME
 from longtake.takes.header import Unit
 from longtake.takes.take import read_take
 
@@ -91,7 +92,7 @@ def test_other_filters_give_other_points(longtake: Say, run: Path, tmp_path: Pat
 
 
 def test_every_format_is_written_and_told(longtake: Say, run: Path, tmp_path: Path) -> None:
-    formats = [name for name in NAMES if name != "rrd" or importlib.util.find_spec("rerun")]
+    formats = [name for name in FORMATS if name != "rrd" or importlib.util.find_spec("rerun")]
     code, out, _ = longtake("export", run, "--out", tmp_path, "--format", ",".join(formats), "--json")
     assert code == 0
     report = json.loads(out)

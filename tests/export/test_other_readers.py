@@ -12,10 +12,9 @@ import pytest
 
 from longtake.export.cloud import CloudSettings
 from longtake.export.frame import MappedFrame
-from longtake.export.kitti import KittiSink
 from longtake.export.ply import PlySink
+from longtake.export.poses import KittiSink, TumSink
 from longtake.export.take import TakeSettings, TakeSink
-from longtake.export.tum import TumSink
 
 pytestmark = pytest.mark.extra
 

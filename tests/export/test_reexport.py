@@ -11,13 +11,16 @@ import pytest
 from longtake.errors import InputError, MissingExtraError, SettingError
 from longtake.export.adjust import ExportAdjustments
 from longtake.export.cameras import KnownCamera
+from longtake.export.cloud import CloudSettings
+from longtake.export.formats import FORMATS
 from longtake.export.frame import MappedFrame
-from longtake.export.names import NAMES, RECORD_NAME
-from longtake.export.record import ExportRecord
+from longtake.export.point_filter import PointFilter
+from longtake.export.record import RECORD_NAME, ExportRecord
 from longtake.export.reexport import ExportSettings, clear_export, export_take
 from longtake.export.saved import read_result
 from longtake.export.scale import KnownDepth, KnownDistance, KnownHeight
 from longtake.export.take import DepthKind, TakeSettings, TakeSink
+from longtake.takes.images import ImageFiles
 from longtake.takes.take import Take
 
 CAMERA = KnownCamera(focal_x=40.0, focal_y=41.0, center_x=31.5, center_y=23.5)
@@ -38,7 +41,7 @@ def test_the_record_says_what_was_wished_for_and_what_came_of_it(frames: list[Ma
     assert record.metres_per_unit == pytest.approx(2.4 / float((centres[0] - centres[9]).norm()))
     assert (record.unit, record.scale_from, record.up) == ("m", "distance:0,9=2.4m", "none")
     assert record.intrinsics == (40.0, 41.0, 31.5, 23.5)
-    assert record.files == {name: str(tmp_path / "out" / NAMES[name]) for name in ("tum", "ply")}
+    assert record.files == {name: str(tmp_path / "out" / FORMATS[name].file) for name in ("tum", "ply")}
     assert record.notes == ()
 
 
@@ -73,7 +76,7 @@ def test_whoever_is_told_sees_every_frame_and_may_end_it(frames: list[MappedFram
     assert seen == list(range(10))
     with pytest.raises(InputError, match="Enough"):
         export_take(take, tmp_path / "cut", ExportSettings(formats=("tum",)), told)
-    _, *poses = (tmp_path / "cut" / NAMES["tum"]).read_text().splitlines()
+    _, *poses = (tmp_path / "cut" / FORMATS["tum"].file).read_text().splitlines()
     assert len(poses) == 3
     assert not (tmp_path / "cut" / RECORD_NAME).exists()
 
@@ -86,6 +89,17 @@ def test_what_a_take_lacks_is_told_before_anything_is_written(frames: list[Mappe
     with pytest.raises(SettingError, match="is a take"):
         export_take(bare, tmp_path / "take", ExportSettings(formats=("tum",)))
     assert not (tmp_path / "out").exists()
+
+
+def test_points_that_are_made_without_confidence_are_told_of(frames: list[MappedFrame], tmp_path: Path) -> None:
+    """They are more than those of the run's own cloud, which left the least confident out."""
+    take = saved(tmp_path / "take", frames[:2], TakeSettings(images=ImageFiles.PNG, confidence=False))
+    points = export_take(take, tmp_path / "points", ExportSettings(formats=("ply",))).notes
+    assert points[0].startswith("The result has no confidence, so no pixels are left out as unsure")
+    poses = export_take(take, tmp_path / "poses", ExportSettings(formats=("tum",))).notes
+    every = CloudSettings(points=PointFilter(drop_percent=0.0))
+    all_points = export_take(take, tmp_path / "all", ExportSettings(formats=("ply",), cloud=every)).notes
+    assert poses == all_points == points[1:]
 
 
 def test_settings_say_what_they_need() -> None:
@@ -103,7 +117,7 @@ def test_settings_say_what_they_need() -> None:
 
 @pytest.mark.parametrize("formats", [(), ("las",), ("tum", "las")])
 def test_formats_that_are_none_are_refused(formats: tuple[str, ...]) -> None:
-    with pytest.raises(SettingError, match="Expected formats of an export from tum"):
+    with pytest.raises(SettingError, match="Expected --format as tum"):
         ExportSettings(formats=formats)
 
 

@@ -14,12 +14,11 @@ from scipy.spatial import cKDTree
 
 from longtake.export.cloud import CloudSettings
 from longtake.export.frame import MappedFrame
-from longtake.export.kitti import KittiSink
 from longtake.export.ply import PlySink
 from longtake.export.point_filter import PointFilter
+from longtake.export.poses import KittiSink, TumSink
 from longtake.export.sink import Sink
 from longtake.export.take import DepthKind, PixelGrid, TakeSettings, TakeSink
-from longtake.export.tum import TumSink
 from longtake.world.tour import View
 
 EXACT_PX, SIXTEEN_BIT_PX = 0.05, 0.2

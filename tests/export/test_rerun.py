@@ -16,7 +16,6 @@ from longtake.errors import InputError, MissingExtraError
 from longtake.export.cloud import CloudSettings
 from longtake.export.frame import MappedFrame
 from longtake.export.rerun import FRAMES_PER_FILE, RerunSink
-from longtake.export.sink import SinkState
 
 LIMIT_PX = 0.05
 SITE_PACKAGES = next((Path(__file__).parents[2] / ".venv-oracles" / "lib").glob("python3*/site-packages"), Path("none"))
@@ -71,8 +70,8 @@ def seen_in(row: dict[str, Any], seen: Callable[..., Any]) -> Any:
     return seen(pose, np.array(row["Pinhole:image_from_camera"][0]).reshape(3, 3).T, depth)
 
 
-def write_rerun(folder: Path, frames: Sequence[MappedFrame], state: SinkState | None = None) -> RerunSink:
-    sink = RerunSink(folder, CloudSettings(), state=state)
+def write_rerun(folder: Path, frames: Sequence[MappedFrame]) -> RerunSink:
+    sink = RerunSink(folder, CloudSettings())
     with sink:
         for frame in frames:
             sink.write(frame)
@@ -120,25 +119,6 @@ def test_images_times_and_points_are_those_of_the_frames(
     assert len(points) > 1000
     np.testing.assert_allclose(points, cloud.points, atol=1e-5)
     assert np.array_equal(colours, cloud.colours)
-
-
-@pytest.mark.extra
-@pytest.mark.parametrize(("kept", "lost"), [(0, 3), (4, 0), (4, 5), (10, 0)])
-def test_sink_killed_and_resumed_says_the_same(
-    rerun: Any, tmp_path: Path, cut_frames: list[MappedFrame], kept: int, lost: int
-) -> None:
-    write_rerun(tmp_path / "whole", cut_frames)
-    broken = RerunSink(tmp_path / "broken", CloudSettings())
-    for frame in cut_frames[:kept]:
-        broken.write(frame)
-    state = broken.checkpoint()
-    for frame in cut_frames[kept : kept + lost]:
-        broken.write(frame)
-    broken.checkpoint()
-    write_rerun(tmp_path / "broken", cut_frames[kept:], state)
-    assert read_frames(rerun, tmp_path / "broken") == read_frames(rerun, tmp_path / "whole")
-    for one, other in zip(*(read_points(rerun, tmp_path / name) for name in ("broken", "whole")), strict=True):
-        assert np.array_equal(one, other)
 
 
 @pytest.mark.extra

@@ -1,4 +1,4 @@
-"""What holds for every sink: broken off and resumed it leaves the same files; a full disk leaves whole ones."""
+"""What holds for every append sink: broken off and resumed it leaves the same files; a full disk leaves whole ones."""
 
 import errno
 import os
@@ -18,13 +18,11 @@ from hypothesis import strategies as st
 from longtake.errors import InputError
 from longtake.export.cloud import CloudSettings
 from longtake.export.frame import MappedFrame
-from longtake.export.kitti import KittiSink
 from longtake.export.ply import PlySink
 from longtake.export.point_filter import PointFilter
-from longtake.export.sink import OpenSink, Sink, SinkState
+from longtake.export.poses import KittiSink, TumSink
+from longtake.export.sink import AppendSink, OpenAppendSink, Sink, SinkState, Tee
 from longtake.export.take import DepthKind, PixelGrid, TakeSettings, TakeSink
-from longtake.export.tee import Tee
-from longtake.export.tum import TumSink
 from longtake.takes.atomic_files import GrowingFile
 from longtake.takes.images import ImageFiles
 from longtake.takes.take import read_take
@@ -32,48 +30,43 @@ from longtake.takes.trajectory import Trajectory
 from longtake.takes.trajectory_file import read_trajectory
 from longtake.takes.tum import write_tum
 
-Open = Callable[[Path, SinkState | None], Sink]
+Open = Callable[[Path, SinkState | None], AppendSink]
 FilesOf = Callable[[Path], dict[str, bytes]]
 
 
-def open_tum(folder: Path, state: SinkState | None) -> Sink:
-    return TumSink(folder / "trajectory.tum", state=state)
-
-
-def open_kitti(folder: Path, state: SinkState | None) -> Sink:
+def open_kitti(folder: Path, state: SinkState | None) -> AppendSink:
     return KittiSink(folder / "poses.txt", state=state)
 
 
-def open_take(folder: Path, state: SinkState | None) -> Sink:
+def open_take(folder: Path, state: SinkState | None) -> AppendSink:
     return TakeSink(folder / "take", TakeSettings(), state=state)
 
 
-def open_exact_take(folder: Path, state: SinkState | None) -> Sink:
+def open_exact_take(folder: Path, state: SinkState | None) -> AppendSink:
     chosen = TakeSettings(depth=DepthKind.NPZ, images=ImageFiles.PNG, pixels=PixelGrid.SOURCE, confidence=False)
     return TakeSink(folder / "take", chosen, state=state)
 
 
-def open_ply(folder: Path, state: SinkState | None) -> Sink:
+def open_ply(folder: Path, state: SinkState | None) -> AppendSink:
     return PlySink(folder / "cloud.ply", CloudSettings(), state=state)
 
 
-def open_small_ply(folder: Path, state: SinkState | None) -> Sink:
+def open_small_ply(folder: Path, state: SinkState | None) -> AppendSink:
     """So small that voxels become wider again and again."""
     return PlySink(folder / "cloud.ply", CloudSettings(max_points=300, points=PointFilter(every=2)), state=state)
 
 
-def open_tee(folder: Path, state: SinkState | None) -> Sink:
+def open_tee(folder: Path, state: SinkState | None) -> AppendSink:
     """All in one folder, which the take takes first."""
-    sinks: dict[str, OpenSink] = {
+    sinks: dict[str, OpenAppendSink] = {
         "take": lambda state: TakeSink(folder, TakeSettings(), state=state),
-        "tum": partial(open_tum, folder),
         "kitti": partial(open_kitti, folder),
         "ply": partial(open_small_ply, folder),
     }
     return Tee(sinks, state=state)
 
 
-SINKS = [open_tum, open_kitti, open_take, open_exact_take, open_ply, open_small_ply, open_tee]
+SINKS = [open_kitti, open_take, open_exact_take, open_ply, open_small_ply, open_tee]
 
 
 @pytest.fixture(scope="module")
@@ -175,11 +168,11 @@ def write_until_refused(sink: Sink, frames: Sequence[MappedFrame], refusal: str)
 
 
 @pytest.mark.parametrize("room", [0, 100, 300, 700, 1000])
-@pytest.mark.parametrize("open_sink", [open_tum, open_kitti])
+@pytest.mark.parametrize("open_sink", [lambda folder, _: TumSink(folder / "trajectory.tum"), open_kitti])
 def test_full_disk_leaves_the_poses_before(
     tmp_path: Path,
     frames: list[MappedFrame],
-    open_sink: Open,
+    open_sink: Callable[[Path, SinkState | None], Sink],
     room: int,
     files_no_longer_than: Callable[[int], AbstractContextManager[None]],
 ) -> None:
@@ -273,20 +266,20 @@ def test_frames_without_a_result_have_the_pose_before_in_a_kitti_file(
 
 
 def test_tee_closes_all_that_it_opened(tmp_path: Path, frames: list[MappedFrame]) -> None:
-    (tmp_path / "b.tum").write_text("mine")
-    sinks: dict[str, OpenSink] = {
-        name: partial(lambda path, state: TumSink(path, state=state), tmp_path / f"{name}.tum") for name in "abc"
+    (tmp_path / "b.txt").write_text("mine")
+    sinks: dict[str, OpenAppendSink] = {
+        name: partial(lambda path, state: KittiSink(path, state=state), tmp_path / f"{name}.txt") for name in "abc"
     }
-    with pytest.raises(InputError, match=r"b\.tum exists already"):
+    with pytest.raises(InputError, match=r"b\.txt exists already"):
         Tee(sinks)
-    assert not (tmp_path / "c.tum").exists()
+    assert not (tmp_path / "c.txt").exists()
 
-    class Failing(TumSink):
+    class Failing(KittiSink):
         def close(self) -> None:
             super().close()
             raise InputError("it fails")
 
-    sinks |= {"b": lambda state: Failing(tmp_path / "d.tum", state=state)}
+    sinks |= {"b": lambda state: Failing(tmp_path / "d.txt", state=state)}
     shutil.rmtree(tmp_path)
     tee = Tee(sinks)
     tee.write(frames[0])
@@ -300,21 +293,21 @@ def test_tee_closes_all_that_it_opened(tmp_path: Path, frames: list[MappedFrame]
 def test_sink_that_joins_at_a_checkpoint_begins_there(
     tmp_path: Path, frames: list[MappedFrame], stored: Callable[[SinkState], SinkState]
 ) -> None:
-    open_a: OpenSink = lambda state: TumSink(tmp_path / "a.tum", state=state)  # noqa: E731
-    open_b: OpenSink = lambda state: TumSink(tmp_path / "b.tum", state=state)  # noqa: E731
+    open_a: OpenAppendSink = lambda state: TakeSink(tmp_path / "a", TakeSettings(), state=state)  # noqa: E731
+    open_b: OpenAppendSink = lambda state: TakeSink(tmp_path / "b", TakeSettings(), state=state)  # noqa: E731
     with Tee({"a": open_a}) as first:
         first.write(frames[0])
         state = stored(first.checkpoint())
     with Tee({"a": open_a, "b": open_b}, state=state) as second:
         second.write(frames[1])
-    assert len(read_trajectory(tmp_path / "a.tum")) == 2
-    assert len(read_trajectory(tmp_path / "b.tum")) == 1
+    assert len(read_take(tmp_path / "a")) == 2
+    assert len(read_take(tmp_path / "b")) == 1
 
 
 def test_file_lost_since_the_checkpoint_is_one_sentence(
     tmp_path: Path, frames: list[MappedFrame], stored: Callable[[SinkState], SinkState]
 ) -> None:
-    for open_sink in (open_tum, open_kitti, open_take):
+    for open_sink in (open_kitti, open_take):
         with open_sink(tmp_path, None) as sink:
             sink.write(frames[0])
             state = stored(sink.checkpoint())

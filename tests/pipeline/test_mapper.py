@@ -63,7 +63,9 @@ def test_export_of_a_mapped_video_gives_the_files_of_the_run_byte_by_byte(
 ) -> None:
     """The network's rotations are true ones to float32 only; what is written must not depend on who wrote it."""
     outputs = Outputs(
-        take=TakeSettings(images=ImageFiles.PNG, depth=DepthKind.NPZ), cloud=CloudSettings(voxel=1e-3), kitti=True
+        take=TakeSettings(images=ImageFiles.PNG, depth=DepthKind.NPZ),
+        cloud=CloudSettings(voxel=1e-3),
+        formats=("ply", "kitti"),
     )
     settings = MapSettings(session=replace(SESSION, windows=Windows(size=8, overlap_frames=5)), outputs=outputs)
     source = open_source("world:3?frames=30&size=56x42")

@@ -25,7 +25,7 @@ from longtake.export.masks import MaskFolder
 from longtake.export.point_filter import PointFilter
 from longtake.export.report.folder import PROGRESS_NAME, SUMMARY_NAME
 from longtake.export.report.page import REPORT_NAME
-from longtake.export.sink import Sink, SinkState
+from longtake.export.sink import AppendSink, SinkState
 from longtake.export.take import DepthKind, PixelGrid, TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
@@ -45,7 +45,7 @@ from longtake.world.tour import Tour
 OUTPUTS = Outputs(
     take=TakeSettings(depth=DepthKind.NPZ, pixels=PixelGrid.SOURCE),
     cloud=CloudSettings(voxel=0.05, max_points=3000),
-    kitti=True,
+    formats=("ply", "kitti"),
 )
 SETTINGS = MapSettings(
     session=SessionSettings(
@@ -250,7 +250,7 @@ def test_an_interrupt_while_waiting_for_an_answer_leaves_files_that_can_be_close
         monkeypatch.setattr(WriterProcess, "_next_answer", next_answer)
         raise KeyboardInterrupt
 
-    def write_interrupted(sink: Sink) -> None:
+    def write_interrupted(sink: AppendSink) -> None:
         with sink:
             sink.write(mapped[0])
             monkeypatch.setattr(WriterProcess, "_next_answer", interrupted)
@@ -288,7 +288,7 @@ class NoSky:
 def test_settings_that_cannot_travel_are_a_sentence(
     ready: WriterProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def opening(state: SinkState | None) -> Sink:
+    def opening(state: SinkState | None) -> AppendSink:
         return open_sinks(tmp_path, OUTPUTS, state)
 
     with pytest.raises(SettingError, match="cannot be pickled"):
@@ -324,7 +324,8 @@ torch.set_num_threads(1)
 with WriterProcess() as aside:
     aside.wait_until_ready()
     source, settings = open_source("world:3?frames=45&size=56x42"), MapSettings(session=SMALL, checkpoint_every=10)
-    for item in VideoMap(source, random_model(TINY, torch.device("cpu")), Path(sys.argv[1]), settings, aside=aside):
+    model = random_model(TINY, torch.device("cpu"))
+    for item in VideoMap(source, model, Path(sys.argv[1]), settings, writer_process=aside):
         print(item.index, flush=True)
 """
 

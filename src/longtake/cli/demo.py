@@ -115,7 +115,7 @@ def _film(out: Path, num_frames: int, seed: int) -> Take:
 def _map(walk: Path, model: GeometryModel, out: Path) -> MapSummary:
     """As `longtake map` does it, with everything that it can write."""
     formats = _EXPORTED if find_spec("rerun") is None else (*_EXPORTED, "rrd")
-    outputs = Outputs(kitti=True, session=True, export=ExportSettings(formats=formats))
+    outputs = Outputs(formats=("ply", "kitti"), session=True, export=ExportSettings(formats=formats))
     source, reporter = open_source(str(walk)), TerminalReporter()
     settings = MapSettings(session=SMALL, outputs=outputs)
     video = VideoMap(source, model, out, settings, overwrite=True, on_export=reporter.exporting)

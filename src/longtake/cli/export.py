@@ -14,7 +14,6 @@ from longtake.export.camera_files import known_camera
 from longtake.export.cloud import CloudSettings
 from longtake.export.frame import MappedFrame
 from longtake.export.masks import MaskFolder
-from longtake.export.names import NAMES
 from longtake.export.point_filter import PointFilter
 from longtake.export.record import ExportRecord
 from longtake.export.reexport import ExportSettings, export_take
@@ -74,9 +73,8 @@ class ExportOptions:
 
 def run_export(options: ExportOptions, *, as_json: bool) -> None:
     """Parse, export with a bar, and tell what came of it."""
-    formats = [one_of("--format", name, list(NAMES)) for name in dict.fromkeys(options.formats.split(","))]
     settings = ExportSettings(
-        formats=tuple(formats),
+        formats=tuple(dict.fromkeys(options.formats.split(","))),
         adjustments=options.adjustments.parsed(),
         cloud=options.points.parsed(),
         overwrite=options.overwrite,

@@ -11,7 +11,8 @@ from longtake.cli.ask import never_due_note, require_askable
 from longtake.cli.interrupt import stopped_by_interrupt
 from longtake.cli.live_reporting import JsonLiveReporter, LiveReporter, TerminalLiveReporter
 from longtake.errors import BudgetError, MemoryFullError, SettingError
-from longtake.export.lines import LineFile
+from longtake.export.frame import PosedFrame
+from longtake.export.poses import LivePoses
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import RANDOM, load_language_model, load_model
 from longtake.language.retaining import dialogue_policy_named
@@ -26,7 +27,6 @@ from longtake.runtime.dialogue import DialogueSession
 from longtake.runtime.execution import choose_device
 from longtake.runtime.rules import rule_named
 from longtake.takes.header import POSES_NAME
-from longtake.takes.tum import tum_line
 from longtake.video.preprocess import Preprocessor
 from longtake.video.sampling import FrameSampling, parse_time
 from longtake.video.source import SourceOptions, open_source
@@ -105,7 +105,7 @@ def run_live(options: LiveOptions, *, as_json: bool) -> None:
             prepare=Preprocessor(size=watching.image_size, patch=model.config.patch),
             open_mapper=_mapper_opener(model, watching),
         )
-        poses = None if options.out is None else opened.enter_context(_pose_file(options.out))
+        poses = None if options.out is None else opened.enter_context(closing(LivePoses(options.out / POSES_NAME)))
         if options.model in RANDOM:
             reporter.note("The map's weights are random: poses show how longtake works, and no geometry.")
         with reporter.watching(source), stopped_by_interrupt(live.stop), _told_of_full_memory():
@@ -115,12 +115,21 @@ def run_live(options: LiveOptions, *, as_json: bool) -> None:
         reporter.watched(dialogue.info, live.num_dropped)
 
 
-def _tell_all(live: LiveSession, dialogue: DialogueSession, reporter: LiveReporter, poses: LineFile | None) -> None:
+def _tell_all(live: LiveSession, dialogue: DialogueSession, reporter: LiveReporter, poses: LivePoses | None) -> None:
     with closing(iter(live)) as events:
         for event in events:
             reporter.tell(event, dialogue.info)
             if poses is not None and isinstance(event, FrameKnown):
-                poses.append(tum_line(event.time_s, event.world_from_camera))
+                poses.write(_posed(event))
+
+
+def _posed(event: FrameKnown) -> PosedFrame:
+    return PosedFrame(
+        index=event.index,
+        timestamp_s=event.time_s,
+        status=event.status,
+        world_from_camera=event.world_from_camera,
+    )
 
 
 def _asked(options: LiveOptions) -> list[Asked]:
@@ -178,15 +187,6 @@ def _told_of_full_memory() -> Iterator[None]:
             "The dialogue's share of the memory has no room for one more look or question; raise --memory, or "
             "lower --share."
         ) from error
-
-
-@contextmanager
-def _pose_file(folder: Path) -> Iterator[LineFile]:
-    lines = LineFile(folder / POSES_NAME)
-    try:
-        yield lines
-    finally:
-        lines.close()
 
 
 def _session_settings(options: LiveOptions, model: GeometryModel, shares: Shares) -> SessionSettings:

@@ -14,14 +14,11 @@ from longtake.cli.interrupt import stopped_by_interrupt
 from longtake.cli.options import one_of
 from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter
 from longtake.errors import InputError, LongtakeError, SettingError
-from longtake.export.adjust import ExportAdjustments
-from longtake.export.cloud import CloudSettings
-from longtake.export.reexport import OF_IMAGES, ExportSettings
-from longtake.export.take import DepthKind, PixelGrid, TakeSettings
+from longtake.export.take import PixelGrid
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import RANDOM, load_model
 from longtake.memory.budget import Budget
-from longtake.pipeline.outputs import Outputs
+from longtake.pipeline.outputs import Outputs, choose_outputs
 from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.video_map import MapSettings, VideoMap, is_done
 from longtake.pipeline.writer_process import WriterProcess
@@ -29,17 +26,12 @@ from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SMALL, SessionSettings, parse_keyframes, parse_windows, usual_settings
 from longtake.runtime.execution import choose_device
 from longtake.runtime.rules import rule_named
-from longtake.takes.images import ImageFiles
 from longtake.video.resize import Fit
 from longtake.video.sampling import FrameSampling, parse_time
 from longtake.video.source import Source, SourceOptions, open_source
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
-_WHILE_IT_RUNS = ("tum", "ply", "kitti", "depth", "depth-npz", "confidence", "images")
-_AFTERWARDS = ("colmap", "nerfstudio", "glb", "rrd")
-_WITH_WISHES = ("tum", "kitti", "ply", *_AFTERWARDS)
-_FORMATS = (*_WHILE_IT_RUNS, *_AFTERWARDS, "session")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,37 +187,17 @@ def _session_settings(options: MapOptions, usual: SessionSettings) -> SessionSet
 
 
 def _outputs(options: MapOptions) -> Outputs:
-    formats = {one_of("--format", name, _FORMATS) for name in options.formats.split(",")}
-    cloud = options.points.parsed()
-    export = _export(formats, options.adjustments.parsed(), cloud)
-    has_points = export is not None and export.has_points
-    needs_depth = export is not None and export.needs_depth
-    depth = DepthKind.NPZ if "depth-npz" in formats else DepthKind.PNG if needs_depth or "depth" in formats else None
-    take = TakeSettings(
+    return choose_outputs(
+        tuple(dict.fromkeys(options.formats.split(","))),
         pixels=PixelGrid(one_of("--pixels", options.pixels, [grid.value for grid in PixelGrid])),
-        images=ImageFiles.JPEG if has_points or "images" in formats else None,
-        depth=depth,
-        confidence=has_points or "confidence" in formats,
         fps=options.fps,
+        cloud=options.points.parsed(),
+        adjustments=options.adjustments.parsed(),
     )
-    return Outputs(
-        take=take,
-        cloud=cloud if "ply" in formats else None,
-        kitti="kitti" in formats,
-        session="session" in formats,
-        export=export,
-    )
-
-
-def _export(formats: set[str], adjustments: ExportAdjustments, cloud: CloudSettings) -> ExportSettings | None:
-    """What is known only when the video has ended: some formats, and with a wish all files of poses and points."""
-    asked = {"tum", *formats}
-    names = [name for name in (_AFTERWARDS if adjustments == ExportAdjustments() else _WITH_WISHES) if name in asked]
-    return ExportSettings(formats=tuple(names), cloud=cloud, adjustments=adjustments) if names else None
 
 
 def _has_small_images(outputs: Outputs) -> bool:
-    is_scene = outputs.export is not None and any(name in OF_IMAGES for name in outputs.export.formats)
+    is_scene = outputs.export is not None and any(known.needs_images for known in outputs.export.known)
     return is_scene and outputs.take.pixels is PixelGrid.MODEL
 
 

@@ -1,1 +1,1 @@
-"""A mapped video as files people use: one sink for each format, written while the video runs."""
+"""A mapped video as files people use: one sink for each format, written while the video runs or when it has ended."""

@@ -1,4 +1,4 @@
-"""What is set right in a saved result before it is exported: its camera, its scale, which way is up."""
+"""What is corrected in a saved result before it is exported: its camera, its scale, which way is up."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ class ExportAdjustments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjustment:
-    """What came of the wishes for one take; applies to each of its frames."""
+    """The camera, scale and world that each frame of one take is exported with."""
 
     camera: KnownCamera | None = None
     metres_per_unit: float | None = None
@@ -59,7 +59,7 @@ class Adjustment:
 
 
 def plan_adjustment(take: Take, adjustments: ExportAdjustments) -> Adjustment:
-    """Look through the take for what the wishes need: all cameras, or the floor."""
+    """Look through the take for what the adjustments need: all cameras, or the floor."""
     camera = shared_camera(take) if adjustments.fixed_camera else adjustments.camera
     needs_floor = adjustments.upright or isinstance(adjustments.length, KnownHeight)
     floor = floor_of(take, camera) if needs_floor else None

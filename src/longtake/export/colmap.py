@@ -19,7 +19,7 @@ from longtake.export.colmap_model import (
 )
 from longtake.export.frame import MappedFrame
 from longtake.export.scene_folder import SceneFolder
-from longtake.export.sink import Sink, SinkState
+from longtake.export.sink import Sink
 from longtake.export.source_cameras import different_lenses
 from longtake.takes.atomic_files import replacing, writing
 from longtake.takes.images import ImageFiles
@@ -38,7 +38,7 @@ _OWN = [f"{MODEL_FOLDER}/{name}.{ending}" for ending in ColmapFiles for name in 
 
 
 class ColmapSink(Sink):
-    """An image is there when `write` returns; the model from the start, each file of it whole at every moment.
+    """An image is there when `write` returns; the model, empty from the start, when the sink is closed.
 
     Frames that give no points by the cloud's settings are left out altogether.
     """
@@ -51,27 +51,21 @@ class ColmapSink(Sink):
         files: ColmapFiles = ColmapFiles.BINARY,
         images: ImageFiles = ImageFiles.JPEG,
         overwrite: bool = False,
-        state: SinkState | None = None,
     ) -> None:
         """The folder must be new or empty, or such an export that may be overwritten."""
-        self._scene = SceneFolder(folder, settings, images, own=_OWN, overwrite=overwrite, state=state)
+        self._scene = SceneFolder(folder, settings, images, own=_OWN, overwrite=overwrite)
         self.cloud = self._scene.cloud
         self._folder, self._files = folder, files
-        self._write_model()
+        self._write_model()  # by which the folder is known as an export, also where it is broken off
 
     def write(self, frame: MappedFrame) -> None:
         self._scene.add(frame)
-
-    def checkpoint(self) -> SinkState:
-        state = self._scene.checkpoint()
-        self._write_model()
-        return state
 
     def close(self) -> None:
         self._write_model()
 
     def _write_model(self) -> None:
-        cameras, cloud = self._scene.cameras.all(), self.cloud.cloud()
+        cameras, cloud = self._scene.cameras, self.cloud.cloud()
         lenses = different_lenses(cameras)
         images = colmap_images(cameras, [self._scene.images.name(camera.index) for camera in cameras])
         if self._files is ColmapFiles.BINARY:

@@ -1,4 +1,4 @@
-"""One frame of a mapped video, as sinks take it."""
+"""One frame of a mapped video, as sinks take it: its pose alone, or all that is known of it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -29,17 +29,36 @@ class FrameStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MappedFrame:
-    """A frame and its result, on the CPU. Pixels are the network's unless they are called the source's."""
+class PosedFrame:
+    """Where the camera was when it took a frame."""
 
     index: int
     """Its place among the frames that were asked for, from 0."""
     timestamp_s: float
     status: FrameStatus
-    kind: FrameKind
-    window: int
     world_from_camera: Float[Tensor, "4 4"]
     """In float64."""
+    provisional: bool = False
+    """Whether later frames may still move it."""
+
+    @classmethod
+    def of(cls, frame: "PosedFrame") -> "PosedFrame":
+        """The pose alone of a frame, whose pixels need not be held any longer."""
+        return PosedFrame(
+            index=frame.index,
+            timestamp_s=frame.timestamp_s,
+            status=frame.status,
+            world_from_camera=frame.world_from_camera,
+            provisional=frame.provisional,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedFrame(PosedFrame):
+    """A frame and its result, on the CPU. Pixels are the network's unless they are called the source's."""
+
+    kind: FrameKind
+    window: int
     intrinsics: Float[Tensor, "3 3"]
     """In float64, for the network's pixels; `placement` takes them to the source's."""
     depth: Float[np.ndarray, "height width"]

@@ -15,8 +15,8 @@ from longtake.errors import SettingError
 from longtake.export.cloud import Cloud, CloudSettings, GrowingCloud
 from longtake.export.frame import MappedFrame
 from longtake.export.gltf import GltfFile, Primitive
-from longtake.export.sink import Sink, SinkState
-from longtake.export.source_cameras import PinholeLens, SourceCamera, SourceCameras
+from longtake.export.sink import Sink
+from longtake.export.source_cameras import PinholeLens, SourceCamera, source_camera
 from longtake.takes.atomic_files import replacing, require_writable, writing
 from longtake.takes.header import Unit
 
@@ -32,7 +32,7 @@ _PYRAMID_EDGES = [0, 1, 0, 2, 0, 3, 0, 4, 1, 2, 2, 3, 3, 4, 4, 1]
 
 
 class GlbSink(Sink):
-    """The file is there from the first checkpoint on, whole at every moment."""
+    """The file is there, whole, when the sink is closed."""
 
     def __init__(
         self,
@@ -42,34 +42,24 @@ class GlbSink(Sink):
         unit: Unit = Unit.MODEL,
         max_cameras: int = MAX_CAMERAS,
         overwrite: bool = False,
-        state: SinkState | None = None,
     ) -> None:
         """Of more cameras than asked for, one in so many is drawn."""
         if max_cameras < 1:
             raise SettingError(f"Expected a GLB file of 1 camera or more, not of {max_cameras}.")
-        require_writable(path, overwrite=overwrite or state is not None)
+        require_writable(path, overwrite=overwrite)
         self._path, self._settings, self._unit, self._max_cameras = path, settings, unit, max_cameras
-        self.cloud = GrowingCloud(settings, state=state)
-        self._cameras = SourceCameras(state)
+        self.cloud = GrowingCloud(settings)
+        self._cameras: list[SourceCamera] = []
 
     def write(self, frame: MappedFrame) -> None:
         if self._settings.points.takes(frame):
-            self._cameras.add(frame)
+            self._cameras.append(source_camera(frame))
             self.cloud.add(frame)
 
-    def checkpoint(self) -> SinkState:
-        self._write_file()
-        cloud = self.cloud.state()
-        return SinkState(values=cloud.values, arrays={**cloud.arrays, **self._cameras.state().arrays})
-
     def close(self) -> None:
-        self._write_file()
-
-    def _write_file(self) -> None:
-        cameras = self._cameras.all()
-        one_in = max(1, math.ceil(len(cameras) / self._max_cameras))
+        one_in = max(1, math.ceil(len(self._cameras) / self._max_cameras))
         with writing(str(self._path)), replacing(self._path) as file:
-            file.write(glb_bytes(self.cloud.cloud(), cameras[::one_in], unit=self._unit))
+            file.write(glb_bytes(self.cloud.cloud(), self._cameras[::one_in], unit=self._unit))
 
 
 def glb_bytes(cloud: Cloud, cameras: list[SourceCamera], *, unit: Unit) -> bytes:

@@ -87,9 +87,9 @@ class GltfFile:
 
 
 def light_of(colours: UInt8[np.ndarray, "vertices 3"]) -> Float[np.ndarray, "vertices 3"]:
-    """glTF's vertex colours count light, not what a screen is told: sRGB's curve undone."""
-    told = np.arange(256) / 255
-    light = np.where(told <= 0.04045, told / 12.92, ((told + 0.055) / 1.055) ** 2.4).astype("<f4")
+    """glTF's vertex colours are linear light: sRGB's transfer curve undone."""
+    shown = np.arange(256) / 255
+    light = np.where(shown <= 0.04045, shown / 12.92, ((shown + 0.055) / 1.055) ** 2.4).astype("<f4")
     looked_up: Float[np.ndarray, "vertices 3"] = light[colours]
     return looked_up
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from longtake.errors import InputError
 from longtake.export.frame import MappedFrame
-from longtake.export.source_grid import seen_by_network
+from longtake.export.pixels import seen_by_network
 
 _ENDINGS = (".png", ".jpg", ".jpeg")
 _LEAST_WHITE = 128

@@ -14,7 +14,7 @@ from longtake.export.cloud import CloudSettings
 from longtake.export.frame import MappedFrame
 from longtake.export.ply import write_ply
 from longtake.export.scene_folder import SceneFolder
-from longtake.export.sink import Sink, SinkState
+from longtake.export.sink import Sink
 from longtake.export.source_cameras import CORNER, PinholeLens, SourceCamera, different_lenses
 from longtake.takes.atomic_files import replacing, writing
 from longtake.takes.header import Unit
@@ -28,7 +28,7 @@ _NO_DISTORTION = dict.fromkeys(("k1", "k2", "p1", "p2"), 0.0)
 
 
 class NerfstudioSink(Sink):
-    """An image is there when `write` returns; the other files from the start, whole at every moment.
+    """An image is there when `write` returns; the other files, empty from the start, when the sink is closed.
 
     Frames that give no points by the cloud's settings are left out altogether.
     """
@@ -41,23 +41,15 @@ class NerfstudioSink(Sink):
         unit: Unit = Unit.MODEL,
         images: ImageFiles = ImageFiles.JPEG,
         overwrite: bool = False,
-        state: SinkState | None = None,
     ) -> None:
         """The folder must be new or empty, or such an export that may be overwritten."""
-        self._scene = SceneFolder(
-            folder, settings, images, own=[POINTS_NAME, TRANSFORMS_NAME], overwrite=overwrite, state=state
-        )
+        self._scene = SceneFolder(folder, settings, images, own=[POINTS_NAME, TRANSFORMS_NAME], overwrite=overwrite)
         self.cloud = self._scene.cloud
         self._folder, self._unit = folder, unit
-        self._write_lists()
+        self._write_lists()  # by which the folder is known as an export, also where it is broken off
 
     def write(self, frame: MappedFrame) -> None:
         self._scene.add(frame)
-
-    def checkpoint(self) -> SinkState:
-        state = self._scene.checkpoint()
-        self._write_lists()
-        return state
 
     def close(self) -> None:
         self._write_lists()
@@ -69,8 +61,8 @@ class NerfstudioSink(Sink):
             file.write(self._transforms().encode())
 
     def _transforms(self) -> str:
-        """One lens is told once; for several nerfstudio looks in each frame."""
-        cameras = self._scene.cameras.all()
+        """One lens stands once for all frames; several stand each in its frame, where nerfstudio looks for them."""
+        cameras = self._scene.cameras
         lenses = different_lenses(cameras)
         shared = _lens_fields(lenses[0]) if len(lenses) == 1 else {}
         head = {"camera_model": "OPENCV", **_NO_DISTORTION, **shared, "ply_file_path": POINTS_NAME}

@@ -7,10 +7,11 @@ import numpy as np
 from longtake import __version__
 from longtake.export.cloud import Cloud, CloudSettings, GrowingCloud
 from longtake.export.frame import MappedFrame
-from longtake.export.sink import Sink, SinkState
+from longtake.export.sink import AppendSink, SinkState
 from longtake.takes.atomic_files import replacing, require_writable, writing
 from longtake.takes.header import Unit
 
+CLOUD_NAME = "cloud.ply"
 _FLOATS = ("x", "y", "z", "nx", "ny", "nz")
 _BYTES = ("red", "green", "blue")
 _CONFIDENCE = "confidence"
@@ -18,7 +19,7 @@ _PROPERTIES = [f"float {name}" for name in _FLOATS] + [f"uchar {name}" for name 
 _POINT = np.dtype([(name, "<f4") for name in _FLOATS] + [(name, "u1") for name in _BYTES] + [(_CONFIDENCE, "<f4")])
 
 
-class PlySink(Sink):
+class PlySink(AppendSink):
     """The file is there from the first checkpoint on, whole at every moment."""
 
     def __init__(

@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float
 from longtake.errors import SettingError
 from longtake.export.frame import FrameStatus, MappedFrame
 from longtake.export.masks import MaskFolder
+from longtake.export.pixels import shows_source
 from longtake.export.sky import SkyModel, shows_ground
-from longtake.export.source_grid import shows_source
 from longtake.types import FrameKind
 
 

@@ -10,6 +10,10 @@ from longtake.takes.atomic_files import replacing, writing
 from longtake.takes.fields import JsonObject
 from longtake.takes.header import Unit
 
+RECORD_NAME = "export.json"
+EXPORT_FOLDER = "export"
+"""Below a mapped folder: what was exported from it when the video had ended."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRecord:
@@ -63,9 +67,9 @@ def make_record(
     *,
     adjustments: ExportAdjustments,
     adjustment: Adjustment,
-    has_grey_points: bool,
+    lacks: Sequence[str],
 ) -> ExportRecord:
-    """What was wished for beside what came of it."""
+    """What was asked for beside what came of it; `lacks` are sentences on what the take had not."""
     camera, floor = adjustment.camera, adjustment.floor
     numbers = None if camera is None else (camera.focal_x, camera.focal_y, camera.center_x, camera.center_y)
     return ExportRecord(
@@ -80,14 +84,12 @@ def make_record(
         up="auto" if adjustments.upright else "none",
         floor_share=None if floor is None else floor.share,
         exported_from_saved=adjustment.exported_from_saved.matrix.tolist(),
-        notes=_notes(adjustments, adjustment, has_grey_points=has_grey_points),
+        notes=(*lacks, *_notes(adjustments, adjustment)),
     )
 
 
-def _notes(adjustments: ExportAdjustments, adjustment: Adjustment, *, has_grey_points: bool) -> tuple[str, ...]:
+def _notes(adjustments: ExportAdjustments, adjustment: Adjustment) -> tuple[str, ...]:
     notes = []
-    if has_grey_points:
-        notes.append("The result has no images, so points are grey; map with --format images for colours.")
     if adjustments.upright and adjustment.floor is None:
         notes.append("No floor was found convincingly, so the world is left as it is.")
     if adjustment.unit is Unit.MODEL:

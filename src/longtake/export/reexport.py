@@ -1,37 +1,26 @@
 """Other files from a saved result: one pass for what must be known of the whole, where anything must, one to write."""
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from longtake.errors import InputError, SettingError
 from longtake.export.adjust import Adjustment, ExportAdjustments, adjusted_frames, plan_adjustment
 from longtake.export.cloud import CloudSettings
-from longtake.export.colmap import ColmapSink
+from longtake.export.formats import FORMATS, Format, SinkOptions, format_named
 from longtake.export.frame import MappedFrame
-from longtake.export.glb import GlbSink
-from longtake.export.kitti import KittiSink
-from longtake.export.names import NAMES, RECORD_NAME
-from longtake.export.nerfstudio import NerfstudioSink
-from longtake.export.ply import PlySink
-from longtake.export.record import ExportRecord, make_record
-from longtake.export.rerun import RerunSink, require_rerun
+from longtake.export.record import RECORD_NAME, ExportRecord, make_record
 from longtake.export.scale import KnownDistance
-from longtake.export.sink import OpenSink, Sink
-from longtake.export.take import DepthKind, TakeSettings, TakeSink
-from longtake.export.tee import Tee
-from longtake.export.tum import TumSink
+from longtake.export.take import DepthKind, TakeSettings
 from longtake.takes.atomic_files import require_writable, writing
 from longtake.takes.header import TakeHeader, is_take
 from longtake.takes.images import ImageFiles
 from longtake.takes.take import Take
 
-OF_POINTS = ("ply", "colmap", "nerfstudio", "glb", "rrd")
-OF_IMAGES = ("colmap", "nerfstudio")
-
 ProgressCallback = Callable[[Iterable[MappedFrame], int], Iterable[MappedFrame]]
-"""Hands on the frames of an export, so many of them, and may tell how far it is."""
+"""Hands on the frames of an export, so many of them, and may show how far it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,69 +33,84 @@ class ExportSettings:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.formats if name not in NAMES]
-        if unknown or not self.formats:
-            raise SettingError(
-                f"Expected formats of an export from {', '.join(NAMES)}, but got '{', '.join(unknown)}'."
-            )
+        if not self.formats:
+            raise SettingError(f"Expected --format as {', '.join(FORMATS)}, but got none.")
+        for name in self.formats:
+            format_named(name)
+
+    @property
+    def known(self) -> tuple[Format, ...]:
+        return tuple(map(format_named, self.formats))
 
     @property
     def needs_images(self) -> bool:
         """Whether it cannot be made of a take without images."""
-        return self.cloud.points.sky is not None or any(name in OF_IMAGES for name in self.formats)
+        return self.cloud.points.sky is not None or any(known.needs_images for known in self.known)
 
     @property
     def has_points(self) -> bool:
-        return any(name in OF_POINTS for name in self.formats)
+        return any(known.has_points for known in self.known)
 
     @property
     def needs_depth(self) -> bool:
-        """Whether it, or a wish, is in vain without depth."""
+        """Whether it, or an adjustment, cannot be made without depth."""
         length = self.adjustments.length
         looks_at_depth = length is not None and not isinstance(length, KnownDistance)
         return self.has_points or self.adjustments.upright or looks_at_depth
 
     def require_packages(self) -> None:
         """Refuse what needs a package that is not installed."""
-        if "rrd" in self.formats:
-            require_rerun()
+        for known in self.known:
+            known.require_package()
 
 
 def no_progress(frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:  # noqa: ARG001
-    """Tells nobody."""
+    """Shows nothing."""
     return frames
 
 
-def export_take(take: Take, out: Path, settings: ExportSettings, told: ProgressCallback = no_progress) -> ExportRecord:
+def export_take(
+    take: Take, out: Path, settings: ExportSettings, progress: ProgressCallback = no_progress
+) -> ExportRecord:
     """Write all formats into a folder, and last the record of it, without which the export is not whole."""
     _require_room(out)
     _require_content(take, settings)
     adjustment = plan_adjustment(take, settings.adjustments)
     require_writable(out / RECORD_NAME, overwrite=settings.overwrite)
-    with Tee(_sinks(out, take.header, adjustment, settings)) as sinks:
-        for frame in told(adjusted_frames(take, adjustment), len(take)):
-            sinks.write(frame)
+    files = {name: out / known.file for name, known in zip(settings.formats, settings.known, strict=True)}
+    with ExitStack() as opened:
+        sinks = [
+            opened.enter_context(known.open(_sink_options(path, take.header, adjustment, settings)))
+            for known, path in zip(settings.known, files.values(), strict=True)
+        ]
+        for frame in progress(adjusted_frames(take, adjustment), len(take)):
+            for sink in sinks:
+                sink.write(frame)
     record = make_record(
         take.folder,
         len(take),
-        {name: out / NAMES[name] for name in settings.formats},
+        files,
         adjustments=settings.adjustments,
         adjustment=adjustment,
-        has_grey_points=settings.has_points and take.header.images is None,
+        lacks=_lacks(take.header, settings),
     )
     record.write(out / RECORD_NAME)
     return record
 
 
-def clear_export(out: Path) -> None:
-    """Delete whatever an export may have left in its folder, whole or not; other files stay."""
+def clear_export(out: Path, formats: Sequence[str] = ()) -> None:
+    """Delete whatever an export may have left in its folder, in our formats and these; other files stay."""
     with writing(str(out)):
-        for name in (RECORD_NAME, *NAMES.values()):
-            path = out / name
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+        for known in (*FORMATS.values(), *map(format_named, formats)):
+            _delete(out / known.file)
+        _delete(out / RECORD_NAME)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _require_room(out: Path) -> None:
@@ -116,7 +120,7 @@ def _require_room(out: Path) -> None:
 
 def _require_content(take: Take, settings: ExportSettings) -> None:
     """Refuse what cannot be made of a take."""
-    points = [name for name in settings.formats if name in OF_POINTS]
+    points = [known.name for known in settings.known if known.has_points]
     if points and take.header.depth is None:
         raise InputError(
             f"Expected depth in {take.folder}, of which {points[0]} is made, but it has none; map the video again "
@@ -128,26 +132,28 @@ def _require_content(take: Take, settings: ExportSettings) -> None:
         )
 
 
-def _sinks(out: Path, header: TakeHeader, adjustment: Adjustment, settings: ExportSettings) -> Mapping[str, OpenSink]:
-    overwrite, cloud, unit = settings.overwrite, settings.cloud, adjustment.unit
-    paths = {name: out / file for name, file in NAMES.items()}
-    images = ImageFiles.PNG if header.images is ImageFiles.PNG else ImageFiles.JPEG
-    make: dict[str, Callable[[], Sink]] = {
-        "tum": lambda: TumSink(paths["tum"], overwrite=overwrite),
-        "kitti": lambda: KittiSink(paths["kitti"], overwrite=overwrite),
-        "ply": lambda: PlySink(paths["ply"], cloud, unit=unit, overwrite=overwrite),
-        "take": lambda: TakeSink(paths["take"], _take_settings(header, adjustment), overwrite=overwrite),
-        "colmap": lambda: ColmapSink(paths["colmap"], cloud, images=images, overwrite=overwrite),
-        "nerfstudio": lambda: NerfstudioSink(paths["nerfstudio"], cloud, unit=unit, images=images, overwrite=overwrite),
-        "glb": lambda: GlbSink(paths["glb"], cloud, unit=unit, overwrite=overwrite),
-        "rrd": lambda: RerunSink(paths["rrd"], cloud, overwrite=overwrite),
-    }
-    return {name: _always_new(make[name]) for name in settings.formats}
+def _lacks(header: TakeHeader, settings: ExportSettings) -> list[str]:
+    """Sentences on what points are made without."""
+    lacks = []
+    if settings.has_points and header.images is None:
+        lacks.append("The result has no images, so points are grey; map with --format images for colours.")
+    if settings.has_points and not header.confidence and settings.cloud.points.drop_percent:
+        lacks.append(
+            "The result has no confidence, so no pixels are left out as unsure, unlike in its cloud.ply; map with "
+            "--format confidence for the same points."
+        )
+    return lacks
 
 
-def _always_new(make: Callable[[], Sink]) -> OpenSink:
-    """An export is made in one go, and never from a checkpoint."""
-    return lambda _: make()
+def _sink_options(path: Path, header: TakeHeader, adjustment: Adjustment, settings: ExportSettings) -> SinkOptions:
+    return SinkOptions(
+        path=path,
+        cloud=settings.cloud,
+        unit=adjustment.unit,
+        images=ImageFiles.PNG if header.images is ImageFiles.PNG else ImageFiles.JPEG,
+        take=_take_settings(header, adjustment),
+        overwrite=settings.overwrite,
+    )
 
 
 def _take_settings(header: TakeHeader, adjustment: Adjustment) -> TakeSettings:

@@ -15,10 +15,10 @@ from PIL import Image
 
 from longtake.export.cloud import Cloud, CloudSettings, GrowingCloud
 from longtake.export.frame import MappedFrame
-from longtake.export.sink import Sink, SinkState
+from longtake.export.pixels import in_model_pixels
+from longtake.export.scene_folder import make_room
+from longtake.export.sink import Sink
 from longtake.export.source_cameras import CORNER
-from longtake.export.source_images import make_room
-from longtake.export.take_pixels import model_pixels
 from longtake.extras import import_from_extra
 from longtake.spatial.rotation import quaternion_from_matrix
 from longtake.takes.atomic_files import replacing, writing
@@ -28,47 +28,34 @@ POINTS_NAME = "points.rrd"
 FRAMES_PER_FILE = 32
 
 _FRAMES_NAME = "frames-{index:06d}.rrd"
-_FRAMES_PATTERN = re.compile(r"frames-(\d{6,})\.rrd")
+_FRAMES_PATTERN = re.compile(r"frames-\d{6,}\.rrd")
 _JPEG_QUALITY = 90
 
 
 class RerunSink(Sink):
-    """Frames are in a file from the next checkpoint on, or when there are enough for one; files are whole always.
+    """Frames are in a file when there are enough for one, the last ones when the sink is closed.
 
-    Which frames share a file depends on the checkpoints, what they say does not. Rerun numbers its pieces at random, so
-    that no two files are equal byte by byte.
+    Rerun numbers its pieces at random, so that no two files are equal byte by byte.
     """
 
-    def __init__(
-        self, folder: Path, settings: CloudSettings, *, overwrite: bool = False, state: SinkState | None = None
-    ) -> None:
+    def __init__(self, folder: Path, settings: CloudSettings, *, overwrite: bool = False) -> None:
         """The folder must be new or empty, or such an export that may be overwritten."""
         self._rerun = require_rerun()
-        if state is None:
-            make_room(folder, [POINTS_NAME], overwrite=overwrite)
-        self._folder = folder
-        self.cloud = GrowingCloud(settings, state=state)
-        self._next_index: int = 0 if state is None else state.values["next_index"]
-        self._waiting: _Recording | None = None
+        make_room(folder, [POINTS_NAME], overwrite=overwrite)
         with writing(str(folder)):
-            folder.mkdir(parents=True, exist_ok=True)
-            _delete_frames(folder, start=self._next_index)
-        self._write_points()
+            _delete_frames(folder)
+        self._folder = folder
+        self.cloud = GrowingCloud(settings)
+        self._waiting: _Recording | None = None
+        self._write_points()  # by which the folder is known as an export, also where it is broken off
 
     def write(self, frame: MappedFrame) -> None:
         if self._waiting is None:
             self._waiting = _Recording(self._rerun, name=_FRAMES_NAME.format(index=frame.index))
         self._waiting.add(frame)
         self.cloud.add(frame)
-        self._next_index = frame.index + 1
         if self._waiting.num_frames == FRAMES_PER_FILE:
             self._write_waiting()
-
-    def checkpoint(self) -> SinkState:
-        self._write_waiting()
-        self._write_points()
-        cloud = self.cloud.state()
-        return SinkState(values={**cloud.values, "next_index": self._next_index}, arrays=cloud.arrays)
 
     def close(self) -> None:
         self._write_waiting()
@@ -106,7 +93,7 @@ class _Recording:
 
     def add(self, frame: MappedFrame) -> None:
         rerun, stream = self._rerun, self._stream
-        pixels = model_pixels(frame)
+        pixels = in_model_pixels(frame)
         height, width = pixels.depth.shape
         pose = frame.world_from_camera.double()
         quaternion = rerun.Quaternion(xyzw=quaternion_from_matrix(pose[:3, :3]).numpy())
@@ -157,9 +144,7 @@ def _jpeg(image: np.ndarray) -> bytes:
     return content.getvalue()
 
 
-def _delete_frames(folder: Path, *, start: int) -> None:
-    """Delete the files that begin with this frame or a later one."""
+def _delete_frames(folder: Path) -> None:
     for path in folder.glob("*"):
-        name = _FRAMES_PATTERN.fullmatch(path.name)
-        if name is not None and int(name[1]) >= start:
+        if _FRAMES_PATTERN.fullmatch(path.name):
             path.unlink()

@@ -11,8 +11,8 @@ from PIL import Image
 
 from longtake.errors import InputError, SettingError
 from longtake.export.floor import Floor
+from longtake.export.pixels import seen_by_network
 from longtake.export.saved import position_of, source_placement
-from longtake.export.source_grid import seen_by_network
 from longtake.takes.take import Take
 
 _METRES = {"m": 1.0, "cm": 0.01, "mm": 0.001}

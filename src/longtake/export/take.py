@@ -9,8 +9,8 @@ import numpy as np
 
 from longtake.errors import SettingError
 from longtake.export.frame import MappedFrame
-from longtake.export.sink import Sink, SinkState
-from longtake.export.take_pixels import model_pixels, source_pixels
+from longtake.export.pixels import in_model_pixels, in_source_pixels
+from longtake.export.sink import AppendSink, SinkState
 from longtake.takes.atomic_files import writing
 from longtake.takes.depth_files import DepthFiles, step_for, valid_or_zero
 from longtake.takes.frames import TakeFrame
@@ -20,7 +20,7 @@ from longtake.takes.writer import TakeWriter, make_room_for_take
 from longtake.types import FrameKind
 
 FARTHEST_IN_MEDIANS = 10
-"""How far 16-bit depth reaches unless told: so many times the median depth of the first frame."""
+"""How far 16-bit depth reaches by default: so many times the median depth of the first frame."""
 
 _STEP_WITHOUT_DEPTH = 0.001
 
@@ -66,7 +66,7 @@ class TakeSettings:
         DepthFiles(self.depth_step)
 
 
-class TakeSink(Sink):
+class TakeSink(AppendSink):
     """Each frame is in the take when `write` returns; the take begins with the first frame, which fixes its size."""
 
     def __init__(
@@ -124,7 +124,7 @@ class TakeSink(Sink):
 
     def _take_frame(self, frame: MappedFrame, header: TakeHeader) -> TakeFrame:
         is_model = self._settings.pixels is PixelGrid.MODEL
-        pixels = model_pixels(frame) if is_model else source_pixels(frame, header.size)
+        pixels = in_model_pixels(frame) if is_model else in_source_pixels(frame, header.size)
         return TakeFrame(
             index=frame.index,
             timestamp_s=frame.timestamp_s,

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from longtake.export.frame import MappedFrame
-from longtake.export.names import EXPORT_FOLDER, RECORD_NAME
-from longtake.export.record import ExportRecord
+from longtake.export.record import EXPORT_FOLDER, RECORD_NAME, ExportRecord
 from longtake.export.reexport import ExportSettings, ProgressCallback, clear_export, export_take, no_progress
 from longtake.export.saved import read_result
 from longtake.pipeline.mapper import Mapper
@@ -34,5 +33,5 @@ def is_exported(out: Path) -> bool:
 
 def export_mapped(out: Path, settings: ExportSettings, told: ProgressCallback = no_progress) -> ExportRecord:
     """Export the take of a mapped folder into a folder below it, in place of what an earlier try left there."""
-    clear_export(out / EXPORT_FOLDER)
+    clear_export(out / EXPORT_FOLDER, settings.formats)
     return export_take(read_result(out), out / EXPORT_FOLDER, settings, told)

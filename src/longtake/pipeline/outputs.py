@@ -1,32 +1,45 @@
-"""Which files come of a video while it is mapped, and the sinks that write them."""
+"""Which files come of a video: while it is mapped, and in one go when it has ended."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from longtake.errors import SettingError
+from longtake.export.adjust import ExportAdjustments
 from longtake.export.cloud import CloudSettings
-from longtake.export.kitti import KittiSink
-from longtake.export.names import CLOUD_NAME, KITTI_NAME
-from longtake.export.ply import PlySink
+from longtake.export.formats import FORMATS, Format, SinkOptions, format_named, require_format
 from longtake.export.reexport import ExportSettings
-from longtake.export.sink import OpenSink, SinkState
-from longtake.export.take import TakeSettings, TakeSink
-from longtake.export.tee import Tee
+from longtake.export.sink import AppendSink, OpenAppendSink, SinkKind, SinkState, Tee
+from longtake.export.take import DepthKind, PixelGrid, TakeSettings
+from longtake.takes.images import ImageFiles
+
+SESSION_NAME = "session.safetensors"
+
+_POSES, _SESSION = "tum", "session"
+_TAKE_PARTS = ("depth", "depth-npz", "confidence", "images")
+MAP_FORMATS = (*(name for name in FORMATS if name != "take"), *_TAKE_PARTS, _SESSION)
+"""What a run can be asked for: formats, what its take has beside poses, and the session itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
-    """Which files are written beside the take."""
+    """Which files are written: the take, and beside it."""
 
     take: TakeSettings = field(default_factory=TakeSettings)
-    cloud: CloudSettings | None = field(default_factory=CloudSettings)
-    kitti: bool = False
+    formats: tuple[str, ...] = ("ply",)
+    """Of kind append, written while the video runs."""
+    cloud: CloudSettings = field(default_factory=CloudSettings)
+    """Which points they have."""
     session: bool = False
     """The session as it was after the last frame, for `resume_session` to go on with more."""
     export: ExportSettings | None = None
     """What is made of the take in a folder below it when the video was mapped to its end."""
 
     def __post_init__(self) -> None:
+        for name in self.formats:
+            if format_named(name).kind is not SinkKind.APPEND:
+                raise SettingError(f"The format {name} is made of a whole take; ask for it as an export.")
         if self.export is None:
             return
         if self.export.needs_images and self.take.images is None:
@@ -35,12 +48,65 @@ class Outputs:
             raise SettingError("The export is made of depth, but the take has none; let the take have depth.")
 
 
+def choose_outputs(
+    names: Sequence[str],
+    *,
+    pixels: PixelGrid = PixelGrid.MODEL,
+    fps: float | None = None,
+    cloud: CloudSettings | None = None,
+    adjustments: ExportAdjustments | None = None,
+) -> Outputs:
+    """What these formats ask for, and what they need: an export of points has a take with depth and images."""
+    for name in names:
+        if ":" not in name:
+            require_format(name, MAP_FORMATS)
+    cloud = CloudSettings() if cloud is None else cloud
+    formats = [name for name in names if name not in (*_TAKE_PARTS, _SESSION)]
+    export = _choose_export(formats, adjustments or ExportAdjustments(), cloud)
+    return Outputs(
+        take=_choose_take(names, export, pixels=pixels, fps=fps),
+        formats=tuple(name for name in formats if format_named(name).kind is SinkKind.APPEND),
+        cloud=cloud,
+        session=_SESSION in names,
+        export=export,
+    )
+
+
+def _choose_export(
+    formats: Sequence[str], adjustments: ExportAdjustments, cloud: CloudSettings
+) -> ExportSettings | None:
+    """What is known only when the video has ended: some formats, and all poses and points where they are adjusted."""
+    if adjustments == ExportAdjustments():  # the take has the poses
+        asked = [name for name in formats if name != _POSES and format_named(name).kind is SinkKind.ONE_SHOT]
+    else:
+        asked = [_POSES, *formats]
+    in_order = tuple(name for name in dict.fromkeys((*FORMATS, *asked)) if name in asked)
+    return ExportSettings(formats=in_order, cloud=cloud, adjustments=adjustments) if in_order else None
+
+
+def _choose_take(
+    names: Sequence[str], export: ExportSettings | None, *, pixels: PixelGrid, fps: float | None
+) -> TakeSettings:
+    has_points = export is not None and export.has_points
+    needs_depth = export is not None and export.needs_depth
+    depth = DepthKind.PNG if needs_depth or "depth" in names else None
+    return TakeSettings(
+        pixels=pixels,
+        images=ImageFiles.JPEG if has_points or "images" in names else None,
+        depth=DepthKind.NPZ if "depth-npz" in names else depth,
+        confidence=has_points or "confidence" in names,
+        fps=fps,
+    )
+
+
 def open_sinks(out: Path, outputs: Outputs, state: SinkState | None = None, *, overwrite: bool = False) -> Tee:
-    """All files of a result, new or gone on with; the take first, for it sees to the folder."""
-    sinks: dict[str, OpenSink] = {"take": lambda part: TakeSink(out, outputs.take, overwrite=overwrite, state=part)}
-    if outputs.cloud is not None:
-        cloud, unit = outputs.cloud, outputs.take.unit
-        sinks["cloud"] = lambda part: PlySink(out / CLOUD_NAME, cloud, unit=unit, overwrite=overwrite, state=part)
-    if outputs.kitti:
-        sinks["kitti"] = lambda part: KittiSink(out / KITTI_NAME, overwrite=overwrite, state=part)
+    """All files of a running video, new or gone on with; the take first, for it sees to the folder."""
+    take = SinkOptions(path=out, take=outputs.take, cloud=outputs.cloud, unit=outputs.take.unit, overwrite=overwrite)
+    sinks: dict[str, OpenAppendSink] = {"take": partial(_open_sink, FORMATS["take"], take)}
+    for known in map(format_named, outputs.formats):
+        sinks[known.name] = partial(_open_sink, known, replace(take, path=out / known.file))
     return Tee(sinks, state=state)
+
+
+def _open_sink(known: Format, options: SinkOptions, state: SinkState | None) -> AppendSink:
+    return known.open_append(replace(options, state=state))

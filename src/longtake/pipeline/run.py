@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from longtake.export.frame import FrameStatus, MappedFrame
-from longtake.export.lines import LineFile
-from longtake.export.sink import Sink
+from longtake.export.sink import AppendSink
 from longtake.pipeline.checkpoint import Checkpoint, Checkpoints
 from longtake.pipeline.mapper import Mapper, Prepared
 from longtake.pipeline.prefetch import Prefetcher, WhenFull
-from longtake.takes.atomic_files import writing
+from longtake.takes.atomic_files import LineFile, writing
 from longtake.types import FrameKind
 from longtake.video.frame import VideoFrame
 from longtake.video.preprocess import Preprocessor
@@ -56,7 +55,7 @@ class Job:
     prepare: Preprocessor
     open_mapper: Callable[[tuple[int, int]], Mapper]
     """For images of this height and width."""
-    sinks: Sink
+    sinks: AppendSink
     events: LineFile
     """A line for each frame without a result."""
     when_full: WhenFull = WhenFull.BLOCK

@@ -12,20 +12,20 @@ from longtake import __version__
 from longtake.attention.backend import Backend
 from longtake.errors import SettingError
 from longtake.export.frame import FrameStatus, MappedFrame
-from longtake.export.lines import LineFile
-from longtake.export.names import CLOUD_NAME, EXPORT_FOLDER, KITTI_NAME, SESSION_NAME
-from longtake.export.record import ExportRecord
+from longtake.export.ply import CLOUD_NAME
+from longtake.export.poses import KITTI_NAME
+from longtake.export.record import EXPORT_FOLDER, ExportRecord
 from longtake.export.reexport import ProgressCallback, clear_export, no_progress
 from longtake.export.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
 from longtake.export.report.page import REPORT_NAME, write_report
 from longtake.export.report.truth import TRUTH_NAME
-from longtake.export.sink import Sink, SinkState
+from longtake.export.sink import AppendSink, SinkState
 from longtake.geometry.model import GeometryModel
 from longtake.pipeline.afterwards import SavingMapper, export_mapped, is_exported
 from longtake.pipeline.checkpoint import Checkpoint, Checkpoints
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.measures import memory_bytes, progress_line
-from longtake.pipeline.outputs import Outputs, open_sinks
+from longtake.pipeline.outputs import SESSION_NAME, Outputs, open_sinks
 from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.resident import peak_bytes, resident_bytes
 from longtake.pipeline.run import KEPT, Job, Run, Unreadable
@@ -34,7 +34,7 @@ from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.runtime.steps import VideoSession
 from longtake.runtime.windowed import WindowedSession, resume_session
-from longtake.takes.atomic_files import replacing, writing
+from longtake.takes.atomic_files import LineFile, replacing, writing
 from longtake.takes.header import is_take
 from longtake.video.preprocess import Preprocessor
 from longtake.video.reading import Source
@@ -243,7 +243,7 @@ class VideoMap:
             settings=self._asked,
         )
 
-    def _sinks(self, state: SinkState | None, *, overwrite: bool) -> Sink:
+    def _sinks(self, state: SinkState | None, *, overwrite: bool) -> AppendSink:
         opening = partial(open_sinks, self._out, self._settings.outputs, overwrite=overwrite)
         return (
             opening(state) if self._writer_process is None else WriterProcessSink(self._writer_process, opening, state)

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from longtake.errors import InputError, LongtakeError, SettingError
 from longtake.export.frame import MappedFrame
-from longtake.export.sink import OpenSink, Sink, SinkState
+from longtake.export.sink import AppendSink, OpenAppendSink, SinkState
 from longtake.pipeline.resident import peak_bytes
 
 _START = (
@@ -52,7 +52,7 @@ class _Wish(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Opening:
-    """A pickled `OpenSink`, apart, so that one which cannot be unpickled leaves the stream as it is."""
+    """A pickled `OpenAppendSink`, apart, so that one which cannot be unpickled leaves the stream as it is."""
 
     open_sink: bytes
     state: SinkState
@@ -166,20 +166,22 @@ class WriterProcess:
         return self._process.stdout
 
 
-class WriterProcessSink(Sink):
+class WriterProcessSink(AppendSink):
     """A sink that is opened here, and goes on from a checkpoint aside once that process is ready.
 
     It keeps a sink's promises: a frame is written when `write` returns, and what goes wrong is raised here.
     """
 
-    def __init__(self, writer_process: WriterProcess, open_sink: OpenSink, state: SinkState | None = None) -> None:
+    def __init__(
+        self, writer_process: WriterProcess, open_sink: OpenAppendSink, state: SinkState | None = None
+    ) -> None:
         """The function that opens it must be one that can be pickled."""
         self._writer_process = writer_process
         try:
             self._opening = pickle.dumps(open_sink)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise _cannot_travel(error) from error
-        self._here: Sink | None = open_sink(state)
+        self._here: AppendSink | None = open_sink(state)
         self._num_here, self._is_closed = 0, False
 
     @property
@@ -211,13 +213,13 @@ class WriterProcessSink(Sink):
         elif self._writer_process.is_ready:
             self._writer_process.ask(_Wish.CLOSE)
 
-    def _write_here(self, here: Sink, frame: MappedFrame) -> None:
+    def _write_here(self, here: AppendSink, frame: MappedFrame) -> None:
         here.write(frame)
         self._num_here += 1
         if self._num_here == FRAMES_BEFORE_HANDOVER:
             self._writer_process.start()
 
-    def _hand_over(self, here: Sink) -> None:
+    def _hand_over(self, here: AppendSink) -> None:
         opening = _Opening(self._opening, here.checkpoint())
         here.close()
         self._here = None
@@ -245,7 +247,7 @@ class _Desk:
     """Where requests are met."""
 
     def __init__(self) -> None:
-        self._sink: Sink | None = None
+        self._sink: AppendSink | None = None
 
     def answer(self, request: object) -> object:
         try:
@@ -288,9 +290,9 @@ def _send(value: object, file: IO[bytes]) -> None:
     file.flush()
 
 
-def _load(opening: bytes) -> OpenSink:
+def _load(opening: bytes) -> OpenAppendSink:
     try:
-        open_sink: OpenSink = pickle.loads(opening)  # noqa: S301 - written by our own process
+        open_sink: OpenAppendSink = pickle.loads(opening)  # noqa: S301 - written by our own process
     except (pickle.UnpicklingError, ImportError, AttributeError) as error:
         raise _cannot_travel(error) from error
     return open_sink

@@ -69,6 +69,36 @@ class GrowingFile:
         self._file.seek(self.num_bytes)
 
 
+class LineFile:
+    """A text file of whole lines, flushed as they come: a new one, or one that goes on after so many bytes."""
+
+    def __init__(self, path: Path, *, overwrite: bool = False, num_bytes: int | None = None) -> None:
+        if num_bytes is None:
+            require_writable(path, overwrite=overwrite)
+        self._path = path
+        with writing(str(path)):
+            self._file = GrowingFile(path, num_bytes=num_bytes or 0)
+
+    @property
+    def is_empty(self) -> bool:
+        return self._file.num_bytes == 0
+
+    def append(self, *lines: str) -> None:
+        """All of these lines, or none."""
+        with writing(str(self._path)):
+            self._file.append("".join(f"{line}\n" for line in lines).encode())
+
+    def sync(self) -> int:
+        """Return, when all lines are on the disk, how many bytes they have."""
+        with writing(str(self._path)):
+            self._file.sync()
+            sync_path(self._path.parent)
+        return self._file.num_bytes
+
+    def close(self) -> None:
+        self._file.close()
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[BufferedWriter]:
     """A file to write into that takes this path when the block ends; if it fails, what was there before stays."""

@@ -1,4 +1,4 @@
-"""One frame of a take: as it is handed to the writer, and the line of `frames.jsonl` that tells of it."""
+"""One frame of a take: as it is handed to the writer, and its line of `frames.jsonl`."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from torch import Tensor
 from longtake.errors import InputError
 from longtake.spatial.placement import Placement
 from longtake.takes.fields import JsonObject
-from longtake.takes.source_pixels import placement_from_json, placement_to_json
+from longtake.takes.header import placement_from_json, placement_to_json
 
 _ROTATION_TOLERANCE = 1e-3
 

@@ -14,7 +14,6 @@ from longtake.spatial.placement import Placement
 from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
 from longtake.takes.fields import JsonObject
 from longtake.takes.images import ImageFiles
-from longtake.takes.source_pixels import placement_from_json, placement_to_json
 
 HEADER_NAME = "take.json"
 FRAMES_NAME = "frames.jsonl"
@@ -26,7 +25,7 @@ _VERSION = 1
 
 
 class Content(StrEnum):
-    """Whether a take tells what is or what was estimated."""
+    """Whether a take holds what is true or what was estimated."""
 
     TRUTH = "truth"
     RESULT = "result"
@@ -149,3 +148,22 @@ def _is_confidence(record: JsonObject) -> bool:
     if record.text("files") != CONFIDENCE_FILES:
         raise record.refuse("files", f"'{CONFIDENCE_FILES}'")
     return True
+
+
+def placement_to_json(placement: Placement) -> dict[str, Any]:
+    """Where the pixels of a take lie in those of the video it was made from."""
+    return {
+        "width": placement.source_width,
+        "height": placement.source_height,
+        "scale": [placement.scale_x, placement.scale_y],
+        "offset": [placement.offset_x, placement.offset_y],
+    }
+
+
+def placement_from_json(record: JsonObject) -> Placement:
+    scale_x, scale_y = record.numbers("scale", 2)
+    if not (scale_x > 0 and scale_y > 0):
+        raise record.refuse("scale", "2 numbers greater than 0")
+    offset_x, offset_y = record.numbers("offset", 2)
+    width, height = record.integer("width", least=1), record.integer("height", least=1)
+    return Placement(width, height, scale_x, scale_y, offset_x, offset_y)

@@ -18,7 +18,7 @@ class Trajectory:
     world_from_camera: Float64[Tensor, "poses 4 4"]
     """One for each timestamp."""
     is_timed: bool = True
-    """False where nobody said when the poses were taken; timestamps then only count frames."""
+    """False where it is unknown when the poses were taken; timestamps then only count frames."""
 
     def __post_init__(self) -> None:
         if len(self.timestamp_s) != len(self.world_from_camera):

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from longtake.errors import InputError
-from longtake.export.names import EXPORT_FOLDER, RECORD_NAME
-from longtake.export.record import ExportRecord
+from longtake.export.record import EXPORT_FOLDER, RECORD_NAME, ExportRecord
 from longtake.export.report.asked import ASKED_NAME, Asked
 from longtake.export.report.truth import TRUTH_NAME, Truth
 from longtake.takes.fields import JsonObject

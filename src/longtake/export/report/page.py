@@ -8,7 +8,7 @@ from string import Template
 
 from longtake import __version__
 from longtake.errors import InputError
-from longtake.export.names import CLOUD_NAME
+from longtake.export.ply import CLOUD_NAME
 from longtake.export.report.asked import asked_section
 from longtake.export.report.folder import MappedFolder, read_folder
 from longtake.export.report.payload import MOST_CLOUD_POINTS, as_script, payload

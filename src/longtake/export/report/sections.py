@@ -6,8 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from longtake.export.names import EXPORT_FOLDER
-from longtake.export.record import ExportRecord
+from longtake.export.record import EXPORT_FOLDER, ExportRecord
 from longtake.export.report.folder import PROGRESS_NAME, MappedFolder
 from longtake.export.report.ply_points import PointSample
 from longtake.export.report.strips import Strips, colours_near_to_far
@@ -113,10 +112,10 @@ def export_section(export: ExportRecord | None) -> str:
     if export is None:
         return ""
     files = ", ".join(Path(path).name for path in export.files.values())
-    said = [f"In the folder {EXPORT_FOLDER}: {files}.", _word_on_scale(export), _word_on_camera(export)]
+    sentences = [f"In the folder {EXPORT_FOLDER}: {files}.", _word_on_scale(export), _word_on_camera(export)]
     return (
         '<section aria-labelledby="export-heading"><h2 id="export-heading">Export</h2>'
-        f"{_paragraphs([*said, _word_on_up(export)])}</section>"
+        f"{_paragraphs([*sentences, _word_on_up(export)])}</section>"
     )
 
 

@@ -20,7 +20,7 @@ _FARTHEST = 1e30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One figure in words, of the result and of what is said without looking."""
+    """One figure in words, of the result and of a guess without looking."""
 
     name: str
     result: str

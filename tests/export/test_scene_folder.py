@@ -12,7 +12,7 @@ from longtake.errors import InputError
 from longtake.export.frame import MappedFrame
 from longtake.export.reexport import ExportSettings, export_take
 from longtake.export.saved import read_result
-from longtake.export.source_images import SourceImages
+from longtake.export.scene_folder import SourceImages
 from longtake.export.take import PixelGrid, TakeSettings, TakeSink
 from longtake.takes.images import ImageFiles
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from longtake.export.source_grid import seen_by_network, shows_source
+from longtake.export.pixels import seen_by_network, shows_source
 from longtake.video.resize import Fit, resize_image
 
 
