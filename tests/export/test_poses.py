@@ -9,9 +9,10 @@ import torch
 from longtake.errors import InputError
 from longtake.export.frame import MappedFrame, PosedFrame
 from longtake.export.poses import LivePoses, TumSink
-from longtake.export.sink import Correction, MovedSpan
+from longtake.export.sink import Correction
 from longtake.spatial.similarity import Similarity
 from longtake.takes.tum import as_written, read_tum
+from longtake.types import MovedSpan
 
 
 def similarity() -> Similarity:

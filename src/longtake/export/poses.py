@@ -8,11 +8,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from longtake.export.frame import MappedFrame, PosedFrame
-from longtake.export.sink import AppendSink, Correction, MovedSpan, ReplacingSink, Sink, SinkState
+from longtake.export.sink import AppendSink, Correction, ReplacingSink, Sink, SinkState
 from longtake.spatial.similarity import Similarity
 from longtake.takes.atomic_files import GrowingFile, LineFile, replacing, require_writable, writing
 from longtake.takes.kitti import kitti_line
 from longtake.takes.tum import HEADING, tum_line
+from longtake.types import MovedSpan
 
 KITTI_NAME = "poses.kitti"
 

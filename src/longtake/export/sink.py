@@ -14,10 +14,9 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
-from torch import Tensor
 
 from longtake.export.frame import MappedFrame, PosedFrame
+from longtake.types import MovedSpan
 
 
 class SinkKind(StrEnum):
@@ -77,16 +76,6 @@ class AppendSink(Sink):
 
 OpenAppendSink = Callable[[SinkState | None], AppendSink]
 """Makes a sink: a new one, or one that goes on from a checkpoint."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovedSpan:
-    """Neighbouring frames that moved as a whole."""
-
-    first_frame: int
-    last_frame: int
-    now_from_before: Float[Tensor, "4 4"]
-    """A similarity as a matrix, its rotation scaled: from where these cameras were thought to be to where they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
