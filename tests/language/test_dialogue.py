@@ -68,7 +68,7 @@ def digest(session: DialogueSession) -> str:
     """Of every key and value remembered, in attention order, and of all that decides the next token."""
     memory, hashed = session._memory, hashlib.sha256()
     slot = torch.from_numpy(memory.tokens("text").slot)
-    slab = memory._ground.slabs["text"]
+    slab = memory._pool.slabs["text"]
     for storage in (*slab.keys, *slab.values):
         hashed.update(storage[slot].numpy().tobytes())
     hashed.update(repr((session._state.next_position, session._state.clip, session._state.held_s)).encode())
@@ -341,7 +341,7 @@ def plant(session: DialogueSession, place: int, wanted: Tensor, length: float = 
     """All keys of one grid in the first layer, turned to what is wanted."""
     segment, tokens = session._state.segments[place], session._memory.tokens("text")
     inside = (tokens.frame >= segment.first) & (tokens.frame < segment.first + segment.num_tokens)
-    slab = session._memory._ground.slabs["text"]
+    slab = session._memory._pool.slabs["text"]
     slab.keys[0][torch.from_numpy(tokens.slot[inside])] = length * wanted / wanted.norm(dim=-1, keepdim=True)
     return segment
 
@@ -482,7 +482,7 @@ def test_clip_moved_back_in_time_is_the_prompt_of_a_video_that_began_later(
     for one in (late, fresh):
         tokens = one._memory.tokens("text")
         order = tokens.frame.argsort()
-        keys.append(one._memory._ground.slabs["text"].keys[0][torch.from_numpy(tokens.slot[order])])
+        keys.append(one._memory._pool.slabs["text"].keys[0][torch.from_numpy(tokens.slot[order])])
     assert torch.allclose(keys[0], keys[1], atol=2e-3)
     assert (keys[0] - keys[1]).abs().mean() < 1e-4
 
@@ -697,4 +697,4 @@ def test_fork_takes_no_longer_from_a_hundred_times_the_tokens(
     session = open_dialogue()
     show(session, frames, [12])
     with session._memory.fork() as fork:
-        assert fork._live["text"].borrowed[0].slot is session._memory._live["text"].settled.slot
+        assert fork._live["text"].borrowed[0].slot is session._memory._live["text"].retained.slot

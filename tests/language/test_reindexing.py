@@ -22,7 +22,7 @@ from longtake.language.load import LanguageModel
 from longtake.language.positions import Piece, Text, VideoSpan, positions
 from longtake.language.prompt_builder import TokenInputs
 from longtake.language.retaining import RecentFrames, Retaining, Segment, ThinnedPast
-from longtake.language.rope_shift import Run, moved_back_by
+from longtake.language.rope_shift import ShiftedRun, moved_back_by
 from longtake.language.sampling import TextSampling
 from longtake.memory.retention import Keep
 from longtake.runtime.answers import Answer
@@ -69,7 +69,7 @@ def keys_read(session: DialogueSession, layer: int = 0) -> Tensor:
 
 def digest(session: DialogueSession) -> str:
     """Of stored keys and values in attention order, and of the state."""
-    tokens, slab, hashed = session._memory.tokens("text"), session._memory._ground.slabs["text"], hashlib.sha256()
+    tokens, slab, hashed = session._memory.tokens("text"), session._memory._pool.slabs["text"], hashlib.sha256()
     for storage in (*slab.keys, *slab.values):
         hashed.update(storage[torch.from_numpy(tokens.slot)].numpy().tobytes())
     state = session._state
@@ -451,7 +451,7 @@ def test_keys_in_memory_are_never_rewritten(open_turns: Callable[..., DialogueSe
     written: dict[int, bytes] = {}
     for number in range(8):
         show(session, frames, [number])
-        tokens, keys = session._memory.tokens("text"), session._memory._ground.slabs["text"].keys[3]
+        tokens, keys = session._memory.tokens("text"), session._memory._pool.slabs["text"].keys[3]
         for token, slot in zip(tokens.frame.tolist(), tokens.slot.tolist(), strict=True):
             assert written.setdefault(token, keys[slot].numpy().tobytes()) == keys[slot].numpy().tobytes()
     assert session._state.moved
@@ -505,7 +505,7 @@ def test_all_moved_by_a_constant_leaves_what_is_said(
     show(session, frames, range(2))
     before = first_logits(session, QUESTION, monkeypatch)
     state = session._state
-    runs = (Run(0, back), Run(session._memory.num_kept, 0))
+    runs = (ShiftedRun(0, back), ShiftedRun(session._memory.num_kept, 0))
     session._state = replace(state, next_position=state.next_position - back, moved=runs)
     after = first_logits(session, QUESTION, monkeypatch)
     assert not torch.equal(after, before)
