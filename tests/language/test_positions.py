@@ -63,7 +63,7 @@ def pieces(vlm_index: dict[str, Any], vlm_special: SpecialIds) -> Callable[[str,
         ]
         stills = case["image_grid_thw"].tolist() if "image_grid_thw" in case else []
         pictures = [Picture(height // MERGE, width // MERGE) for _, height, width in stills]
-        return pieces_of(case["input_ids"].tolist(), vlm_special, pictures=pictures, films=films)
+        return pieces_of(case["input_ids"].tolist(), vlm_special, pictures=pictures, video_spans=films)
 
     return of
 
@@ -119,7 +119,7 @@ def test_chunks_of_a_stream_carry_the_next_position_over(
         count, height, width = case["video_grid_thw"][chunk].tolist()
         seen = uniform_times(count, told["second_per_grid_ts"][chunk], TOKENS_PER_SECOND)
         film = VideoSpan(seen, height // MERGE, width // MERGE)
-        got = positions(pieces_of(ids[start : start + length], vlm_special, films=[film]), next_position)
+        got = positions(pieces_of(ids[start : start + length], vlm_special, video_spans=[film]), next_position)
         assert (got.rows == case["position_ids"][:, start : start + length].numpy()).all()
         assert got.next_position == told["next_position_after_chunk"][chunk]
         start, next_position = start + length, got.next_position

@@ -173,7 +173,7 @@ class VideoStreamingInference:
     ) -> tuple[str, dict[str, Any]]:
         """The answer, and what it took in seconds."""
         sampling = _sampling(max_new_tokens, min_new_tokens, (temperature, top_p) if do_sample else None)
-        answer = self._cache().ask(question, sampling, remember=update_state)
+        answer = self._cache().session.ask(question, sampling, remember=update_state)
         return answer.text, _metrics(answer)
 
     def ask_stream(
@@ -189,7 +189,7 @@ class VideoStreamingInference:
         """Text as it comes (`type` is `token`), then all of it with what it took (`final`)."""
         sampling = _sampling(max_new_tokens, min_new_tokens, (temperature, top_p) if do_sample else None)
         started, text = time.perf_counter(), ""
-        for said in self._cache().ask_stream(question, sampling, remember=update_state):
+        for said in self._cache().session.ask_stream(question, sampling, remember=update_state):
             if isinstance(said, Answer):
                 yield {"type": "final", "text": said.text, "metrics": _metrics(said)}
             else:
@@ -199,7 +199,7 @@ class VideoStreamingInference:
 
     def ask_choice(self, question: str, choices: Sequence[str]) -> str:
         """The likeliest choice, by the mean over its tokens; `cache_manager.cache.ask_choice` tells all scores."""
-        scored = self._cache().ask_choice(question, choices)
+        scored = self._cache().session.ask_choice(question, choices)
         return max(scored, key=lambda choice: choice.mean_log_likelihood).text
 
     def get_cache_info(self) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class StreamQwenModel:
 
     def new_cache(self, language: LanguageModel | None = None, system: str = SYSTEM) -> StreamCache:
         """An empty one; a language other than the model's own may bring other words."""
-        return StreamCache(language or self.language, budget_bytes=self._budget_bytes, system=system)
+        return StreamCache.allocate(language or self.language, budget_bytes=self._budget_bytes, system=system)
 
     def follow(self, cache: StreamCache) -> None:
         """Let `stream_state` speak of this cache."""

@@ -149,7 +149,7 @@ def picture_format(max_tokens_per_frame: int | None) -> PictureFormat:
 def _native(stream: Stream) -> FormatPlaces:
     base, film = len(open_clip(QWEN2_5, _SYSTEM)), stream.film_whole()
     ids = [*open_clip(QWEN2_5, _SYSTEM), *QWEN2_5.video(film.num_tokens)]
-    rows = positions(pieces_of(ids, QWEN2_5, films=[film])).rows[:, base:]
+    rows = positions(pieces_of(ids, QWEN2_5, video_spans=[film])).rows[:, base:]
     last_grids = [stream.grids_of(chunk)[1] for chunk in range(stream.num_chunks)]
     asked = [base + replace(film, times=(film.times[grid],)).extent for grid in last_grids]
     return _one_clip("native", stream, base, rows, asked)
@@ -158,7 +158,7 @@ def _native(stream: Stream) -> FormatPlaces:
 def _library(stream: Stream) -> FormatPlaces:
     base, film = len(open_clip(QWEN2_5, _SYSTEM)), stream.film_whole()
     ids = [*open_clip(QWEN2_5, _SYSTEM), *QWEN2_5.video(film.num_tokens)]
-    told = library_positions(pieces_of(ids, QWEN2_5, films=[film]))
+    told = library_positions(pieces_of(ids, QWEN2_5, video_spans=[film]))
     report = _one_clip("library", stream, base, told.rows[:, base:], [told.next_position] * stream.num_chunks)
     return replace(report, question_behind_after_s=film.transformers_extent / stream.tokens_per_second)
 
@@ -201,7 +201,7 @@ def _turns(stream: Stream) -> FormatPlaces:
         ids = next_chunk(QWEN2_5, film.num_tokens)
         if chunk == 0:
             ids = first_chunk(QWEN2_5, film.num_tokens, system=_SYSTEM)
-        told = positions(pieces_of(ids, QWEN2_5, films=[film]), next_position)
+        told = positions(pieces_of(ids, QWEN2_5, video_spans=[film]), next_position)
         is_video = np.array(ids) == QWEN2_5.video_pad
         next_position = told.next_position
         chunks.append(_places(stream, chunk, told.rows[:, is_video], next_position))

@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 
 from longtake.errors import CheckpointError, MissingExtraError
 from longtake.extras import import_from_extra
+from longtake.language.family import Family
 from longtake.language.formats import SpecialIds
 from longtake.language.frames import PictureFormat
 from longtake.language.model_config import (
@@ -28,6 +29,7 @@ from longtake.language.model_config import (
 )
 from longtake.language.network import Network
 from longtake.language.question_grammar import QuestionGrammar, known_ids, question_ids
+from longtake.language.qwen2_5_vl import Qwen2_5VL
 from longtake.language.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
@@ -60,10 +62,16 @@ class LanguageModel:
     @property
     def network(self) -> Network:
         """The model over our memory; from now on it attends through that alone."""
-        return Network(self.model)
+        return Qwen2_5VL.network(self.model)
 
     @property
-    def words(self) -> Tokenizer:
+    def family(self) -> Family:
+        """What differs between families of models."""
+        return Qwen2_5VL(self.special_ids, self.text)
+
+    @property
+    def required_tokenizer(self) -> Tokenizer:
+        """The tokenizer; an error that says what to do where the folder has none."""
         if self.tokenizer is None:
             raise _no_tokenizer(self.model)
         return self.tokenizer
@@ -76,11 +84,11 @@ class LanguageModel:
 
     def question_ids(self, question: str) -> tuple[int, ...]:
         """A question in tokens; a model of few words refuses, with a sentence on what it knows, what is outside."""
-        return question_ids(question, self.words, self.known)
+        return question_ids(question, self.required_tokenizer, self.known)
 
     def choice_ids(self, choice: str) -> tuple[int, ...]:
         """An answer to choose in tokens; refused if it has words that the model does not know."""
-        return known_ids(choice, self.words, self.known)
+        return known_ids(choice, self.required_tokenizer, self.known)
 
     @property
     def tokens_per_second(self) -> float:
