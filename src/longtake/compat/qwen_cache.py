@@ -127,7 +127,7 @@ class StreamCache:
     @torch.no_grad()
     def take(
         self, ids: Sequence[int], visions: Sequence[Vision], *, seconds: float, num_logits: int = 0
-    ) -> Float[Tensor, "1 tokens words"]:
+    ) -> Float[Tensor, "1 tokens vocabulary"]:
         """Any tokens as the next of the conversation, and what may follow the last of them (0: each of them)."""
         state = self.session.state
         start_s = state.last_s or 0.0

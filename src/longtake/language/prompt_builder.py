@@ -1,6 +1,6 @@
 """From frames, questions and words to the next tokens of a conversation: embeddings, positions, and the state after.
 
-A pure function of the state that comes in: what is read into memory, and becomes the state, is for others to say.
+Pure functions of the state that is given: `runtime.dialogue_memory` reads the tokens and takes over the state.
 """
 
 import math

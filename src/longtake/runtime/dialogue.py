@@ -16,7 +16,7 @@ from types import TracebackType
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64, UInt8
+from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from longtake.attention.backend import Backend
@@ -25,7 +25,7 @@ from longtake.attention.choose import backend_named
 from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import InputError, UnknownWordsError
 from longtake.language.dialogue_state import DialogueState, Portion, portions, with_frames
-from longtake.language.evidence import Evidence, evidence
+from longtake.language.evidence import evidence
 from longtake.language.formats import StreamFormat
 from longtake.language.load import LanguageModel
 from longtake.language.positions import Text
@@ -33,7 +33,7 @@ from longtake.language.prompt_builder import PromptBuilder, TokenInputs
 from longtake.language.retaining import RecentFrames, Retaining
 from longtake.language.sampling import TextSampling
 from longtake.memory.saved import SavedTensors, write_tensors
-from longtake.runtime.answers import Answer, Choice, DialogueInfo, Ending, LetterChoice, Timing
+from longtake.runtime.answers import Answer, Choice, DialogueInfo, LetterChoice
 from longtake.runtime.choice_scoring import by_letters, by_likelihood, equally_long, offered_by_letters, require_choices
 from longtake.runtime.dialogue_file import (
     dialogue_record,
@@ -70,7 +70,7 @@ class DialogueSession:
     ) -> None:
         """A session with a memory allocated here, of which `answer_tokens` are for all questions under way.
 
-        What is evicted when the rest is full is for `retaining` to say; by default the oldest frames.
+        `retaining` is the policy of what is evicted when the rest is full; by default the oldest frames.
         """
         self._language, self._network = language, language.network
         self._settings = {
@@ -119,14 +119,14 @@ class DialogueSession:
     ) -> Iterator[str | Answer]:
         """Text as it comes, whole characters only, and last the answer; leaving early leaves no trace.
 
-        A question outside of what a model of few words knows is answered with what it knows, and never remembered.
+        A question outside of the model's grammar is answered with what is inside of it, and never remembered.
         """
         started = time.perf_counter()
         try:
             ids = self._question_ids(question)
         except UnknownWordsError as refusal:
             yield str(refusal)
-            yield self._refused(str(refusal), started)
+            yield Answer.refused(str(refusal), self.state.last_s, time.perf_counter() - started)
             return
         with self._memory.fork() as fork:
             forked = time.perf_counter()
@@ -135,7 +135,7 @@ class DialogueSession:
             token = np.concatenate([fork.tokens, fork.next_token + np.arange(asked.num_tokens)])
             recorder = AttentionRecorder(len(token))
 
-            def feed(token_id: int) -> Float[Tensor, " words"]:
+            def feed(token_id: int) -> Float[Tensor, " vocabulary"]:
                 return self._next_logits(fork, self._prompts.text_tokens(fork.state, [token_id]), recorder)
 
             for piece in generate(self._language, sampling, self._next_logits(fork, asked, recorder), feed):
@@ -150,7 +150,9 @@ class DialogueSession:
                     ids=piece.ids,
                     ending=piece.ending,
                     seen_until_s=asked.state.last_s,
-                    evidence=_spans_attended(asked.state, token, recorder),
+                    evidence=evidence(
+                        asked.state.segments, token, recorder.attention_mass.numpy(), until_s=asked.state.last_s
+                    ),
                     timing=piece.timing(started, forked),
                 )
 
@@ -303,28 +305,18 @@ class DialogueSession:
         tokenizer = self._language.required_tokenizer
         return sorted({tokenizer.encode(form)[0] for form in (letter, f" {letter}")})
 
-    def _refused(self, why: str, started_s: float) -> Answer:
-        return Answer(
-            text=why,
-            ids=(),
-            ending=Ending.REFUSED,
-            seen_until_s=self.info.seen_until_s,
-            evidence=(),
-            timing=Timing.at_once(time.perf_counter() - started_s),
-        )
-
     def _asked(self, fork: DialogueMemory, question: Sequence[int]) -> TokenInputs:
         return self._prompts.question_tokens(fork.state, question, next_token=fork.next_token)
 
     def _next_logits(
         self, fork: DialogueMemory, inputs: TokenInputs, recorder: AttentionRecorder | None = None
-    ) -> Float[Tensor, " words"]:
+    ) -> Float[Tensor, " vocabulary"]:
         """Of what comes after these tokens."""
         return self._network.logits(fork.feed(inputs, recorder)[0, -1])
 
     def _later_log_likelihoods(
         self, fork: DialogueMemory, branches: Sequence[Sequence[int]]
-    ) -> Float[Tensor, "branches tokens words"]:
+    ) -> Float[Tensor, "branches tokens vocabulary"]:
         """Of what comes after each token but the last, of branches that go on from the same past."""
         num_tokens = len(branches[0]) - 1
         if not num_tokens:
@@ -332,14 +324,6 @@ class DialogueSession:
         embedded = torch.cat([self._network.embed(ids[:-1]) for ids in branches])
         place = self._memory.setup.family.positions([Text(num_tokens)], fork.state.next_position)
         return self._network.logits(fork.read_batch(embedded, place.rows)).log_softmax(-1)
-
-
-def _spans_attended(
-    state: DialogueState, token: Int64[np.ndarray, " tokens"], recorder: AttentionRecorder
-) -> tuple[Evidence, ...]:
-    if state.last_s is None:
-        return ()
-    return evidence(state.segments, token, recorder.attention_mass.numpy(), until_s=state.last_s)
 
 
 def _require_words(text: str) -> None:

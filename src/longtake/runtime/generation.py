@@ -12,7 +12,7 @@ from longtake.language.sampling import TextSampling
 from longtake.language.tokenizer import TextStream
 from longtake.runtime.answers import Ending, Timing
 
-Logits = Float[Tensor, " words"]
+Logits = Float[Tensor, " vocabulary"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
