@@ -573,7 +573,7 @@ def test_streamed_text_is_the_answer(open_dialogue: Callable[..., DialogueSessio
     show(session, frames, [2])
     *pieces, answer = session.ask_stream(QUESTION, TWELVE)
     assert isinstance(answer, Answer)
-    assert "".join(map(str, pieces)) == answer.text
+    assert "".join(map(str, pieces)) == answer.text == str(answer)
     assert answer.text.split() == [f"w{token}" for token in answer.ids]
     timing = answer.timing
     assert 0 <= timing.fork_s <= timing.first_token_s <= timing.total_s
