@@ -136,7 +136,7 @@ def append(engine: VideoStreamingInference, chunks: list[list[np.ndarray]], *num
 
 def answer(engine: VideoStreamingInference, **more: Any) -> list[int]:
     text, _ = engine.ask(QUESTION, 12, **more)
-    return list(engine.model.language.words.encode(text))
+    return list(engine.model.language.required_tokenizer.encode(text))
 
 
 def chunk_inputs(golden: dict[str, Tensor], chunks: list[list[np.ndarray]], number: int) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def test_micro_vqa_is_loaded_without_a_network_in_float32(no_network: list[tuple
     assert {parameter.dtype for parameter in language.model.parameters()} == {torch.float32}
     assert all(bool(parameter.isfinite().all()) for parameter in language.model.parameters())
     assert language.known == known()
-    assert language.words.size == len(Vocabulary())
+    assert language.required_tokenizer.size == len(Vocabulary())
     assert language.picture_format == PICTURE_FORMAT
     assert no_network == []
 

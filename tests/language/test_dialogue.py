@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from hearing import first_logits
+from hearing import first_logits, limit_positions
 from torch import Tensor
 from transformers import Qwen2_5_VLForConditionalGeneration
 
@@ -66,12 +66,12 @@ def show(session: DialogueSession, frames: Tensor, sizes: list[int], start: int 
 
 def digest(session: DialogueSession) -> str:
     """Of every key and value remembered, in attention order, and of all that decides the next token."""
-    memory, hashed = session._memory, hashlib.sha256()
+    memory, hashed = session._memory._memory, hashlib.sha256()
     slot = torch.from_numpy(memory.tokens("text").slot)
-    slab = memory._ground.slabs["text"]
+    slab = memory._pool.slabs["text"]
     for storage in (*slab.keys, *slab.values):
         hashed.update(storage[slot].numpy().tobytes())
-    hashed.update(repr((session._state.next_position, session._state.clip, session._state.held_s)).encode())
+    hashed.update(repr((session.state.next_position, session.state.clip, session.state.held_s)).encode())
     return hashed.hexdigest()
 
 
@@ -115,7 +115,7 @@ def plain_logits(language: LanguageModel, ids: list[int], films: list[VideoSpan]
     """One forward of the library over a whole prompt, with our positions: the slow twin."""
     model = Qwen2_5_VLForConditionalGeneration.from_pretrained(GOLDEN, dtype=torch.float32).eval()
     assert language.special is not None
-    place = positions(pieces_of(ids, language.special, films=films))
+    place = positions(pieces_of(ids, language.special, video_spans=films))
     with torch.no_grad():
         said = model(
             input_ids=torch.tensor([ids]),
@@ -142,12 +142,12 @@ def test_turns_equal_one_forward_over_the_whole_conversation(
     for number, size in enumerate(sizes):
         show(session, frames, [size], start)
         tokens = size // 2 * 12
-        system = tiny_language.words.encode(SYSTEM)
+        system = tiny_language.required_tokenizer.encode(SYSTEM)
         ids += next_chunk(special, tokens) if number else first_chunk(special, tokens, system=system)
         films.append(VideoSpan(tuple(range(0, size, 2)), 3, 4))
         pixels.append(pixel_rows(frames[start : start + size], fit))
         start += size
-    ids += turn_question(special, tiny_language.words.encode(QUESTION))
+    ids += turn_question(special, tiny_language.required_tokenizer.encode(QUESTION))
     heard = first_logits(session, QUESTION, monkeypatch)
     assert (heard - plain_logits(tiny_language, ids, films, pixels)).abs().max() < 1e-4
 
@@ -167,7 +167,7 @@ def test_one_three_and_ten_chunks_at_mixed_rates_equal_one_native_forward(
     for size in sizes:
         session.see(many[start : start + size], at_s[start : start + size])
         start += size
-    special, words = tiny_language.special_ids, tiny_language.words
+    special, words = tiny_language.special_ids, tiny_language.required_tokenizer
     film = VideoSpan(tuple(int(2 * first_s) for first_s in at_s[::2]), 3, 4)
     clip = [*open_clip(special, words.encode(SYSTEM)), *[special.video_pad] * film.num_tokens]
     ids = [*clip, *clip_question(special, words.encode(QUESTION))]
@@ -189,7 +189,7 @@ def test_answer_is_what_the_library_generates_where_its_positions_are_right(
     """A clip that lasts no longer than it is wide; the library goes on by its own cache and `rope_deltas`."""
     session = open_dialogue()
     show(session, frames, [2, 2])
-    special, words = tiny_language.special_ids, tiny_language.words
+    special, words = tiny_language.special_ids, tiny_language.required_tokenizer
     opening, question = open_clip(special, words.encode(SYSTEM)), clip_question(special, words.encode(QUESTION))
     pixels = pixel_rows(frames[:4], PictureFormat().fit(84, 112))
     kinds = [[0] * len(opening) + [2] * 24 + [0] * len(question)]
@@ -260,9 +260,9 @@ def test_forgotten_grids_are_gone_and_no_other(
     )
     show(small, frames, [2] * 6)
     assert small.info.num_tokens == len(OPEN["prefix_ids"]) + 2 * 12
-    assert [segment.time_s for segment in small._state.segments] == [4.0, 5.0]
+    assert [segment.time_s for segment in small.state.segments] == [4.0, 5.0]
     assert small.info.next_position == open_and_info(open_dialogue(), frames).next_position
-    tokens = small._memory.tokens("text")
+    tokens = small._memory._memory.tokens("text")
     assert sorted(tokens.frame.tolist()) == [*range(13), *range(13 + 4 * 12, 13 + 6 * 12)]
 
 
@@ -285,7 +285,7 @@ def test_what_was_forgotten_is_not_seen_and_the_rest_is_as_if_masked(
         gone = slice(sink + grid * 12, sink + (grid + 1) * 12)
         sees[sink + (grid + 2) * 12 :, gone] = False
     rows = pixel_rows(frames, PictureFormat().fit(84, 112))
-    place = positions(pieces_of(ids, tiny_language.special_ids, films=[VideoSpan((0, 2, 4, 6, 8, 10), 3, 4)]))
+    place = positions(pieces_of(ids, tiny_language.special_ids, video_spans=[VideoSpan((0, 2, 4, 6, 8, 10), 3, 4)]))
     model = Qwen2_5_VLForConditionalGeneration.from_pretrained(GOLDEN, dtype=torch.float32).eval()
     mask = torch.zeros(1, 1, size, size).masked_fill(~sees, torch.finfo(torch.float32).min)
     with torch.no_grad():
@@ -339,9 +339,9 @@ def first_queries(session: DialogueSession, monkeypatch: pytest.MonkeyPatch) -> 
 
 def plant(session: DialogueSession, place: int, wanted: Tensor, length: float = 100.0) -> Segment:
     """All keys of one grid in the first layer, turned to what is wanted."""
-    segment, tokens = session._state.segments[place], session._memory.tokens("text")
+    segment, tokens = session.state.segments[place], session._memory._memory.tokens("text")
     inside = (tokens.frame >= segment.first) & (tokens.frame < segment.first + segment.num_tokens)
-    slab = session._memory._ground.slabs["text"]
+    slab = session._memory._memory._pool.slabs["text"]
     slab.keys[0][torch.from_numpy(tokens.slot[inside])] = length * wanted / wanted.norm(dim=-1, keepdim=True)
     return segment
 
@@ -365,7 +365,7 @@ def test_a_frame_that_waits_for_its_partner_is_evidence_too(
     """Its keys, which are read with the question, are turned to what the token before the answer asks for."""
     session = open_dialogue()
     show(session, frames, [2, 2, 2, 1])
-    num_tokens, attend = session._state.segments[0].num_tokens, CausalRecall.attend
+    num_tokens, attend = session.state.segments[0].num_tokens, CausalRecall.attend
 
     def planting(self: CausalRecall, stream: str, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if layer == 0:
@@ -470,19 +470,19 @@ def test_clip_moved_back_in_time_is_the_prompt_of_a_video_that_began_later(
     late, fresh = (open_dialogue(retaining=RecentFrames(most=2)) for _ in range(2))
     for step in range(4):
         late.see(frames[2 * step : 2 * step + 2], [1000.0 * step, 1000.0 * step + 0.5])
-    late._range = 7000
+    limit_positions(late, 7000)
     late.see(frames[8:10], [4000.0, 4000.5])
     assert late.info.next_position < 7000
     for step in range(1, 5):  # the oldest grid that was remembered when the range was reached is the first
         fresh.see(frames[2 * step : 2 * step + 2], [1000.0 * step, 1000.0 * step + 0.5])
     for one in (late, fresh):
-        assert [segment.time_s for segment in one._state.segments] == [2000.0, 3000.0, 4000.0]
+        assert [segment.time_s for segment in one.state.segments] == [2000.0, 3000.0, 4000.0]
     assert late.info.next_position == fresh.info.next_position
     keys = []
     for one in (late, fresh):
-        tokens = one._memory.tokens("text")
+        tokens = one._memory._memory.tokens("text")
         order = tokens.frame.argsort()
-        keys.append(one._memory._ground.slabs["text"].keys[0][torch.from_numpy(tokens.slot[order])])
+        keys.append(one._memory._memory._pool.slabs["text"].keys[0][torch.from_numpy(tokens.slot[order])])
     assert torch.allclose(keys[0], keys[1], atol=2e-3)
     assert (keys[0] - keys[1]).abs().mean() < 1e-4
 
@@ -491,7 +491,7 @@ def test_hours_of_video_stay_within_the_range_of_positions(
     open_dialogue: Callable[..., DialogueSession], frames: Tensor
 ) -> None:
     session = open_dialogue(retaining=RecentFrames(most=3))
-    session._range = 200
+    limit_positions(session, 200)
     for step in range(300):
         session.see(frames[2 * (step % 6) : 2 * (step % 6) + 2], [step * 1.0, step + 0.5])
         assert session.info.next_position <= 200 + 3
@@ -553,9 +553,9 @@ def test_question_left_early_or_failing_leaves_nothing_behind(
         with pytest.raises(RuntimeError, match="broken"):
             session.ask(QUESTION)
     assert digest(session) == before
-    use = session._memory.use()["text"]
+    use = session._memory.use()
     assert use.held == use.staged == 0
-    assert use.live == session.info.num_tokens == len(session._memory.tokens("text"))
+    assert use.live == session.info.num_tokens == len(session._memory._memory.tokens("text"))
     assert list(session.ask(QUESTION, TWELVE).ids) == list(open_and_ask(open_dialogue(), frames[:4]).ids)
 
 
@@ -573,7 +573,7 @@ def test_streamed_text_is_the_answer(open_dialogue: Callable[..., DialogueSessio
     show(session, frames, [2])
     *pieces, answer = session.ask_stream(QUESTION, TWELVE)
     assert isinstance(answer, Answer)
-    assert "".join(map(str, pieces)) == answer.text
+    assert "".join(map(str, pieces)) == answer.text == str(answer)
     assert answer.text.split() == [f"w{token}" for token in answer.ids]
     timing = answer.timing
     assert 0 <= timing.fork_s <= timing.first_token_s <= timing.total_s
@@ -697,4 +697,4 @@ def test_fork_takes_no_longer_from_a_hundred_times_the_tokens(
     session = open_dialogue()
     show(session, frames, [12])
     with session._memory.fork() as fork:
-        assert fork._live["text"].borrowed[0].slot is session._memory._live["text"].settled.slot
+        assert fork._memory._live["text"].borrowed[0].slot is session._memory._memory._live["text"].retained.slot

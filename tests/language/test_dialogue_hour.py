@@ -11,6 +11,7 @@ from pathlib import Path
 import jaxtyping
 import pytest
 import torch
+from hearing import limit_positions
 
 from longtake.language.load import LanguageModel, load_language
 from longtake.language.retaining import RecentFrames, Retaining, ThinnedPast
@@ -115,7 +116,7 @@ def asked(session: DialogueSession, language: LanguageModel, number: int) -> Ans
     """The answer to the next question; it is text, and ends as answers may."""
     sampling = replace(SAMPLINGS[number % len(SAMPLINGS)], seed=number)
     answer = session.ask(QUESTION, sampling)
-    whole = language.words.decode(answer.ids)
+    whole = language.required_tokenizer.decode(answer.ids)
     assert answer.text.encode("utf-8").decode("utf-8") == answer.text
     assert whole.startswith(answer.text) if sampling.stop else whole == answer.text
     assert not any(name in answer.text for name in ("<|", "|>"))
@@ -162,7 +163,7 @@ def test_hour_of_video_takes_no_more_than_its_first_minutes(rule: Retaining, lan
 def test_ten_thousand_looks_stay_within_memory_and_range(shallow_language: LanguageModel) -> None:
     """With a range that is reached every few minutes, so that the clip is moved back again and again."""
     session = DialogueSession(shallow_language, budget_bytes=BUDGET, answer_tokens=200, retaining=RecentFrames(most=16))
-    session._range = 500
+    limit_positions(session, 500)
     noted = watch(session, shallow_language, num_frames=20_000, sizes=[2], ask_every_s=500.0)
     tell("10,000 looks", noted, session)
     assert noted.most_position <= 500 + 3

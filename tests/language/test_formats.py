@@ -100,14 +100,16 @@ def test_pieces_cover_a_prompt_in_order(parts: list[tuple[int, bool]]) -> None:
         (pictures if still else films).append(piece)
         ids += [6 if still else 7] * piece.num_tokens + [30] * size
         want += [piece, Text(size)]
-    assert pieces_of(ids, special, pictures=pictures, films=films) == want
+    assert pieces_of(ids, special, pictures=pictures, video_spans=films) == want
 
 
 def test_grids_that_do_not_fit_their_prompt_are_refused(vlm_special: SpecialIds) -> None:
     ids = next_chunk(vlm_special, 12)
     with pytest.raises(InputError, match=r"^Each run .* a run of 12 meets one of 6 tokens; give the grids .*\.$"):
-        pieces_of(ids, vlm_special, films=[VideoSpan((0,), 2, 3)])
+        pieces_of(ids, vlm_special, video_spans=[VideoSpan((0,), 2, 3)])
     with pytest.raises(InputError, match="a run of 12 meets none"):
         pieces_of(ids, vlm_special)
     with pytest.raises(InputError, match=r"^A prompt must have a place for every .*, but 2 found none; leave .*\.$"):
-        pieces_of(ids, vlm_special, films=[VideoSpan((0,), 3, 4), VideoSpan((0,), 3, 4)], pictures=[Picture(1, 1)])
+        pieces_of(
+            ids, vlm_special, video_spans=[VideoSpan((0,), 3, 4), VideoSpan((0,), 3, 4)], pictures=[Picture(1, 1)]
+        )

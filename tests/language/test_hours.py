@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hearing import limit_positions
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
@@ -99,7 +100,7 @@ class SlowTwin:
 
     def watched(self) -> None:
         """Grids that are new are of the clip that is open."""
-        for segment in self.session._state.segments:
+        for segment in self.session.state.segments:
             self.grids.setdefault(segment.first, (self.num_closed, segment.time_s))
 
     def remembered(self) -> None:
@@ -108,13 +109,13 @@ class SlowTwin:
 
     def places(self) -> tuple[dict[int, tuple[int, int, int]], int]:
         """Positions of all tokens that are left, and the next one."""
-        state, stands, at = self.session._state, dict[int, tuple[int, int, int]](), 0
+        state, stands, at = self.session.state, dict[int, tuple[int, int, int]](), 0
         left = {segment.first for segment in state.segments}
         clips = sorted({self.grids[first][0] for first in left})
         known = [*state.closed, state.clip]
         start_s = {clip: one.start_s for clip, one in zip(clips, known, strict=False) if one is not None}
         token = 0
-        while token < self.session._memory.num_kept:
+        while token < self.session._memory.next_token:
             if token not in self.grids:
                 stands[token], at, token = (at, at, at), at + 1, token + 1
                 continue
@@ -135,7 +136,7 @@ class SlowTwin:
         stands, next_position = self.places()
         session = self.session
         assert session.info.next_position == next_position
-        tokens = np.sort(session._memory.tokens("text").frame)
+        tokens = np.sort(session._memory.tokens)
         assert tokens.tolist() == sorted(stands)
         back = np.array([stands[token] for token in tokens]).T - np.array([self.written[token] for token in tokens]).T
         for layer in range(4):
@@ -145,10 +146,10 @@ class SlowTwin:
 
 def keys_read(session: DialogueSession, layer: int) -> Tensor:
     """Keys as a question would read them, in the order of the conversation."""
-    with session._memory.fork() as fork, fork.begin(1, Keep.NO) as transaction:
-        recall = session._recall(fork, transaction, session._state)
+    with session._memory.fork() as fork, fork._memory.begin(1, Keep.NO) as transaction:
+        recall = fork.recall(transaction)
         keys = torch.cat([keys[0] for keys, _ in recall._seen("text", layer)])
-    return keys[session._memory.tokens("text").frame.argsort()]
+    return keys[session._memory.tokens.argsort()]
 
 
 @pytest.fixture
@@ -176,7 +177,7 @@ def test_clip_stays_within_the_range_and_true_in_time(
     corrections: dict[int, int],
 ) -> None:
     session = open_small(retaining=rule)
-    session._range = 200
+    limit_positions(session, 200)
     twin = SlowTwin(session, monkeypatch)
     for number in range(300):
         twin.show(frames, number, number + 1)
@@ -195,11 +196,11 @@ def test_memory_that_spans_the_range_is_not_corrected_at_every_grid(
 ) -> None:
     """The oldest quarter of the range leaves at once, though there is room for all of it."""
     session = open_small(num_grids=120)
-    session._range = 100
+    limit_positions(session, 100)
     show(session, frames, 0, 44)
     assert not corrections
     show(session, frames, 44, 45)
-    assert [segment.time_s for segment in session._state.segments] == [float(second) for second in range(13, 45)]
+    assert [segment.time_s for segment in session.state.segments] == [float(second) for second in range(13, 45)]
     assert session.info.next_position == SINK + 2 * (44 - 13) + 1
     show(session, frames, 45, 150)
     assert max(corrections.values()) <= 4
@@ -217,14 +218,14 @@ def test_remembered_questions_now_and_then_leave_positions_within_the_range(
 ) -> None:
     """Only the words that are remembered add up."""
     session = open_small(num_grids=8, num_words=20 * (150 // every), retaining=rule)
-    session._range = 150 + 20 * (150 // every)
+    limit_positions(session, 150 + 20 * (150 // every))
     twin = SlowTwin(session, monkeypatch)
     for number in range(150):
         twin.show(frames, number, number + 1)
         if number % every == every - 1:
             session.ask(QUESTION, THREE, remember=True)
             twin.remembered()
-        assert session.info.next_position <= session._range + 20
+        assert session.info.next_position <= session._memory.setup.position_range + 20
         if number % 10 == 0:
             twin.check()
     twin.check()
@@ -248,7 +249,7 @@ def test_words_behind_a_clip_that_has_left_close_up_without_a_correction(
         twin.show(frames, number, number + 1)
         twin.check()
     reopened = 4
-    assert session._state.closed == ()
+    assert session.state.closed == ()
     assert session.info.next_position == SINK + words + reopened + 2 * 2 + 1
     assert not corrections
 
@@ -269,7 +270,7 @@ def test_question_under_way_sees_the_clip_that_leaves_where_it_stood(
     alone = silent.ask(QUESTION, TextSampling(max_new_tokens=8))
     assert (answer.ids, answer.evidence) == (alone.ids, alone.evidence)
     show(silent, frames, 8, 10)
-    assert session._state.moved == silent._state.moved != ()
+    assert session.state.moved == silent.state.moved != ()
     assert torch.equal(keys_read(session, 3), keys_read(silent, 3))
 
 
@@ -283,7 +284,7 @@ def test_frame_that_was_shown_twice_for_a_remembered_question_leaves_as_others_d
     before = session.info.num_tokens
     session.ask(QUESTION, THREE, remember=True)
     twin.remembered()
-    assert [segment.time_s for segment in session._state.segments] == [0.0, 1.0]
+    assert [segment.time_s for segment in session.state.segments] == [0.0, 1.0]
     words = session.info.num_tokens - before - GRID
     twin.show(frames, 2, 6)
     twin.check()
@@ -306,9 +307,9 @@ def test_session_with_closed_clips_goes_on_when_resumed(
     session.save(tmp_path / "talk.safetensors")
     resumed = DialogueSession.resume(tmp_path / "talk.safetensors", tiny_language)
     for one in (session, resumed):
-        one._range = 60
+        limit_positions(one, 60)
         show(one, frames, 8, 30)
-    assert resumed._state.closed == session._state.closed
+    assert resumed.state.closed == session.state.closed
     assert resumed.info.next_position == session.info.next_position
     assert torch.equal(keys_read(resumed, 3), keys_read(session, 3))
 
@@ -324,7 +325,7 @@ def test_pause_that_the_range_cannot_express_begins_the_clip_anew(
     else:
         session.see(frames[:2], [0.0, 0.5])
         session.see(frames[2:4], [late_s, late_s + 0.5])
-    assert [segment.time_s for segment in session._state.segments] == [late_s]
+    assert [segment.time_s for segment in session.state.segments] == [late_s]
     assert session.info.next_position == SINK + COLUMNS
     fresh = open_small()
     fresh.see(frames[2:4], [late_s, late_s + 0.5])
@@ -336,10 +337,10 @@ def test_frames_past_the_last_position_are_refused_where_nothing_may_leave(
 ) -> None:
     session = open_small(retaining=KeepUntilFull())
     show(session, frames, 0, 2)
-    before = session._state
+    before = session.state
     with pytest.raises(InputError, match="knows 32768 positions, but a token would stand at 40013"):
         session.see(frames[:2], [20_000.0, 20_000.5])
-    assert session._state is before
+    assert session.state is before
     assert session.ask(QUESTION, THREE).ids
 
 
@@ -347,7 +348,7 @@ def test_clip_is_moved_once_the_question_that_reads_it_has_ended(
     open_small: Callable[..., DialogueSession], frames: Tensor
 ) -> None:
     session = open_small(answers=200)
-    session._range = 100
+    limit_positions(session, 100)
     show(session, frames, 0, 44)
     pieces = session.ask_stream(QUESTION, TextSampling(max_new_tokens=8))
     next(pieces)
@@ -359,7 +360,7 @@ def test_clip_is_moved_once_the_question_that_reads_it_has_ended(
 
 
 def state_of(session: DialogueSession) -> tuple[object, ...]:
-    state = session._state
+    state = session.state
     return state.next_position, state.clip, state.closed, state.segments, state.held_s, state.num_frames, state.moved
 
 
@@ -433,7 +434,7 @@ def fill_beside_a_question(session: DialogueSession, frames: Tensor) -> tuple[It
     pieces = session.ask_stream(QUESTION, TextSampling(max_new_tokens=8))
     next(pieces)
     for number in range(10, 20):
-        if session._memory.use()["text"].free < GRID:
+        if session._memory.use().free < GRID:
             break
         show(session, frames, number, number + 1)
     with pytest.raises(
@@ -500,4 +501,4 @@ def test_turns_have_no_closed_clips(
     show(session, frames, 0, 3)
     session.ask(QUESTION, THREE, remember=True)
     show(session, frames, 3, 5)
-    assert session._state.closed == ()
+    assert session.state.closed == ()

@@ -118,7 +118,7 @@ def test_model_without_a_tokenizer_says_so_when_words_are_needed() -> None:
     assert language.tokenizer is None
     assert language.special is None
     assert language.suppressed_ids == (4, 5, 6, 7)
-    for ask in (lambda: language.words, lambda: language.special_ids):
+    for ask in (lambda: language.required_tokenizer, lambda: language.special_ids):
         with pytest.raises(CheckpointError, match=r"Expected a tokenizer\.json, .* in .*vlm, but there is none; fetch"):
             ask()
 

@@ -16,7 +16,7 @@ from longtake.language.positions import (
     Piece,
     Text,
     VideoSpan,
-    append_film,
+    append_grids,
     grid_times,
     library_positions,
     positions,
@@ -42,9 +42,9 @@ MERGE = 2
 Case = dict[str, Tensor]
 sides = st.integers(1, 6)
 times = st.lists(st.integers(0, 9), min_size=1, max_size=5).map(lambda gaps: tuple(np.cumsum(gaps).tolist()))
-# A film is made inside the test: the checks of its types draw random numbers, which strategies must not.
-films = st.tuples(times, sides, sides)
-prompts = st.lists(st.one_of(st.builds(Text, st.integers(0, 5)), st.builds(Picture, sides, sides), films), max_size=6)
+# A span is made inside the test: the checks of its types draw random numbers, which strategies must not.
+spans = st.tuples(times, sides, sides)
+prompts = st.lists(st.one_of(st.builds(Text, st.integers(0, 5)), st.builds(Picture, sides, sides), spans), max_size=6)
 Drawn = list[Text | Picture | tuple[tuple[int, ...], int, int]]
 
 
@@ -57,13 +57,13 @@ def pieces(vlm_index: dict[str, Any], vlm_special: SpecialIds) -> Callable[[str,
     def of(name: str, case: Case) -> list[Piece]:
         grids = case["video_grid_thw"].tolist() if "video_grid_thw" in case else []
         seconds = vlm_index[name].get("second_per_grid_ts", [])
-        films = [
+        spans = [
             VideoSpan(uniform_times(count, second, TOKENS_PER_SECOND), height // MERGE, width // MERGE)
             for (count, height, width), second in zip(grids, seconds, strict=True)
         ]
         stills = case["image_grid_thw"].tolist() if "image_grid_thw" in case else []
         pictures = [Picture(height // MERGE, width // MERGE) for _, height, width in stills]
-        return pieces_of(case["input_ids"].tolist(), vlm_special, pictures=pictures, films=films)
+        return pieces_of(case["input_ids"].tolist(), vlm_special, pictures=pictures, video_spans=spans)
 
     return of
 
@@ -118,8 +118,8 @@ def test_chunks_of_a_stream_carry_the_next_position_over(
     for chunk, length in enumerate(told["chunk_lengths"]):
         count, height, width = case["video_grid_thw"][chunk].tolist()
         seen = uniform_times(count, told["second_per_grid_ts"][chunk], TOKENS_PER_SECOND)
-        film = VideoSpan(seen, height // MERGE, width // MERGE)
-        got = positions(pieces_of(ids[start : start + length], vlm_special, films=[film]), next_position)
+        span = VideoSpan(seen, height // MERGE, width // MERGE)
+        got = positions(pieces_of(ids[start : start + length], vlm_special, video_spans=[span]), next_position)
         assert (got.rows == case["position_ids"][:, start : start + length].numpy()).all()
         assert got.next_position == told["next_position_after_chunk"][chunk]
         start, next_position = start + length, got.next_position
@@ -133,7 +133,7 @@ def test_appends_to_the_open_clip_are_the_golden_ones(
     first_frame = 0
     for num_frames in told["append_sizes"]:
         first_frames_s = [frame / told["fps"][0] for frame in range(first_frame, first_frame + num_frames, 2)]
-        got = append_film(base, grid_times(first_frames_s, TOKENS_PER_SECOND), 3, 4)
+        got = append_grids(base, grid_times(first_frames_s, TOKENS_PER_SECOND), 3, 4)
         stop = start + got.rows.shape[1]
         assert (got.rows == want[:, start:stop]).all()
         first_frame, start = first_frame + num_frames, stop
@@ -189,17 +189,17 @@ def test_a_prompt_in_two_parts_has_the_positions_of_the_whole(drawn: Drawn, data
     assert after.next_position == whole.next_position
 
 
-@given(films, st.integers(0, 1000), st.data())
+@given(spans, st.integers(0, 1000), st.data())
 @settings(deadline=None, max_examples=60)
 def test_an_open_clip_in_any_parts_is_the_whole_clip(
     drawn: tuple[tuple[int, ...], int, int], base: int, data: st.DataObject
 ) -> None:
-    film = VideoSpan(*drawn)
-    last = len(film.times) - 1
+    span = VideoSpan(*drawn)
+    last = len(span.times) - 1
     cuts = data.draw(st.sets(st.integers(1, last))) if last else set()
-    borders = pairwise([0, *sorted(cuts), len(film.times)])
-    parts = [append_film(base, film.times[start:stop], film.rows, film.columns) for start, stop in borders]
-    whole = positions([film], base)
+    borders = pairwise([0, *sorted(cuts), len(span.times)])
+    parts = [append_grids(base, span.times[start:stop], span.rows, span.columns) for start, stop in borders]
+    whole = positions([span], base)
     assert (np.concatenate([part.rows for part in parts], axis=1) == whole.rows).all()
     assert parts[-1].next_position == whole.next_position
 
@@ -241,6 +241,6 @@ def test_a_time_that_is_no_number_is_refused(time_s: float) -> None:
 
 
 def test_an_empty_clip_is_refused() -> None:
-    for make in (lambda: grid_times([], 2), lambda: VideoSpan((), 3, 4), lambda: append_film(0, (), 3, 4)):
+    for make in (lambda: grid_times([], 2), lambda: VideoSpan((), 3, 4), lambda: append_grids(0, (), 3, 4)):
         with pytest.raises(InputError, match=r"^A clip needs one frame at least, but it has none; show .*\.$"):
             make()

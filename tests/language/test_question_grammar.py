@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -164,12 +165,10 @@ def test_choices_outside_its_words_are_refused_as_an_error(session: DialogueSess
 
 
 def test_a_model_that_spells_words_out_can_be_asked_anything(language: LanguageModel) -> None:
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-
-    alphabet = {letter: at for at, letter in enumerate(pre_tokenizers.ByteLevel.alphabet())}
-    tokenizer = Tokenizer(models.BPE(alphabet, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = {letter: at for at, letter in enumerate(tokenizers.pre_tokenizers.ByteLevel.alphabet())}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(alphabet, []))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
     words = Tokenizer(tokenizer)
     spelling = replace(language, tokenizer=words, known=None)
     assert words.unknown_in("a dragon") == ()

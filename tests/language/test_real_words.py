@@ -138,7 +138,7 @@ def called(module: torch.nn.Module) -> Iterator[list[Tensor]]:
 
 def said_ids(language: LanguageModel, question: str) -> list[int]:
     """The answer to dictate; one has tokens in it that are no text."""
-    ids = list(language.words.encode(SPOKEN[question]))
+    ids = list(language.required_tokenizer.encode(SPOKEN[question]))
     if question == SIGNS:
         ids[2:2] = [NAMES["<|box_start|>"], NAMES["<tool_call>"], NO_WORD]
     return [*ids, NAMES["<|im_end|>"]]
@@ -244,7 +244,7 @@ def test_folders_are_laid_out_as_on_the_hub(random_folder: Path, taught_folder: 
 def test_facts_are_those_of_the_published_words(random_language: LanguageModel) -> None:
     assert random_language.eos_ids == (151_645, 151_643)
     assert set(random_language.suppressed_ids) == {151_644, 151_652, 151_653, 151_655, 151_656}
-    assert random_language.words.size == 151_665 < random_language.text.vocabulary_size == VOCABULARY
+    assert random_language.required_tokenizer.size == 151_665 < random_language.text.vocabulary_size == VOCABULARY
     tied = random_language.model
     assert tied.lm_head.weight.data_ptr() == tied.get_input_embeddings().weight.data_ptr()
 

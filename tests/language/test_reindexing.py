@@ -14,15 +14,17 @@ import torch
 from hearing import first_logits
 from torch import Tensor
 
+from longtake.attention.causal import CausalRecall
 from longtake.errors import LongtakeError
 from longtake.language.evidence import evidence
 from longtake.language.formats import StreamFormat, next_chunk, pieces_of, system_turn, turn_end, turn_question
 from longtake.language.frames import PictureFormat, pixel_rows
 from longtake.language.load import LanguageModel
+from longtake.language.network import Network
 from longtake.language.positions import Piece, Text, VideoSpan, positions
 from longtake.language.prompt_builder import TokenInputs
 from longtake.language.retaining import RecentFrames, Retaining, Segment, ThinnedPast
-from longtake.language.rope_shift import Run, moved_back_by
+from longtake.language.rope_shift import ShiftedRun, moved_back_by
 from longtake.language.sampling import TextSampling
 from longtake.memory.retention import Keep
 from longtake.runtime.answers import Answer
@@ -61,18 +63,22 @@ def show(session: DialogueSession, frames: list[Tensor], numbers: Sequence[int])
 
 def keys_read(session: DialogueSession, layer: int = 0) -> Tensor:
     """Keys as a question would read them, in the order of the conversation."""
-    with session._memory.fork() as fork, fork.begin(1, Keep.NO) as transaction:
-        recall = session._recall(fork, transaction, session._state)
+    with session._memory.fork() as fork, fork._memory.begin(1, Keep.NO) as transaction:
+        recall = fork.recall(transaction)
         keys = torch.cat([keys[0] for keys, _ in recall._seen("text", layer)])
-    return keys[session._memory.tokens("text").frame.argsort()]
+    return keys[session._memory.tokens.argsort()]
 
 
 def digest(session: DialogueSession) -> str:
     """Of stored keys and values in attention order, and of the state."""
-    tokens, slab, hashed = session._memory.tokens("text"), session._memory._ground.slabs["text"], hashlib.sha256()
+    tokens, slab, hashed = (
+        session._memory._memory.tokens("text"),
+        session._memory._memory._pool.slabs["text"],
+        hashlib.sha256(),
+    )
     for storage in (*slab.keys, *slab.values):
         hashed.update(storage[torch.from_numpy(tokens.slot)].numpy().tobytes())
-    state = session._state
+    state = session.state
     hashed.update(repr((state.next_position, state.segments, state.moved, tokens.frame.tolist())).encode())
     return hashed.hexdigest()
 
@@ -104,27 +110,29 @@ class SlowTwin:
         """A user's turn with frames, after the system's where it is the first."""
         language = self.language
         if not self.blocks:
-            self.words("sink", system_turn(language.special_ids, language.words.encode(SYSTEM)))
+            self.words("sink", system_turn(language.special_ids, language.required_tokenizer.encode(SYSTEM)))
         rows = pixel_rows(frames, PictureFormat().fit(84, 112))
         ids = next_chunk(language.special_ids, 12)
         embedded = language.network.embed(ids)[0]
         embedded[[token == language.special_ids.video_pad for token in ids]] = language.network.see(
             rows.values, rows.grid
         )[0]
-        self.read(name, embedded, pieces_of(ids, language.special_ids, films=[VideoSpan((0,), 3, 4)]))
+        self.read(name, embedded, pieces_of(ids, language.special_ids, video_spans=[VideoSpan((0,), 3, 4)]))
 
     def words(self, name: str, ids: Sequence[int]) -> Tensor:
         return self.read(name, self.language.network.embed(ids)[0], [Text(len(ids))])
 
     def question(self) -> Tensor:
         """Logits right after it; it is not kept."""
-        logits = self.words("asked", turn_question(self.language.special_ids, self.language.words.encode(QUESTION)))
+        logits = self.words(
+            "asked", turn_question(self.language.special_ids, self.language.required_tokenizer.encode(QUESTION))
+        )
         self.blocks.pop()
         return logits[-1]
 
     def keep_only(self, session: DialogueSession) -> None:
         """Those turns that a session still has."""
-        left = {segment.time_s for segment in session._state.segments}
+        left = {segment.time_s for segment in session.state.segments}
         self.blocks = [block for block in self.blocks if isinstance(block.name, str) or block.name in left]
 
     @property
@@ -195,6 +203,7 @@ def test_published_eviction_is_reproduced(
     vlm_case: Callable[[str], dict[str, Tensor]],
     vlm_index: dict[str, Any],
     open_turns: Callable[..., DialogueSession],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Chunk by chunk as the prompts were, the first with words behind its clip; what leaves does so before the next.
 
@@ -202,21 +211,30 @@ def test_published_eviction_is_reproduced(
     """
     case, said = vlm_case("stream_eviction"), vlm_index["stream_eviction"]
     log = [(entry["cache_len"], entry["next_position"]) for entry in said["log"][kind]]
-    session, start, written = open_turns(), 0, []
+    session, start = open_turns(), 0
+    written: list[np.ndarray] = []
+    stood: list[tuple[int, int]] = []
+    read = Network.read
+
+    def note(network: Network, embedded: Tensor, rows: np.ndarray, recall: CausalRecall) -> Tensor:
+        """What is left when a chunk is read, and where the chunk stands."""
+        stood.append(stands(session))
+        written.append(rows)
+        return read(network, embedded, rows, recall)
+
+    monkeypatch.setattr(Network, "read", note)
     for number, length in enumerate([*said["chunk_lengths"], len(said["question_ids"])]):
         ids = case["input_ids"][start : start + length].tolist()
         inputs = chunk(session, tiny_language, ids, frames[number : number + 1], moves=kind == "reindex")
-        inputs = session._with_room(inputs)
+        hidden = session.append(inputs)
         if number:
-            assert stands(session) == log[number - 1]
-        hidden = session._take_in(session._memory, inputs, keep_state=True)
+            assert stood[-1] == log[number - 1]
         want = case[f"logits_{kind}"][start : start + length]
         assert (session._network.logits(hidden)[0, :, ::4] - want).abs().max() < 1e-4
-        written.append(inputs.rows)
         start += length
     assert stands(session) == log[-1]
-    tokens = np.sort(session._memory.tokens("text").frame)
-    stand = np.concatenate(written, axis=1)[:, tokens] - moved_back_by(session._state.moved, tokens)
+    tokens = np.sort(session._memory.tokens)
+    stand = np.concatenate(written, axis=1)[:, tokens] - moved_back_by(session.state.moved, tokens)
     assert stand.tolist() == case[f"positions_live_final_{kind}"].tolist()
     assert (keys_read(session) - case[f"kv_layer0_keys_final_{kind}"].transpose(0, 1)).abs().max() < 1e-5
 
@@ -224,8 +242,8 @@ def test_published_eviction_is_reproduced(
 def chunk(
     session: DialogueSession, language: LanguageModel, ids: list[int], clip: list[Tensor], *, moves: bool
 ) -> TokenInputs:
-    state, special = session._state, language.special_ids
-    place = positions(pieces_of(ids, special, films=[VideoSpan((0,), 3, 4)] * len(clip)), state.next_position)
+    state, special = session.state, language.special_ids
+    place = positions(pieces_of(ids, special, video_spans=[VideoSpan((0,), 3, 4)] * len(clip)), state.next_position)
     after, embedded = replace(state, next_position=place.next_position), language.network.embed(ids)
     if not clip:
         return TokenInputs(embedded, place.rows, after)
@@ -265,7 +283,7 @@ def test_thinned_past_moves_by_what_left_before_each(
 ) -> None:
     session = open_turns(retaining=ThinnedPast(recent=1))
     show(session, frames, range(12))
-    state = session._state
+    state = session.state
     moved = moved_back_by(state.moved, np.array([segment.first for segment in state.segments]))
     assert len(set(moved.tolist())) > 2
     assert session.info.num_forgotten == 12 - len(state.segments)
@@ -281,7 +299,7 @@ def test_remembered_words_between_turns_close_up_too(
 ) -> None:
     """They never leave: after the turns around them have, sink and words are one run of positions."""
     session, twin = open_turns(retaining=rule), SlowTwin(tiny_language)
-    special, asked = tiny_language.special_ids, tiny_language.words.encode(QUESTION)
+    special, asked = tiny_language.special_ids, tiny_language.required_tokenizer.encode(QUESTION)
     for start in (0, 2, 4):
         watch(session, twin, frames, range(start, start + 2))
         answer = session.ask(QUESTION, THREE, remember=True)
@@ -302,12 +320,12 @@ def test_positions_and_state_are_bounded_by_what_is_remembered(
     show(session, frames, range(2))
     session.ask(QUESTION, THREE, remember=True)
     show(session, frames, range(2, 5))
-    info, num_runs = session.info, len(session._state.moved)
+    info, num_runs = session.info, len(session.state.moved)
     for number in range(5, 40):
         show(session, frames, [number])
         assert session.info.next_position == info.next_position
         assert session.info.num_tokens == info.num_tokens
-        assert len(session._state.moved) <= num_runs
+        assert len(session.state.moved) <= num_runs
     words = info.num_tokens - SINK - 3 * TURN
     assert info.next_position == SINK + words + 3 * EXTENT
 
@@ -365,7 +383,7 @@ def test_questions_from_threads_while_turns_leave(
     assert len(said) == 8
     assert all(answer.ids for answer in said)
     assert torch.equal(keys_read(asked, 3), keys_read(silent, 3))
-    assert asked._state.moved == silent._state.moved
+    assert asked.state.moved == silent.state.moved
 
 
 def test_question_that_finds_room_made_but_not_taken_sees_turns_closed_up(
@@ -451,10 +469,10 @@ def test_keys_in_memory_are_never_rewritten(open_turns: Callable[..., DialogueSe
     written: dict[int, bytes] = {}
     for number in range(8):
         show(session, frames, [number])
-        tokens, keys = session._memory.tokens("text"), session._memory._ground.slabs["text"].keys[3]
+        tokens, keys = session._memory._memory.tokens("text"), session._memory._memory._pool.slabs["text"].keys[3]
         for token, slot in zip(tokens.frame.tolist(), tokens.slot.tolist(), strict=True):
             assert written.setdefault(token, keys[slot].numpy().tobytes()) == keys[slot].numpy().tobytes()
-    assert session._state.moved
+    assert session.state.moved
 
 
 def test_choices_and_evidence_are_those_of_the_slow_twin(
@@ -462,7 +480,7 @@ def test_choices_and_evidence_are_those_of_the_slow_twin(
 ) -> None:
     session, twin = open_turns(retaining=ThinnedPast(recent=1)), SlowTwin(tiny_language)
     watch(session, twin, frames, range(8))
-    special, words = tiny_language.special_ids, tiny_language.words
+    special, words = tiny_language.special_ids, tiny_language.required_tokenizer
     asked = turn_question(special, words.encode(QUESTION))
     texts = ["w72", "w154 w12 w153"]
     for choice, text in zip(session.ask_choice(QUESTION, texts), texts, strict=True):
@@ -474,8 +492,8 @@ def test_choices_and_evidence_are_those_of_the_slow_twin(
     answer = session.ask(QUESTION, THREE)
     twin.words("asked", [*asked, *answer.ids[:2]])
     attention_mass = twin.paid[-3:].sum(0)
-    tokens = np.sort(session._memory.tokens("text").frame)
-    spans = evidence(session._state.segments, tokens, attention_mass[: len(tokens)].numpy(), until_s=7.5)
+    tokens = np.sort(session._memory.tokens)
+    spans = evidence(session.state.segments, tokens, attention_mass[: len(tokens)].numpy(), until_s=7.5)
     found = answer.evidence
     assert [(span.start_s, span.end_s) for span in found] == [(span.start_s, span.end_s) for span in spans]
     assert [span.weight for span in found] == pytest.approx([span.weight for span in spans], abs=1e-5)
@@ -487,7 +505,7 @@ def test_reset_session_has_moved_nothing(open_turns: Callable[..., DialogueSessi
     used.reset()
     for one in (used, fresh):
         show(one, frames, range(3))
-    assert used._state.moved == ()
+    assert used.state.moved == ()
     assert digest(used) == digest(fresh)
 
 
@@ -504,9 +522,9 @@ def test_all_moved_by_a_constant_leaves_what_is_said(
     session = open_turns(stream_format=kind)
     show(session, frames, range(2))
     before = first_logits(session, QUESTION, monkeypatch)
-    state = session._state
-    runs = (Run(0, back), Run(session._memory.num_kept, 0))
-    session._state = replace(state, next_position=state.next_position - back, moved=runs)
+    state = session.state
+    runs = (ShiftedRun(0, back), ShiftedRun(session._memory.next_token, 0))
+    session._memory._state = replace(state, next_position=state.next_position - back, moved=runs)
     after = first_logits(session, QUESTION, monkeypatch)
     assert not torch.equal(after, before)
     assert (after - before).abs().max() < 1e-3

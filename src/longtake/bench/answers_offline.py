@@ -39,14 +39,14 @@ class Offline:
         pixels = pixel_rows(frames, fit, pad=True)
         since = [time_s - times_s[0] for time_s in times_s[:: format_.temporal_patch]]
         film = VideoSpan(grid_times(since, language.text.tokens_per_second), fit.rows, fit.columns)
-        special, words = language.special_ids, language.words
+        special, words = language.special_ids, language.required_tokenizer
         ids = [
             *open_clip(special, words.encode(SYSTEM)),
             *special.video(film.num_tokens),
             *clip_question(special, words.encode(question)),
             *answer[:-1],
         ]
-        rows, device = positions(pieces_of(ids, special, films=[film])).rows, self._twin.device
+        rows, device = positions(pieces_of(ids, special, video_spans=[film])).rows, self._twin.device
         output = self._twin(
             input_ids=torch.tensor([ids], device=device),
             position_ids=torch.from_numpy(rows)[:, None].to(device),

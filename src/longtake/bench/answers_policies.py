@@ -66,7 +66,7 @@ def open_watch(language: LanguageModel, watch: Watch, *, num_frames: int, size: 
     """A session that watches up to so many frames of this size in this way."""
     fit = language.picture_format.fit(*size)
     tokens, pair = fit.rows * fit.columns, language.picture_format.temporal_patch
-    opening = len(open_clip(language.special_ids, language.words.encode(SYSTEM)))
+    opening = len(open_clip(language.special_ids, language.required_tokenizer.encode(SYSTEM)))
     requirements = MemoryRequirements(
         streams={TEXT: (language.network.layout(), KeepAll())}, first_clip=1, reserve=tokens + _WORDS
     )

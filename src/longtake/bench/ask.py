@@ -231,7 +231,7 @@ class _Plain:
     def num_tokens(self) -> int:
         """Of the prompt up to the question."""
         fit = self.language.picture_format.fit(*self.frames.shape[-2:])
-        prompt = open_clip(self.language.special_ids, self.language.words.encode(_SYSTEM))
+        prompt = open_clip(self.language.special_ids, self.language.required_tokenizer.encode(_SYSTEM))
         return len(prompt) + len(self.frames) // 2 * fit.rows * fit.columns
 
     @torch.no_grad()
@@ -253,13 +253,13 @@ class _Plain:
         return _Encoded(token=token, prepare_s=prepared - started, total_s=time.perf_counter() - started)
 
     def _prompt(self) -> tuple[list[int], np.ndarray]:
-        special, words = self.language.special_ids, self.language.words
+        special, words = self.language.special_ids, self.language.required_tokenizer
         fit = self.language.picture_format.fit(*self.frames.shape[-2:])
         times = grid_times([grid * 2 / _FPS for grid in range(len(self.frames) // 2)], self.language.tokens_per_second)
         film = VideoSpan(times, fit.rows, fit.columns)
         opening = [*open_clip(special, words.encode(_SYSTEM)), *special.video(film.num_tokens)]
         ids = [*opening, *clip_question(special, words.encode(QUESTION))]
-        return ids, positions(pieces_of(ids, special, films=[film])).rows
+        return ids, positions(pieces_of(ids, special, video_spans=[film])).rows
 
 
 def _random_frames(size: NetworkSize, count: int) -> UInt8[Tensor, "frames 3 height width"]:

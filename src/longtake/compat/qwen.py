@@ -58,7 +58,7 @@ class KVCacheManager:
             self.cache.snapshot()
 
     def restore(self, model: StreamQwenModel | None = None) -> None:
-        """Go back to the last snapshot, and let the model speak of it; without one nothing happens."""
+        """Go back to the last snapshot, and let `stream_state` be that of it; without one nothing happens."""
         if not self._snapshots:
             return
         self.cache = self._snapshots.pop()
@@ -94,7 +94,7 @@ class KVCacheManager:
 
 
 class VideoStreamingInference:
-    """Frames in, answers out. An answer leaves no trace unless `update_state` says so."""
+    """Frames in, answers out. An answer leaves no trace unless `update_state` is set."""
 
     def __init__(
         self,
@@ -105,10 +105,10 @@ class VideoStreamingInference:
         *,
         system_prompt: str = SYSTEM,
     ) -> None:
-        """A processor may be one of transformers, a tokenizer, a folder with either, or none: the model's own words."""
+        """A processor may be one of transformers, a tokenizer, a folder with either, or none: the model's own."""
         if eviction_config is not None:
             raise SettingError(
-                "What leaves a full memory is not told by eviction_config here: whole chunks do, the oldest first; "
+                "What leaves a full memory is not chosen by eviction_config here: whole chunks do, the oldest first; "
                 "leave it out, and give the model a memory such as 4GB."
             )
         self.model = model if device is None else model.to(device)
@@ -116,7 +116,7 @@ class VideoStreamingInference:
         self.device = str(model.device)
         self.system_prompt = system_prompt
         self.cache_manager = KVCacheManager()
-        self._language = _with_words(model.language, processor)
+        self._language = _with_processor(model.language, processor)
 
     def reset(self) -> None:
         """Forget the video and the conversation."""
@@ -173,7 +173,7 @@ class VideoStreamingInference:
     ) -> tuple[str, dict[str, Any]]:
         """The answer, and what it took in seconds."""
         sampling = _sampling(max_new_tokens, min_new_tokens, (temperature, top_p) if do_sample else None)
-        answer = self._cache().ask(question, sampling, remember=update_state)
+        answer = self._cache().session.ask(question, sampling, remember=update_state)
         return answer.text, _metrics(answer)
 
     def ask_stream(
@@ -189,17 +189,17 @@ class VideoStreamingInference:
         """Text as it comes (`type` is `token`), then all of it with what it took (`final`)."""
         sampling = _sampling(max_new_tokens, min_new_tokens, (temperature, top_p) if do_sample else None)
         started, text = time.perf_counter(), ""
-        for said in self._cache().ask_stream(question, sampling, remember=update_state):
-            if isinstance(said, Answer):
-                yield {"type": "final", "text": said.text, "metrics": _metrics(said)}
+        for piece in self._cache().session.ask_stream(question, sampling, remember=update_state):
+            if isinstance(piece, Answer):
+                yield {"type": "final", "text": piece.text, "metrics": _metrics(piece)}
             else:
                 first_s = None if text else time.perf_counter() - started
-                text += said
-                yield {"type": "token", "delta": said, "text": text, "ttft": first_s}
+                text += piece
+                yield {"type": "token", "delta": piece, "text": text, "ttft": first_s}
 
     def ask_choice(self, question: str, choices: Sequence[str]) -> str:
-        """The likeliest choice, by the mean over its tokens; `cache_manager.cache.ask_choice` tells all scores."""
-        scored = self._cache().ask_choice(question, choices)
+        """The likeliest choice, by the mean over its tokens; all scores: `cache_manager.cache.session.ask_choice`."""
+        scored = self._cache().session.ask_choice(question, choices)
         return max(scored, key=lambda choice: choice.mean_log_likelihood).text
 
     def get_cache_info(self) -> dict[str, Any]:
@@ -261,27 +261,27 @@ def _metrics(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _with_words(language: LanguageModel, processor: Any) -> LanguageModel:
-    """The model with the words of this processor, and its sizes of frames where it is a folder."""
+def _with_processor(language: LanguageModel, processor: Any) -> LanguageModel:
+    """The model with the tokenizer of this processor, and its sizes of frames where it is a folder."""
     if processor is None:
         return language
     folder = Path(processor).expanduser() if isinstance(processor, str | Path) else None
-    words = _words(processor) if folder is None else Tokenizer.from_folder(folder)
-    if words is None:
+    tokenizer = _tokenizer(processor) if folder is None else Tokenizer.from_folder(folder)
+    if tokenizer is None:
         raise InputError(
             f"Expected a processor, a tokenizer or a folder with tokenizer.json, but there is none in {folder}; give "
             "the folder of the model."
         )
     place, config = folder or Path(language.model.name_or_path), language.model.config
-    special = special_ids(place, words, config)
+    special = special_ids(place, tokenizer, config)
     own = language.picture_format if folder is None else picture_format(folder, config.vision_config)
     suppressed = {*language.suppressed_ids, *framing_ids(special, config, language.eos_ids)}
     return replace(
-        language, tokenizer=words, special=special, picture_format=own, suppressed_ids=tuple(sorted(suppressed))
+        language, tokenizer=tokenizer, special=special, picture_format=own, suppressed_ids=tuple(sorted(suppressed))
     )
 
 
-def _words(processor: Any) -> Tokenizer:
+def _tokenizer(processor: Any) -> Tokenizer:
     try:
         tokenizer = processor.tokenizer
     except AttributeError:

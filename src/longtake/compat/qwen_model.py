@@ -25,9 +25,9 @@ MEMORY = "4GB"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StreamQwenModelOutput:
-    """What a forward says; there is never a loss, a hidden state or a map of attention."""
+    """The result of a forward; there is never a loss, a hidden state or a map of attention."""
 
-    logits: Float[Tensor, "1 tokens words"]
+    logits: Float[Tensor, "1 tokens vocabulary"]
     past_key_values: StreamCache
     rope_deltas: Int[Tensor, "1 1"]
 
@@ -80,11 +80,11 @@ class StreamQwenModel:
         return self
 
     def new_cache(self, language: LanguageModel | None = None, system: str = SYSTEM) -> StreamCache:
-        """An empty one; a language other than the model's own may bring other words."""
-        return StreamCache(language or self.language, budget_bytes=self._budget_bytes, system=system)
+        """An empty one; a language other than the model's own may bring another tokenizer."""
+        return StreamCache.allocate(language or self.language, budget_bytes=self._budget_bytes, system=system)
 
     def follow(self, cache: StreamCache) -> None:
-        """Let `stream_state` speak of this cache."""
+        """Let `stream_state` be that of this cache."""
         self._followed = cache
 
     @property
@@ -99,7 +99,7 @@ class StreamQwenModel:
         last = state.get("last_cache_position")
         if not isinstance(last, int) or last < -1:
             raise InputError(
-                f"Expected a state with last_cache_position of -1 or more, but got {last}; set what stream_state said."
+                f"Expected a state with last_cache_position of -1 or more, but got {last}; set what stream_state was."
             )
         if last == -1:
             self.reset_stream_state()
@@ -112,7 +112,7 @@ class StreamQwenModel:
             self._followed.next_position = last + 1
 
     def reset_stream_state(self) -> None:
-        """Speak of no cache."""
+        """Follow no cache."""
         self._followed = None
 
     def forward(
@@ -134,7 +134,7 @@ class StreamQwenModel:
         second_per_grid_ts: Seconds | None = None,
         rope_deltas: Tensor | None = None,
         cache_position: Tensor | None = None,
-        mm_token_type_ids: Tensor | None = None,  # noqa: ARG002 (processors give it; the ids say the same)
+        mm_token_type_ids: Tensor | None = None,  # noqa: ARG002 (processors give it; the ids hold the same)
         logits_to_keep: int = 0,
     ) -> StreamQwenModelOutput:
         """Read tokens into a cache, a new one if none is given: they stand right after all that it has read.
@@ -166,11 +166,11 @@ class StreamQwenModel:
         ]
         clips = _apart(pixel_values_videos, video_grid_thw, merge)
         seconds = _seconds(second_per_grid_ts, len(clips))
-        films = [self._film(rows, grid, every) for (rows, grid), every in zip(clips, seconds, strict=True)]
+        videos = [self._video(rows, grid, every) for (rows, grid), every in zip(clips, seconds, strict=True)]
         cache = self.new_cache() if past_key_values is None else require_cache(past_key_values)
-        duration_s = sum(clip.grid[0] * every for clip, every in zip(films, seconds, strict=True))
+        duration_s = sum(clip.grid[0] * every for clip, every in zip(videos, seconds, strict=True))
         ids = [int(token) for token in input_ids[0].tolist()]
-        logits = cache.take(ids, [*pictures, *films], seconds=float(duration_s), num_logits=logits_to_keep)
+        logits = cache.take(ids, [*pictures, *videos], seconds=float(duration_s), num_logits=logits_to_keep)
         self.follow(cache)
         return StreamQwenModelOutput(
             logits=logits,
@@ -180,7 +180,7 @@ class StreamQwenModel:
 
     __call__ = forward
 
-    def _film(self, rows: Rows, grid: tuple[int, int, int], second_per_grid: float) -> Vision:
+    def _video(self, rows: Rows, grid: tuple[int, int, int], second_per_grid: float) -> Vision:
         merge = self.language.picture_format.merge
         times = uniform_times(grid[0], second_per_grid, self.language.tokens_per_second)
         return Vision(pixels=rows, grid=grid, piece=VideoSpan(times, grid[1] // merge, grid[2] // merge))
@@ -216,7 +216,7 @@ def _apart(pixels: Rows | None, grids: Grids | None, merge: int) -> list[tuple[R
 
 
 def _seconds(stated: Seconds | None, num_clips: int) -> list[float]:
-    """Of a temporal grid of each clip; one second where nothing is said, as in the library."""
+    """Of a temporal grid of each clip; one second where none is stated, as in the library."""
     if stated is None:
         return [1.0] * num_clips
     seconds = [float(value) for value in stated]

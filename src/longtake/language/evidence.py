@@ -1,4 +1,4 @@
-"""Which moments an answer looked at: attention summed by grid, the strongest given as spans of time."""
+"""Which moments an answer attended to: attention summed by grid, the strongest given as spans of time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,13 +23,16 @@ def evidence(
     token: Int[np.ndarray, " tokens"],
     attention_mass: Float64[np.ndarray, " tokens"],
     *,
-    until_s: float,
+    until_s: float | None,
     most: int = 3,
 ) -> tuple[Evidence, ...]:
     """The grids that received most for each of their tokens, strongest first; neighbours among them become one span.
 
-    `token` says which token of the conversation each entry of `attention_mass` is of.
+    `attention_mass` is by token, and `token` holds which one of the conversation each entry belongs to; `until_s` is
+    when the last frame was seen, None where there was none.
     """
+    if until_s is None:
+        return ()
     order = np.argsort(token)
     ordered = token[order]
     weights = [_mean(segment, ordered, attention_mass[order]) for segment in segments]

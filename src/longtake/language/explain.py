@@ -1,4 +1,4 @@
-"""Where a stream's tokens stand in each format, side by side: what a model is told of time, and how long that lasts.
+"""Where a stream's tokens stand in each format, side by side: how each format expresses time, and for how long.
 
 Numbers are those of the published Qwen2.5-VL unless others are given; no model is needed.
 """
@@ -12,7 +12,7 @@ from jaxtyping import Int64
 from longtake.errors import SettingError
 from longtake.language.formats import SpecialIds, first_chunk, next_chunk, open_clip, pieces_of, system_turn
 from longtake.language.frames import FrameFit, PictureFormat
-from longtake.language.positions import VideoSpan, append_film, grid_times, library_positions, positions, uniform_times
+from longtake.language.positions import VideoSpan, append_grids, grid_times, library_positions, positions, uniform_times
 
 QWEN2_5 = SpecialIds(
     im_start=151644,
@@ -82,16 +82,16 @@ class Stream:
         first_frame = chunk * self.chunk_frames
         return first_frame // self._pair, (first_frame + self.chunk_frames - 1) // self._pair
 
-    def film_whole(self) -> VideoSpan:
+    def whole_span(self) -> VideoSpan:
         """All chunks as one clip, as the published prompts have it."""
         num_grids = self.grids_of(self.num_chunks - 1)[1] + 1
-        return self._film(uniform_times(num_grids, self.second_per_grid, self.tokens_per_second))
+        return self._span(uniform_times(num_grids, self.second_per_grid, self.tokens_per_second))
 
-    def film_alone(self) -> VideoSpan:
+    def chunk_span(self) -> VideoSpan:
         """Any chunk as a clip of its own."""
-        return self._film(uniform_times(self._own_grids, self.second_per_grid, self.tokens_per_second))
+        return self._span(uniform_times(self._own_grids, self.second_per_grid, self.tokens_per_second))
 
-    def _film(self, times: tuple[int, ...]) -> VideoSpan:
+    def _span(self, times: tuple[int, ...]) -> VideoSpan:
         return VideoSpan(times, self.fit.rows, self.fit.columns)
 
 
@@ -147,20 +147,20 @@ def picture_format(max_tokens_per_frame: int | None) -> PictureFormat:
 
 
 def _native(stream: Stream) -> FormatPlaces:
-    base, film = len(open_clip(QWEN2_5, _SYSTEM)), stream.film_whole()
-    ids = [*open_clip(QWEN2_5, _SYSTEM), *QWEN2_5.video(film.num_tokens)]
-    rows = positions(pieces_of(ids, QWEN2_5, films=[film])).rows[:, base:]
+    base, video_span = len(open_clip(QWEN2_5, _SYSTEM)), stream.whole_span()
+    ids = [*open_clip(QWEN2_5, _SYSTEM), *QWEN2_5.video(video_span.num_tokens)]
+    rows = positions(pieces_of(ids, QWEN2_5, video_spans=[video_span])).rows[:, base:]
     last_grids = [stream.grids_of(chunk)[1] for chunk in range(stream.num_chunks)]
-    asked = [base + replace(film, times=(film.times[grid],)).extent for grid in last_grids]
+    asked = [base + replace(video_span, times=(video_span.times[grid],)).extent for grid in last_grids]
     return _one_clip("native", stream, base, rows, asked)
 
 
 def _library(stream: Stream) -> FormatPlaces:
-    base, film = len(open_clip(QWEN2_5, _SYSTEM)), stream.film_whole()
-    ids = [*open_clip(QWEN2_5, _SYSTEM), *QWEN2_5.video(film.num_tokens)]
-    told = library_positions(pieces_of(ids, QWEN2_5, films=[film]))
-    report = _one_clip("library", stream, base, told.rows[:, base:], [told.next_position] * stream.num_chunks)
-    return replace(report, question_behind_after_s=film.transformers_extent / stream.tokens_per_second)
+    base, video_span = len(open_clip(QWEN2_5, _SYSTEM)), stream.whole_span()
+    ids = [*open_clip(QWEN2_5, _SYSTEM), *QWEN2_5.video(video_span.num_tokens)]
+    place = library_positions(pieces_of(ids, QWEN2_5, video_spans=[video_span]))
+    report = _one_clip("library", stream, base, place.rows[:, base:], [place.next_position] * stream.num_chunks)
+    return replace(report, question_behind_after_s=video_span.transformers_extent / stream.tokens_per_second)
 
 
 def _open_clip(stream: Stream) -> FormatPlaces:
@@ -171,7 +171,7 @@ def _open_clip(stream: Stream) -> FormatPlaces:
         # a grid that a chunk shares with the one before was padded for that one's question alone
         shown = range(min(num_seen, last), last + 1)
         times = grid_times([grid * stream.second_per_grid for grid in shown], stream.tokens_per_second)
-        place = append_film(base, times, stream.fit.rows, stream.fit.columns)
+        place = append_grids(base, times, stream.fit.rows, stream.fit.columns)
         held.append(place.rows[:, (num_seen - shown.start) * stream.tokens_per_grid :])
         asked.append(place.next_position)
         num_seen = last + 1
@@ -196,16 +196,16 @@ def _one_clip(
 
 
 def _turns(stream: Stream) -> FormatPlaces:
-    film, next_position, chunks = stream.film_alone(), 0, []
+    video_span, next_position, chunks = stream.chunk_span(), 0, []
     for chunk in range(stream.num_chunks):
-        ids = next_chunk(QWEN2_5, film.num_tokens)
+        ids = next_chunk(QWEN2_5, video_span.num_tokens)
         if chunk == 0:
-            ids = first_chunk(QWEN2_5, film.num_tokens, system=_SYSTEM)
-        told = positions(pieces_of(ids, QWEN2_5, films=[film]), next_position)
+            ids = first_chunk(QWEN2_5, video_span.num_tokens, system=_SYSTEM)
+        place = positions(pieces_of(ids, QWEN2_5, video_spans=[video_span]), next_position)
         is_video = np.array(ids) == QWEN2_5.video_pad
-        next_position = told.next_position
-        chunks.append(_places(stream, chunk, told.rows[:, is_video], next_position))
-    advance = film.extent + len(next_chunk(QWEN2_5, 0))
+        next_position = place.next_position
+        chunks.append(_places(stream, chunk, place.rows[:, is_video], next_position))
+    advance = video_span.extent + len(next_chunk(QWEN2_5, 0))
     before = len(system_turn(QWEN2_5, _SYSTEM))
     return FormatPlaces(
         name="turns",

@@ -92,10 +92,15 @@ def first_chunk(
 
 
 def next_chunk(
-    special: SpecialIds, num_tokens: int, *, time: Sequence[int] = (), text: Sequence[int] = ()
+    special: SpecialIds,
+    num_tokens: int,
+    *,
+    pad: int | None = None,
+    time: Sequence[int] = (),
+    text: Sequence[int] = (),
 ) -> list[int]:
-    """A turn with a clip of this many tokens, the tokenised time before it and text after it."""
-    clip = [special.vision_start, *special.video(num_tokens), special.vision_end]
+    """A turn with a clip (or by its pad a picture) of this many tokens, tokenised time before it and text after it."""
+    clip = [special.vision_start, *[special.video_pad if pad is None else pad] * num_tokens, special.vision_end]
     return [*user_start(special), *time, *clip, *text, *turn_end(special)]
 
 
@@ -110,10 +115,10 @@ def time_text(start_s: float, end_s: float) -> str:
 
 
 def pieces_of(
-    ids: Sequence[int], special: SpecialIds, *, pictures: Sequence[Picture] = (), films: Sequence[VideoSpan] = ()
+    ids: Sequence[int], special: SpecialIds, *, pictures: Sequence[Picture] = (), video_spans: Sequence[VideoSpan] = ()
 ) -> list[Piece]:
-    """A prompt's pieces for `positions`; pictures and films take the pads in order and must fill them."""
-    waiting: dict[int, list[Piece]] = {special.image_pad: list(pictures), special.video_pad: list(films)}
+    """A prompt's pieces for `positions`; pictures and clips take the pads in order and must fill them."""
+    waiting: dict[int, list[Piece]] = {special.image_pad: list(pictures), special.video_pad: list(video_spans)}
     pieces: list[Piece] = []
     for pad, run in groupby(ids, key=lambda token: token if token in waiting else None):
         num_tokens = len(list(run))

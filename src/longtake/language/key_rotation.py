@@ -1,4 +1,4 @@
-"""Remembered keys as they would be, had their tokens stood elsewhere: turned by how far the tokens have moved.
+"""Keys in memory as they would be at other positions: rotated by how far their tokens have moved.
 
 An open clip that begins later is moved back in time, so that positions stay within range. Only time moves: rows,
 columns and the differences between moments stay as they were; the result is the prompt of a video that began when the
@@ -22,7 +22,7 @@ Keys = Float[Tensor, "tokens heads head_dim"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyRotation:
-    """Turns the keys of tokens that have moved as a whole; the same in every layer."""
+    """Rotates the keys of tokens that have moved in time, rows and columns alike; the same in every layer."""
 
     cos: Float32[Tensor, "past 1 half"]
     sin: Float32[Tensor, "past 1 half"]
@@ -43,7 +43,7 @@ class KeyRotation:
     def __call__(self, start: int, keys: Keys) -> Keys:
         """Keys of the past from its token `start` on, as they are to be read; those given stay as they are.
 
-        Every word of an answer pays for this, in every layer: few passes over the keys, and no more room than theirs.
+        Every token of an answer pays for this, in every layer: few passes over the keys, and no more room than theirs.
         """
         cos, sin = (part[start : start + len(keys)] for part in (self.cos, self.sin))
         first, second = keys.float().chunk(2, dim=-1)

@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 
 from longtake.errors import CheckpointError, MissingExtraError
 from longtake.extras import import_from_extra
+from longtake.language.family import Family
 from longtake.language.formats import SpecialIds
 from longtake.language.frames import PictureFormat
 from longtake.language.model_config import (
@@ -28,6 +29,7 @@ from longtake.language.model_config import (
 )
 from longtake.language.network import Network
 from longtake.language.question_grammar import QuestionGrammar, known_ids, question_ids
+from longtake.language.qwen2_5_vl import Qwen2_5VL
 from longtake.language.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
@@ -40,7 +42,7 @@ _FILES = ["*.json", "*.safetensors", "merges.txt"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageModel:
-    """A network, its words, and what its files say of it."""
+    """A loaded vision-language model with its tokenizer and configuration."""
 
     model: Any
     """A `Qwen2_5_VLForConditionalGeneration` in evaluation mode, without gradients."""
@@ -55,15 +57,21 @@ class LanguageModel:
     suppressed_ids: tuple[int, ...]
     """What frames turns and clips, and so has no place in an answer."""
     known: QuestionGrammar | None = None
-    """What it can be asked, where its folder says so; None where it can be asked anything."""
+    """Which questions it was trained on, where its folder lists them; None where it can be asked anything."""
 
     @property
     def network(self) -> Network:
         """The model over our memory; from now on it attends through that alone."""
-        return Network(self.model)
+        return Qwen2_5VL.network(self.model)
 
     @property
-    def words(self) -> Tokenizer:
+    def family(self) -> Family:
+        """What differs between families of models."""
+        return Qwen2_5VL(self.special_ids, self.text)
+
+    @property
+    def required_tokenizer(self) -> Tokenizer:
+        """The tokenizer; an error that says what to do where the folder has none."""
         if self.tokenizer is None:
             raise _no_tokenizer(self.model)
         return self.tokenizer
@@ -75,12 +83,12 @@ class LanguageModel:
         return self.special
 
     def question_ids(self, question: str) -> tuple[int, ...]:
-        """A question in tokens; a model of few words refuses, with a sentence on what it knows, what is outside."""
-        return question_ids(question, self.words, self.known)
+        """A question in tokens; one outside of the model's grammar is refused in a sentence that lists it."""
+        return question_ids(question, self.required_tokenizer, self.known)
 
     def choice_ids(self, choice: str) -> tuple[int, ...]:
-        """An answer to choose in tokens; refused if it has words that the model does not know."""
-        return known_ids(choice, self.words, self.known)
+        """A choice in tokens; refused if it has words outside of the model's vocabulary."""
+        return known_ids(choice, self.required_tokenizer, self.known)
 
     @property
     def tokens_per_second(self) -> float:
@@ -106,12 +114,12 @@ def load_language(
     check_kind(name_or_path, read_json(folder / "config.json"))
     on_cpu = torch.device(device).type == "cpu"
     model = _read_model(transformers, folder, dtype or (torch.float32 if on_cpu else "auto"))
-    words = Tokenizer.from_folder(folder)
-    eos_ids = end_ids(folder, model.generation_config, words)
-    special = None if words is None else special_ids(folder, words, model.config)
+    tokenizer = Tokenizer.from_folder(folder)
+    eos_ids = end_ids(folder, model.generation_config, tokenizer)
+    special = None if tokenizer is None else special_ids(folder, tokenizer, model.config)
     return LanguageModel(
         model=model.to(device).requires_grad_(requires_grad=False).eval(),
-        tokenizer=words,
+        tokenizer=tokenizer,
         text=text_config(folder, model.config),
         picture_format=picture_format(folder, model.config.vision_config),
         special=special,
@@ -156,7 +164,7 @@ def _read_model(transformers: ModuleType, folder: Path, dtype: torch.dtype | str
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the library's bars and tables: what they would say is raised or logged by us."""
+    """Without the library's progress bars and tables: what matters of them is raised or logged by us."""
     output = import_from_extra("transformers.utils.logging", "qwen", _PURPOSE)
     verbosity, has_bars = output.get_verbosity(), output.is_progress_bar_enabled()
     output.set_verbosity_error()

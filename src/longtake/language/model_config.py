@@ -1,4 +1,4 @@
-"""What a checkpoint's folder says of itself; nothing that matters is left to a library's defaults."""
+"""A checkpoint's configuration, read from its folder; nothing that matters is left to a library's defaults."""
 
 import json
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from longtake.language.tokenizer import Tokenizer
 
 KIND = "qwen2_5_vl"
 _CLASS_LIMITS = (128 * 28 * 28, 768 * 28 * 28)
-"""Pixels of a frame where a folder says nothing: those of the library's class for video."""
+"""Pixels of a frame where a folder states none: those of the library's class for video."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ def picture_format(folder: Path, vision: Any) -> PictureFormat:
 
 
 def _preparation(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """The file that says how frames are prepared, and what it says; the more special one wins."""
+    """The file that states how frames are prepared, and its contents; the more special one wins."""
     whole = folder / "processor_config.json"
     if (file := folder / "video_preprocessor_config.json").is_file():
         return file, read_json(file)
@@ -132,16 +132,18 @@ def _preparation(folder: Path) -> tuple[Path, dict[str, Any]]:
     return file, read_json(file) if file.is_file() else {}
 
 
-def special_ids(folder: Path, words: Tokenizer, config: Any) -> SpecialIds:
+def special_ids(folder: Path, tokenizer: Tokenizer, config: Any) -> SpecialIds:
     """From the tokenizer; where the configuration names the same ones, the two must agree."""
     stated = _stated_ids(config)
     found: dict[str, int] = {}
     for name in ("<|im_start|>", "<|im_end|>", *stated):
-        token_id = words.special_id(name)
+        token_id = tokenizer.special_id(name)
         if token_id is None or stated.get(name, token_id) != token_id:
-            told = f"has no {name}" if token_id is None else f"has {name} at {token_id}, config.json at {stated[name]}"
+            problem = (
+                f"has no {name}" if token_id is None else f"has {name} at {token_id}, config.json at {stated[name]}"
+            )
             raise CheckpointError(
-                f"The tokenizer in {folder} {told}; take both from the repository of one Qwen2.5-VL model."
+                f"The tokenizer in {folder} {problem}; take both from the repository of one Qwen2.5-VL model."
             )
         found[name.strip("<|>")] = token_id
     return SpecialIds(
@@ -151,10 +153,10 @@ def special_ids(folder: Path, words: Tokenizer, config: Any) -> SpecialIds:
         vision_end=found["vision_end"],
         image_pad=found["image_pad"],
         video_pad=found["video_pad"],
-        newline=_newline(folder, words),
-        system=words.encode("system"),
-        user=words.encode("user"),
-        assistant=words.encode("assistant"),
+        newline=_newline(folder, tokenizer),
+        system=tokenizer.encode("system"),
+        user=tokenizer.encode("user"),
+        assistant=tokenizer.encode("assistant"),
     )
 
 
@@ -173,8 +175,8 @@ def _stated_ids(config: Any) -> dict[str, int]:
     }
 
 
-def _newline(folder: Path, words: Tokenizer) -> int:
-    ids = words.encode("\n")
+def _newline(folder: Path, tokenizer: Tokenizer) -> int:
+    ids = tokenizer.encode("\n")
     if len(ids) != 1:
         raise CheckpointError(
             f"Expected the tokenizer in {folder} to have one id for a new line, got {len(ids)}; "
@@ -183,11 +185,11 @@ def _newline(folder: Path, words: Tokenizer) -> int:
     return ids[0]
 
 
-def end_ids(folder: Path, generation: Any, words: Tokenizer | None) -> tuple[int, ...]:
+def end_ids(folder: Path, generation: Any, tokenizer: Tokenizer | None) -> tuple[int, ...]:
     """Ids that end an answer, by the generation settings; else the one that ends a turn."""
     stated = generation.eos_token_id
     if stated is None:
-        stated = words.special_id("<|im_end|>") if words is not None else None
+        stated = tokenizer.special_id("<|im_end|>") if tokenizer is not None else None
     if stated is None:
         raise CheckpointError(
             f"Expected eos_token_id in {folder / 'generation_config.json'} or config.json, but neither states it; "

@@ -1,6 +1,6 @@
 """A Qwen2.5-VL network over our memory: its modules and its weights, our positions and our attention.
 
-Nothing of it is changed: it is asked through its own attention interface, and keeps no cache.
+Its code is unchanged: attention is plugged in through the library's own interface, and it keeps no cache.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _ATTENTION = "longtake"
 
 
 class Network:
-    """What a dialogue asks of a network; it holds weights only."""
+    """The forward passes that a dialogue needs; it holds weights only."""
 
     def __init__(self, model: Any) -> None:
         """Of a `Qwen2_5_VLForConditionalGeneration`, whose text model attends through our memory from now on."""
@@ -37,7 +37,7 @@ class Network:
         return device
 
     def layout(self, dtype: torch.dtype | None = None) -> StreamLayout:
-        """What a token takes in memory; as the weights are, if nothing else is said."""
+        """What a token takes in memory, by default in the number type of the weights."""
         text = self._model.config.text_config
         return StreamLayout(
             num_layers=text.num_hidden_layers,
@@ -52,7 +52,7 @@ class Network:
     def see(
         self, pixels: Float[Tensor, "patches values"], grid: tuple[int, int, int]
     ) -> Float[Tensor, "1 tokens width"]:
-        """What the language model gets to see of whole temporal grids; none looks at another."""
+        """Tokens of whole temporal grids from the vision tower; none attends to another."""
         shape = torch.tensor([grid], device=self.device)
         clips = self._model.model.get_video_features(pixels.to(self.device, self._model.dtype), shape).pooler_output
         return torch.cat(list(clips)).unsqueeze(0)
@@ -77,10 +77,10 @@ class Network:
         return hidden
 
     @torch.no_grad()
-    def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch words"]:
+    def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocabulary"]:
         """In float32."""
-        said: Tensor = self._model.lm_head(hidden)
-        return said.float()
+        logits: Tensor = self._model.lm_head(hidden)
+        return logits.float()
 
 
 def _attend(
@@ -93,6 +93,6 @@ def _attend(
     recall: CausalRecall,
     **_: Any,
 ) -> tuple[Float[Tensor, "batch tokens heads head_dim"], None]:
-    """As the library calls attention: keys and queries are turned already."""
+    """As the library calls attention: rotary positions are applied to keys and queries already."""
     assert attention_mask is None
     return recall.attend(TEXT, module.layer_idx, *(part.transpose(1, 2) for part in (query, key, value))), None

@@ -1,7 +1,7 @@
 """Rotary positions of a prompt's tokens: three rows (time, row, column) from its pieces and the next free position.
 
     Text(2)      T 0 1         H 0 1         W 0 1          next 2
-    Film         T 2 2 2 4 4 4 H 2 2 2 2 2 2 W 2 3 4 2 3 4  next = maximum of all three rows + 1 = 5
+    VideoSpan    T 2 2 2 4 4 4 H 2 2 2 2 2 2 W 2 3 4 2 3 4  next = maximum of all three rows + 1 = 5
     Text(1)      T 5           H 5           W 5            next 6
 
 The rule moves with its start: a piece's positions are its own plus one offset, so a prompt may arrive in parts.
@@ -105,11 +105,11 @@ def positions(pieces: Sequence[Piece], next_position: int = 0) -> Positions:
 
 
 def library_positions(pieces: Sequence[Piece], next_position: int = 0) -> Positions:
-    """What transformers 5.22.2 would say: text after a clip may stand inside the clip's time. For comparison only."""
+    """Positions of transformers 5.22.2, which may put text after a clip inside its time; for comparison only."""
     return _walk(pieces, next_position, lambda piece: piece.transformers_extent)
 
 
-def append_film(base: int, times: tuple[int, ...], rows: int, columns: int) -> Positions:
+def append_grids(base: int, times: tuple[int, ...], rows: int, columns: int) -> Positions:
     """Positions of more grids of the clip that began at `base`; `next_position` is where a question would stand.
 
     Rows and columns begin at `base` again, and so does the next append: only what closes the clip uses `next_position`.

@@ -1,6 +1,6 @@
-"""From frames and words to the next tokens of a conversation: what they are, where they stand, what holds afterwards.
+"""From frames, questions and words to the next tokens of a conversation: embeddings, positions, and the state after.
 
-Nothing is remembered here: a talk's state comes in, and the state after the tokens goes out with them.
+Pure functions of the state that is given: `runtime.dialogue_memory` reads the tokens and takes over the state.
 """
 
 import math
@@ -12,274 +12,189 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from longtake.errors import InputError
-from longtake.language.formats import (
-    StreamFormat,
-    clip_question,
-    first_chunk,
-    next_chunk,
-    open_clip,
-    pieces_of,
-    reopen_clip,
-    system_turn,
-    time_text,
-    turn_end,
-    turn_question,
-)
-from longtake.language.frames import FrameFit, PictureFormat, pixel_rows
+from longtake.language.dialogue_state import ClosedClip, DialogueState, OpenClip
+from longtake.language.family import Family
+from longtake.language.formats import StreamFormat, time_text
+from longtake.language.frames import FrameFit, pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.network import Network
-from longtake.language.positions import Piece, Text, VideoSpan, append_film, grid_times, positions
+from longtake.language.positions import Picture, Piece, Text, VideoSpan
 from longtake.language.retaining import Segment
-from longtake.language.rope_shift import ShiftedRun
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenClip:
-    """A clip that is still open."""
-
-    base: int
-    """Position of its first row and column, and of its first moment."""
-    start_s: float
-    last_time: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClosedClip:
-    """A clip that a remembered question has closed, of which some grids are left."""
-
-    end: int
-    """Which token of the conversation comes after its grids."""
-    start_s: float
-    last_time: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DialogueState:
-    """All that the next token depends on beside the memory; replaced as a whole."""
-
-    next_position: int = 0
-    clip: OpenClip | None = None
-    closed: tuple[ClosedClip, ...] = ()
-    """Those before it, oldest first."""
-    fit: FrameFit | None = None
-    held: tuple[UInt8[Tensor, "3 height width"], ...] = ()
-    """Frames that wait for their partners."""
-    held_s: tuple[float, ...] = ()
-    num_frames: int = 0
-    last_s: float | None = None
-    last_look: Float[Tensor, " channels"] | None = None
-    """The mean of the last grid's tokens."""
-    segments: tuple[Segment, ...] = ()
-    """All that may still leave, oldest first."""
-    num_forgotten: int = 0
-    """Those that have left."""
-    moved: tuple[ShiftedRun, ...] = ()
-    """How far tokens have moved since they were written."""
+Features = Float[Tensor, "1 tokens channels"]
+"""What the vision tower makes of pictures or temporal grids, as wide as the embeddings of words."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenInputs:
-    """Tokens on their way into the network: what they are, where they stand, and what holds afterwards."""
+    """Tokens on their way into the network, where they stand, and the state once they are in memory."""
 
     embedded: Float[Tensor, "1 tokens width"]
     rows: Int64[np.ndarray, "3 tokens"]
+    """Positions: time, row and column."""
     state: DialogueState
     segments: tuple[Segment, ...] = ()
-    """Counted from the first of these tokens."""
+    """What of these tokens may be evicted later; counted from the first of them."""
+
+    @property
+    def num_tokens(self) -> int:
+        return self.embedded.shape[1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VisionInput:
+    """A picture or a clip of a prompt: where its tokens stand, and what the vision tower made of it."""
+
+    piece: Picture | VideoSpan
+    features: Features
 
 
 class PromptBuilder:
     """Makes tokens in one format, with one system prompt."""
 
     def __init__(self, language: LanguageModel, network: Network, system: str, stream_format: StreamFormat) -> None:
-        self._language, self._network, self._format = language, network, stream_format
-        self._special = language.special_ids
-        self._system = language.words.encode(system)
+        self._network, self._format, self._family = network, stream_format, language.family
+        self._tokenizer = language.required_tokenizer
+        self._system = self._tokenizer.encode(system)
 
-    def shown(
-        self,
-        state: DialogueState,
-        frames: UInt8[Tensor, "frames 3 height width"],
-        times_s: Sequence[float],
-        *,
-        pad: bool,
-    ) -> TokenInputs:
-        """Frames of whole grids, the first of each of which came at these times, as the next tokens."""
+    def frame_features(
+        self, frames: UInt8[Tensor, "frames 3 height width"], fit: FrameFit, *, pad: bool = False
+    ) -> Features:
+        """Frames of whole grids through the vision tower; with `pad` a last one without partners is repeated."""
+        pixels = pixel_rows(frames, fit, pad=pad)
+        return self._network.see(pixels.values, pixels.grid)
+
+    def frame_tokens(self, state: DialogueState, features: Features, times_s: Sequence[float]) -> TokenInputs:
+        """Features of temporal grids, the first frames of which came at these times, as the next tokens."""
         if self._format is StreamFormat.OPEN_CLIP:
-            return self._shown_in_clip(state, frames, times_s, pad=pad)
-        return self._shown_in_turn(state, frames, times_s, pad=pad)
+            return self._in_open_clip(state, features, times_s)
+        return self._in_turn(state, features, times_s)
 
-    def _shown_in_turn(
-        self,
-        state: DialogueState,
-        frames: UInt8[Tensor, "frames 3 height width"],
-        times_s: Sequence[float],
-        *,
-        pad: bool,
-    ) -> TokenInputs:
-        """A turn with a clip of its own, whose time begins anew."""
+    def _in_turn(self, state: DialogueState, features: Features, times_s: Sequence[float]) -> TokenInputs:
+        """A turn with a clip of its own, whose time begins anew; it is evicted as a whole."""
         assert state.fit is not None
         assert state.last_s is not None
-        pixels = pixel_rows(frames, state.fit, pad=pad)
-        features = self._network.see(pixels.values, pixels.grid)
-        times = grid_times([time_s - times_s[0] for time_s in times_s], self._language.text.tokens_per_second)
-        spoken: Sequence[int] = ()
+        times = self._family.grid_times([time_s - times_s[0] for time_s in times_s])
+        time: Sequence[int] = ()
         if self._format is StreamFormat.TIMED_TURNS:
-            spoken = self._language.words.encode(time_text(times_s[0], state.last_s))
-        if state.next_position == 0:
-            ids = first_chunk(self._special, features.shape[1], system=self._system, time=spoken)
-        else:
-            ids = next_chunk(self._special, features.shape[1], time=spoken)
-        film = VideoSpan(times, state.fit.rows, state.fit.columns)
-        place = positions(pieces_of(ids, self._special, films=[film]), state.next_position)
-        embedded = self._network.embed(ids)
-        embedded[0, [token == self._special.video_pad for token in ids]] = features[0]
-        start = len(system_turn(self._special, self._system)) if state.next_position == 0 else 0
-        looks = _looks(features, len(times))
-        whole = Segment(
-            first=start,
-            num_tokens=len(ids) - start,
+            time = self._tokenizer.encode(time_text(times_s[0], state.last_s))
+        span = VideoSpan(times, state.fit.rows, state.fit.columns)
+        sink = self._family.system_turn(self._system) if state.next_position == 0 else []
+        ids = [*sink, *self._family.vision_turn(span, time=time)]
+        inputs = prompt_inputs(self._family, self._network, state, ids, [VisionInput(span, features)])
+        means = _grid_means(features, len(times))
+        turn = Segment(
+            first=len(sink),
+            num_tokens=len(ids) - len(sink),
             time_s=times_s[0],
-            novelty=_novelty(looks[0], state.last_look),
-            extent=place.next_position - state.next_position - start,
+            novelty=_novelty(means[0], state.last_grid_mean),
+            extent=inputs.state.next_position - state.next_position - len(sink),
         )
-        after = replace(state, next_position=place.next_position, last_look=looks[-1])
-        return TokenInputs(embedded, place.rows, after, (whole,))
+        return replace(inputs, state=replace(inputs.state, last_grid_mean=means[-1]), segments=(turn,))
 
-    def _shown_in_clip(
-        self,
-        state: DialogueState,
-        frames: UInt8[Tensor, "frames 3 height width"],
-        times_s: Sequence[float],
-        *,
-        pad: bool,
-    ) -> TokenInputs:
-        """More of the open clip, which is opened where there is none."""
+    def _in_open_clip(self, state: DialogueState, features: Features, times_s: Sequence[float]) -> TokenInputs:
+        """More of the open clip, which is opened where there is none; each grid is evicted by itself."""
         assert state.fit is not None
-        last = state.last_look
-        rows, columns = state.fit.rows, state.fit.columns
-        pixels = pixel_rows(frames, state.fit, pad=pad)
-        features = self._network.see(pixels.values, pixels.grid)
-        looks = _looks(features, len(times_s))
-        state = replace(state, last_look=looks[-1])
-        grids = _grids(looks, last, times_s, rows * columns)
-        if state.clip is not None:
-            clip = state.clip
-            times = self._times(clip, times_s)
-            place = append_film(clip.base, times, rows, columns)
-            after = replace(state, clip=replace(clip, last_time=times[-1]), next_position=place.next_position)
-            return TokenInputs(features, place.rows, after, grids)
-        opening = open_clip(self._special, self._system) if state.next_position == 0 else reopen_clip(self._special)
+        opening = [] if state.clip is not None else self._opening(state)
         base = state.next_position + len(opening)
-        clip = OpenClip(base=base, start_s=times_s[0], last_time=0)
+        clip = state.clip or OpenClip(base=base, start_s=times_s[0], last_time=0)
         times = self._times(clip, times_s)
-        pieces: list[Piece] = [Text(len(opening)), VideoSpan(times, rows, columns)]
-        place = positions(pieces, state.next_position)
-        after = replace(state, clip=replace(clip, last_time=times[-1]), next_position=place.next_position)
-        embedded = torch.cat([self._network.embed(opening), features], dim=1)
-        return TokenInputs(
-            embedded, place.rows, after, tuple(replace(grid, first=grid.first + len(opening)) for grid in grids)
+        rows, columns = state.fit.rows, state.fit.columns
+        # further grids begin at the clip's own base again: rows and columns stay, only time goes on
+        pieces: list[Piece] = [*([Text(len(opening))] if opening else []), VideoSpan(times, rows, columns)]
+        place = self._family.positions(pieces, state.next_position if opening else clip.base)
+        means = _grid_means(features, len(times_s))
+        after = replace(
+            state,
+            clip=replace(clip, last_time=times[-1]),
+            next_position=place.next_position,
+            last_grid_mean=means[-1],
         )
+        embedded = torch.cat([self._network.embed(opening), features], dim=1) if opening else features
+        grids = _grids(means, state.last_grid_mean, times_s, first=len(opening), num_tokens=rows * columns)
+        return TokenInputs(embedded, place.rows, after, grids)
+
+    def _opening(self, state: DialogueState) -> list[int]:
+        """What comes before a clip's first frame, and before the first clip the system's turn."""
+        sink = self._family.system_turn(self._system) if state.next_position == 0 else []
+        return [*sink, *self._family.clip_start()]
 
     def _times(self, clip: OpenClip, times_s: Sequence[float]) -> tuple[int, ...]:
         since = [time_s - clip.start_s for time_s in times_s]
-        return tuple(max(clip.last_time, at) for at in grid_times(since, self._language.text.tokens_per_second))
+        return tuple(max(clip.last_time, at) for at in self._family.grid_times(since))
 
-    def questioned(self, state: DialogueState, question: Sequence[int], *, next_token: int) -> TokenInputs:
-        """The question as the tokens of the conversation from `next_token` on.
+    def question_tokens(self, state: DialogueState, question: Sequence[int], *, next_token: int) -> TokenInputs:
+        """The question as the tokens of the conversation from `next_token` on, up to where its answer begins.
 
-        A frame that waits for its partner is shown twice, on this fork alone.
+        A frame that waits for its partner is shown twice with it.
         """
-        parts: list[TokenInputs] = []
-        if state.held:
-            waiting = replace(state, held=(), held_s=())
-            parts.append(self.shown(waiting, torch.stack(state.held), state.held_s[:1], pad=True))
-            coming = [replace(segment, first=segment.first + next_token) for segment in parts[0].segments]
-            state = replace(parts[0].state, segments=(*state.segments, *coming))
-            next_token += parts[0].embedded.shape[1]
+        if not state.held:
+            return self._asked(state, question, next_token)
+        assert state.fit is not None
+        features = self.frame_features(torch.stack(state.held), state.fit, pad=True)
+        held = self.frame_tokens(replace(state, held=(), held_s=()), features, state.held_s[:1])
+        coming = [replace(segment, first=segment.first + next_token) for segment in held.segments]
+        state = replace(held.state, segments=(*state.segments, *coming))
+        asked = self._asked(state, question, next_token + held.num_tokens)
+        embedded = torch.cat([held.embedded, asked.embedded], dim=1)
+        return TokenInputs(embedded, np.concatenate([held.rows, asked.rows], axis=1), asked.state)
+
+    def _asked(self, state: DialogueState, question: Sequence[int], next_token: int) -> TokenInputs:
         if state.clip is not None:
             closed = ClosedClip(end=next_token, start_s=state.clip.start_s, last_time=state.clip.last_time)
             state = replace(state, clip=None, closed=(*state.closed, closed))
-            ids = clip_question(self._special, question)
-        elif state.next_position == 0:
-            ids = [
-                *system_turn(self._special, self._system),
-                *turn_question(self._special, question),
-            ]
-        else:
-            ids = turn_question(self._special, question)
-        place = positions([Text(len(ids))], state.next_position)
-        parts.append(
-            TokenInputs(self._network.embed(ids), place.rows, replace(state, next_position=place.next_position))
-        )
-        embedded = torch.cat([part.embedded for part in parts], dim=1)
-        return TokenInputs(embedded, np.concatenate([part.rows for part in parts], axis=1), parts[-1].state)
+            return self.text_tokens(state, self._family.clip_question(question))
+        sink = self._family.system_turn(self._system) if state.next_position == 0 else []
+        return self.text_tokens(state, [*sink, *self._family.question_turn(question)])
 
-    def word(self, token: int, state: DialogueState) -> TokenInputs:
-        place = positions([Text(1)], state.next_position)
-        return TokenInputs(self._network.embed([token]), place.rows, replace(state, next_position=place.next_position))
+    def text_tokens(self, state: DialogueState, ids: Sequence[int]) -> TokenInputs:
+        """Tokens without vision, such as one of an answer."""
+        place = self._family.positions([Text(len(ids))], state.next_position)
+        return TokenInputs(self._network.embed(ids), place.rows, replace(state, next_position=place.next_position))
 
-    def turn_closed(self, dialogue: DialogueState, unfed: Sequence[int]) -> TokenInputs:
-        """The end of an answer, of which some tokens were not taken in yet."""
-        ids = [token for token in unfed if token != self._special.im_end] + turn_end(self._special)
-        place = positions([Text(len(ids))], dialogue.next_position)
-        return TokenInputs(self._network.embed(ids), place.rows, replace(dialogue, next_position=place.next_position))
+    def answer_end(self, state: DialogueState, pending: Sequence[int]) -> TokenInputs:
+        """The end of an answer's turn, after those of its tokens that are not in memory yet."""
+        end = self._family.turn_end()
+        return self.text_tokens(state, [*(token for token in pending if token != end[0]), *end])
 
 
-def with_frames(
-    dialogue: DialogueState,
-    frames: UInt8[Tensor, "frames 3 height width"],
-    timestamps_s: Sequence[float],
-    picture_format: PictureFormat,
-) -> DialogueState:
-    """The talk with these frames held, to be shown; refused if they do not go on where it is."""
-    if len(frames) != len(timestamps_s):
-        raise InputError(f"Expected a time for each of {len(frames)} frames, but got {len(timestamps_s)}.")
-    if not len(frames):
-        raise InputError("Expected one frame at least, but got none.")
-    fit = dialogue.fit or picture_format.fit(*frames.shape[-2:])
-    if tuple(frames.shape[-2:]) != (fit.source.height, fit.source.width):
-        came = f"{frames.shape[-1]}x{frames.shape[-2]}"
-        raise InputError(
-            f"Every frame of a session must be {fit.source} as its first one, but one of {came} came; resize it, "
-            "or reset the session."
-        )
-    before = [] if dialogue.last_s is None else [dialogue.last_s]
-    for earlier, later in zip([*before, *timestamps_s], [*before, *timestamps_s][1:], strict=False):
-        if not later > earlier:
-            raise InputError(
-                f"Times of frames must rise, but {later} s came after {earlier} s; give the frames in order, or "
-                "reset the session."
-            )
-    return replace(
-        dialogue,
-        fit=fit,
-        held=(*dialogue.held, *frames.clone()),
-        held_s=(*dialogue.held_s, *map(float, timestamps_s)),
-        num_frames=dialogue.num_frames + len(frames),
-        last_s=float(timestamps_s[-1]),
-    )
+def prompt_inputs(
+    family: Family, network: Network, state: DialogueState, ids: Sequence[int], visions: Sequence[VisionInput]
+) -> TokenInputs:
+    """Any tokens, pictures and clips in place of their pads, as the next of a conversation; none may be evicted."""
+    place = family.positions(family.pieces(ids, [vision.piece for vision in visions]), state.next_position)
+    embedded = network.embed(ids)
+    for kind in (Picture, VideoSpan):
+        features = [vision.features[0] for vision in visions if isinstance(vision.piece, kind)]
+        if features:
+            embedded[0, family.vision_mask(ids, kind)] = torch.cat(features)
+    return TokenInputs(embedded, place.rows, replace(state, next_position=place.next_position))
 
 
-def _looks(features: Float[Tensor, "1 tokens width"], num_grids: int) -> Float[Tensor, "grids width"]:
+def _grid_means(features: Features, num_grids: int) -> Float[Tensor, "grids channels"]:
     """The mean of each grid's tokens."""
-    looks: Tensor = features[0].unflatten(0, (num_grids, -1)).mean(dim=1).float().cpu()
-    return looks
+    means: Tensor = features[0].unflatten(0, (num_grids, -1)).mean(dim=1).float().cpu()
+    return means
 
 
-def _novelty(look: Float[Tensor, " width"], before: Float[Tensor, " width"] | None) -> float:
-    """One minus the cosine between two looks."""
+def _novelty(mean: Float[Tensor, " channels"], before: Float[Tensor, " channels"] | None) -> float:
+    """One minus the cosine between a grid's mean and that of the one before it."""
     if before is None:
         return math.inf
-    return 1 - float(torch.cosine_similarity(look, before, dim=0))
+    return 1 - float(torch.cosine_similarity(mean, before, dim=0))
 
 
 def _grids(
-    looks: Float[Tensor, "grids width"], last: Float[Tensor, " width"] | None, times_s: Sequence[float], num_tokens: int
+    means: Float[Tensor, "grids channels"],
+    last: Float[Tensor, " channels"] | None,
+    times_s: Sequence[float],
+    *,
+    first: int,
+    num_tokens: int,
 ) -> tuple[Segment, ...]:
-    befores = [last, *looks[:-1]]
+    """A segment for each grid, from the token `first` on."""
+    befores = [last, *means[:-1]]
     return tuple(
-        Segment(first=place * num_tokens, num_tokens=num_tokens, time_s=time_s, novelty=_novelty(look, before))
-        for place, (look, before, time_s) in enumerate(zip(looks, befores, times_s, strict=True))
+        Segment(first=first + place * num_tokens, num_tokens=num_tokens, time_s=time_s, novelty=_novelty(mean, before))
+        for place, (mean, before, time_s) in enumerate(zip(means, befores, times_s, strict=True))
     )

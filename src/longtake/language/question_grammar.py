@@ -1,7 +1,7 @@
-"""What a model of few words can be asked; what is outside of that is refused with all that it knows.
+"""Which questions a model of few words was trained on; others are refused in a sentence that lists these.
 
 A folder may say so in `known.json`: which forms of questions there are, an example of each, which words stand in the
-places of a form, and lists for people. Without it, a tokenizer that has one id for all unknown words still tells these.
+places of a form, and lists for people. Without it, a tokenizer that has one id for all unknown words still finds these.
 """
 
 import re
@@ -21,7 +21,7 @@ _END_SIGNS = "?.! \t\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionGrammar:
-    """Which questions a model was taught, and what it tells of them."""
+    """The forms of questions a model was trained on, the words in them, and lists of them for people."""
 
     about: str
     forms: tuple[str, ...]
@@ -35,7 +35,7 @@ class QuestionGrammar:
 
     @classmethod
     def from_folder(cls, folder: Path) -> "QuestionGrammar | None":
-        """What a model's folder says, or none if it says nothing."""
+        """From a model's folder, or none if it has no such file."""
         path = folder / KNOWN_NAME
         return cls.parse(read_json(path), path) if path.is_file() else None
 
@@ -90,33 +90,33 @@ def _word_lists(stated: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     return {str(name): tuple(map(str, words)) for name, words in stated.items()}
 
 
-def question_ids(question: str, words: Tokenizer, known: QuestionGrammar | None) -> tuple[int, ...]:
+def question_ids(question: str, tokenizer: Tokenizer, known: QuestionGrammar | None) -> tuple[int, ...]:
     """Ids of a question that the model can be asked; refused in a sentence where it cannot.
 
     Where the forms are known, how many spaces there are and whether the question has its sign makes no difference.
     """
     if known is not None:
         question = " ".join(question.rstrip(_END_SIGNS).split()) + " ?"
-    ids = known_ids(question, words, known)
-    if known is not None and not known.has(words.pieces(ids)):
-        raise UnknownWordsError(_refusal(words, known, f"'{question[:-2]}' is no question that I was taught"))
+    ids = known_ids(question, tokenizer, known)
+    if known is not None and not known.has(tokenizer.pieces(ids)):
+        raise UnknownWordsError(_refusal(tokenizer, known, f"'{question[:-2]}' is no question that I was taught"))
     return ids
 
 
-def known_ids(text: str, words: Tokenizer, known: QuestionGrammar | None) -> tuple[int, ...]:
+def known_ids(text: str, tokenizer: Tokenizer, known: QuestionGrammar | None) -> tuple[int, ...]:
     """Ids of a text such as a choice, refused where the model knows a word no more than any other unknown one."""
-    ids = words.encode(text)
-    if strange := words.unknown_in(text):
+    ids = tokenizer.encode(text)
+    if strange := tokenizer.unknown_in(text):
         are = "is no word" if len(strange) == 1 else "are no words"
         named = ", ".join(f"'{word}'" for word in strange)
-        raise UnknownWordsError(_refusal(words, known, f"{named} {are} of mine"))
+        raise UnknownWordsError(_refusal(tokenizer, known, f"{named} {are} of mine"))
     return ids
 
 
-def _refusal(words: Tokenizer, known: QuestionGrammar | None, why: str) -> str:
+def _refusal(tokenizer: Tokenizer, known: QuestionGrammar | None, why: str) -> str:
     if known is not None:
         return f"I only know about {known.about}, and {why}; {known.in_words}."
-    listed = [word for word in words.plain if re.search(r"\S", word)]
+    listed = [word for word in tokenizer.plain if re.search(r"\S", word)]
     more = f" and {len(listed) - _MOST_LISTED} more" if len(listed) > _MOST_LISTED else ""
     return f"I only know about what can be said in words of mine, and {why}; they are: " + (
         f"{', '.join(listed[:_MOST_LISTED])}{more}."

@@ -1,10 +1,10 @@
-"""When turns or whole clips leave, what is after them closes up: how far each token has moved since it was written.
+"""Rotary positions when turns or whole clips are evicted: what is after them closes up, and how far each token moved.
 
     written   | sink | turn 0 | turn 1 | words | turn 2 |
     later     | sink | turn 1 | words | turn 2 |            all after turn 0 have moved back by its extent
 
 Positions are then those of a conversation that never had what left. Keys stay as they were written: what reads them
-turns them once, by all that their tokens have moved (`anchoring.KeyRotation`), so that nothing is ever corrected twice.
+turns them once, by all that their tokens have moved (`key_rotation`), so that nothing is ever corrected twice.
 """
 
 from collections.abc import Sequence

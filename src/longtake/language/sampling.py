@@ -1,4 +1,4 @@
-"""How the next word is chosen from the scores of all words."""
+"""How the next token is chosen from the logits of all tokens."""
 
 import math
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from longtake.errors import InputError, SettingError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextSampling:
-    """How an answer is drawn and where it ends; temperature 0 always takes the best word."""
+    """How an answer is sampled and where it ends; temperature 0 is greedy."""
 
     temperature: float = 0.0
     top_p: float = 1.0
-    """Only the likeliest words that make up this share."""
+    """Only the likeliest tokens that make up this share."""
     top_k: int | None = None
-    """Only so many of the likeliest words."""
+    """Only so many of the likeliest tokens."""
     max_new_tokens: int = 128
     seed: int | None = None
     """The same seed draws the same answer on the same machine; none draws anew each time."""
@@ -41,7 +41,7 @@ class TextSampling:
             raise SettingError("Expected stop texts of at least one character, got an empty one; leave it out.")
 
     def new_generator(self, device: torch.device | str = "cpu") -> torch.Generator:
-        """The source of chance for one answer, where its scores are."""
+        """The random generator of one answer, on the device of its logits."""
         generator = torch.Generator(device)
         if self.seed is None:
             generator.seed()
@@ -52,7 +52,7 @@ class TextSampling:
     def choose(
         self, logits: Float[Tensor, "vocabulary"], generator: torch.Generator, suppressed: Sequence[int] = ()
     ) -> int:
-        """The next word's id, which is none of those suppressed."""
+        """The next token, which is none of those suppressed."""
         scores = logits.float()
         if suppressed:
             scores = scores.index_fill(0, torch.as_tensor(suppressed, device=scores.device), -math.inf)
@@ -68,7 +68,7 @@ class TextSampling:
         return int(ids[torch.multinomial(probabilities, 1, generator=generator)])
 
     def _likeliest(self, scores: Float[Tensor, "vocabulary"]) -> tuple[Float[Tensor, "kept"], Int[Tensor, "kept"]]:
-        """Words still in play, the likeliest first, with weights for drawing; the sum may be below 1."""
+        """Tokens still in play, the likeliest first, with weights for sampling; the sum may be below 1."""
         kept = scores.numel() if self.top_k is None else min(self.top_k, scores.numel())
         values, ids = scores.topk(kept)
         probabilities = values.softmax(0)

@@ -123,8 +123,8 @@ class TextStream:
     text         given ▕ held: half a character, or what may become a stop text
     """
 
-    def __init__(self, words: Tokenizer, stop: Sequence[str] = ()) -> None:
-        self._words = words
+    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()) -> None:
+        self._tokenizer = tokenizer
         self._stop = tuple(stop)
         self._context: list[int] = []
         self._new: list[int] = []
@@ -135,7 +135,7 @@ class TextStream:
 
     def add(self, token_id: int) -> str:
         """The text that this id makes whole; often a word, sometimes nothing."""
-        if self.stopped or token_id in self._words.special_ids:
+        if self.stopped or token_id in self._tokenizer.special_ids:
             return ""
         self._new.append(token_id)
         text = self._new_text()
@@ -157,8 +157,8 @@ class TextStream:
         return text
 
     def _new_text(self) -> str:
-        before = self._words.decode(self._context)
-        return self._words.decode(self._context + self._new)[len(before) :]
+        before = self._tokenizer.decode(self._context)
+        return self._tokenizer.decode(self._context + self._new)[len(before) :]
 
     def _give(self, piece: str) -> str:
         text = self._held + piece

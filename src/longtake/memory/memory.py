@@ -4,9 +4,10 @@ A memory is a branch over shared slabs. Forks are branches too: they see the mem
 into slots of their own. A slot that a living fork can see is never overwritten; while any fork lives nothing moves.
 """
 
+import threading
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from longtake.memory.retention import Keep, Retention
 from longtake.memory.saved import Pieces, SavedTensors
 from longtake.memory.serialization import layer_slots_pieces, restore_layer_slots
 from longtake.memory.shared_pool import LayerSlots, SharedPool, StreamPlan, StreamUse, layer_slots_name, use_of
+from longtake.memory.slab import SlotState
 from longtake.memory.stream import LiveSet
 from longtake.memory.tokens import Integers, Tokens
 from longtake.memory.transaction import Rows, Staged, Transaction
@@ -71,8 +73,23 @@ class Memory:
         with self._pool.changed:
             return {name: use_of(slab) for name, slab in self._pool.slabs.items()}
 
-    def begin(self, num_frames: int, keep: Keep, *, patience_s: float = 0.0) -> Transaction:
-        """Stage a clip in every stream. With too few free slots it waits up to `patience_s` for forks to end."""
+    @property
+    def lock(self) -> threading.Condition:
+        """Guards all branches. Hold it to do several things as one; `begin` lets go of it while it waits for room."""
+        return self._pool.changed
+
+    def begin(
+        self,
+        num_frames: int,
+        keep: Keep,
+        *,
+        patience_s: float = 0.0,
+        forgetting: Mapping[str, Integers] = MappingProxyType({}),
+    ) -> Transaction:
+        """Stage a clip in every stream. With too few free slots it waits up to `patience_s` for forks to end.
+
+        Frames of `forgetting`, by stream, are forgotten first; only if the clip then finds room, else nothing is.
+        """
         with self._pool.changed:
             self._require_usable()
             if num_frames < 1:
@@ -81,7 +98,7 @@ class Memory:
                 raise TransactionError(
                     "This memory has a clip staged already; commit or leave it before the next begins."
                 )
-            taken = self._take(num_frames, patience_s)
+            taken = self._take(num_frames, patience_s, forgetting)
             ordinals = tuple(range(self._num_kept, self._num_kept + num_frames))
             staged = {name: self._stage(name, slot, num_frames, keep) for name, slot in taken.items()}
             self._open = Transaction(ordinals, keep, staged, commit=self._commit, abandon=self._abandon)
@@ -214,16 +231,28 @@ class Memory:
     ) -> None:
         self.close()
 
-    def _take(self, num_frames: int, patience_s: float) -> dict[str, Integers]:
+    def _take(self, num_frames: int, patience_s: float, forgetting: Mapping[str, Integers]) -> dict[str, Integers]:
         pool = self._pool
         deadline = time.monotonic() + patience_s
-        while isinstance(taken := pool.take_all(num_frames, from_top=self.is_fork), str):
+        while isinstance(taken := self._take_now(num_frames, forgetting), str):
             left_s = deadline - time.monotonic()
             if left_s <= 0 or not pool.births:
                 raise MemoryFullError(self._sentence_on_full(taken, num_frames))
             pool.changed.wait(left_s)
             self._require_usable()
         return taken
+
+    def _take_now(self, num_frames: int, forgetting: Mapping[str, Integers]) -> dict[str, Integers] | str:
+        """Slots for a clip, these frames forgotten; or the first stream that has too few even so, nothing forgotten."""
+        for name, frames in forgetting.items():
+            slab = self._pool.slabs[name]
+            dropped = self._live[name].without(frames)[1]
+            num_free = slab.count(SlotState.FREE) + slab.num_unseen(dropped, self._pool.births.values())
+            if num_free < num_frames * slab.layout.tokens_per_frame:
+                return name
+        for name, frames in forgetting.items():
+            self.forget(name, frames)
+        return self._pool.take_all(num_frames, from_top=self.is_fork)
 
     def _stage(self, name: str, slot: Integers, num_frames: int, keep: Keep) -> Staged:
         layer_slots, device = self._pool.layer_slots[name], self._pool.device

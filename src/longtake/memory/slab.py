@@ -100,6 +100,14 @@ class Slab:
         """Free the held slots that none of the remaining forks sees."""
         self._free_unseen(np.flatnonzero(self._state == SlotState.HELD), forks)
 
+    def num_unseen(self, slot: Integers, forks: Iterable[Mapping[int, int]]) -> int:
+        """How many of these live slots no fork sees: released, they would be free at once."""
+        seen = np.zeros(len(slot), dtype=np.bool_)
+        for births in forks:
+            for ancestor, birth in births.items():
+                seen |= (self._owner[slot] == ancestor) & (self._settled[slot] <= birth)
+        return int(np.count_nonzero(~seen))
+
     def move(self, source: Integers, target: Integers) -> None:
         """Carry tokens to other slots; only while no fork lives, since a fork reads where it first looked."""
         sources = torch.from_numpy(source).to(self.device)

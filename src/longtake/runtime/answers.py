@@ -1,4 +1,4 @@
-"""What a dialogue says: answers, choices, and how the session stands."""
+"""Results of a dialogue: answers, scored choices, and how much a session holds."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +14,7 @@ class Ending(StrEnum):
     LENGTH = "length"
     """It became as long as was allowed."""
     REFUSED = "refused"
-    """The question is outside of what the model knows; the text says what it knows, and nothing was asked."""
+    """The question is outside of what the model knows, and was not put to it; the text lists what it knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,31 +23,36 @@ class Timing:
 
     fork_s: float
     prefill_s: float
-    """From the fork to the first token, which is on the host by then."""
+    """From the fork to the first token."""
     first_token_s: float
     """From the question to the first token."""
     total_s: float
     tokens_per_s: float | None
     """After the first; None where there was no more than one."""
 
-    @classmethod
-    def at_once(cls, seconds: float) -> "Timing":
-        """Of what needs no network."""
-        return cls(fork_s=0.0, prefill_s=0.0, first_token_s=seconds, total_s=seconds, tokens_per_s=None)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What was said, and about which moment."""
+    """The answer to a question about a video; as a string, its text."""
 
     text: str
     ids: tuple[int, ...]
+    """Tokens of the text, with the one that ended it where one did."""
     ending: Ending
     seen_until_s: float | None
-    """The time of the last frame seen; None where there was no video, and the answer is about the words alone."""
+    """Time of the last frame that the answer takes into account; None where no frame was seen."""
     evidence: tuple[Evidence, ...]
-    """The spans that the answer attended to most, each word as it was to be said, strongest first; weights sum to 1."""
+    """Spans of the video that its tokens attended to most, strongest first; weights sum to 1."""
     timing: Timing
+
+    @classmethod
+    def refused(cls, why: str, seen_until_s: float | None, seconds: float) -> "Answer":
+        """To a question that was not put to the network, after so many seconds."""
+        timing = Timing(fork_s=0.0, prefill_s=0.0, first_token_s=seconds, total_s=seconds, tokens_per_s=None)
+        return cls(text=why, ids=(), ending=Ending.REFUSED, seen_until_s=seen_until_s, evidence=(), timing=timing)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +72,7 @@ class LetterChoice:
     text: str
     letter: str
     share: float
-    """Of the likelihood of all letters as the first token; they sum to 1."""
+    """Of the probability of all letters as the first token; they sum to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +81,14 @@ class DialogueInfo:
 
     num_frames: int
     num_forgotten: int
-    """Grids, or turns, that have left."""
+    """Temporal grids, or turns, that were evicted."""
     num_tokens: int
+    """In memory, those of forks and questions under way included."""
     num_bytes: int
-    """Declared for keys and values."""
+    """Allocated for keys and values."""
     live_bytes: int
+    """Of them in use."""
     next_position: int
     seen_until_s: float | None
     seeing_s: float
-    """Spent on frames so far."""
+    """Seconds spent on frames so far."""

@@ -1,4 +1,4 @@
-"""Answers to choose from: what may be offered, and how likely each is by what a network said of its tokens."""
+"""Multiple choice: which choices may be offered, and how likely each is by the logits of its tokens."""
 
 from collections.abc import Sequence
 from string import ascii_uppercase
@@ -25,8 +25,8 @@ def equally_long(choices: Sequence[Sequence[int]]) -> list[list[int]]:
 def by_likelihood(
     choices: Sequence[str],
     tokens: Sequence[Sequence[int]],
-    first: Float[Tensor, " words"],
-    later: Float[Tensor, "choices tokens words"],
+    first: Float[Tensor, " vocabulary"],
+    later: Float[Tensor, "choices tokens vocabulary"],
 ) -> list[Choice]:
     """From log-likelihoods of what comes first, and in each choice after each of its tokens."""
     scored = []

@@ -1,4 +1,8 @@
-"""A dialogue on disk: what it remembers, and all that its next token depends on."""
+"""A dialogue on disk: what it remembers, and all that its next token depends on.
+
+Some keys keep the names of earlier versions (`talk` for the state, `retaining` for the policy, `last_look` for the mean
+of the last grid), so that files of either are read by both.
+"""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -9,8 +13,8 @@ from torch import nn
 
 from longtake import __version__
 from longtake.errors import SavedSessionError
+from longtake.language.dialogue_state import ClosedClip, DialogueState, OpenClip
 from longtake.language.frames import PictureFormat
-from longtake.language.prompt_builder import ClosedClip, DialogueState, OpenClip
 from longtake.language.retaining import KeepUntilFull, RecentFrames, Retaining, Segment, ThinnedPast
 from longtake.language.rope_shift import ShiftedRun
 from longtake.memory.saved import Pieces, SavedTensors
@@ -18,72 +22,73 @@ from longtake.runtime.record import fingerprint
 
 KIND = "dialogue"
 FORMAT = 2
-_RULES: dict[str, type[Retaining]] = {
+_POLICIES: dict[str, type[Retaining]] = {
     "keep-until-full": KeepUntilFull,
     "recent-frames": RecentFrames,
     "thinned-past": ThinnedPast,
 }
 
 
-def state_pieces(dialogue: DialogueState) -> dict[str, Pieces]:
-    """The tensors of a talk."""
+def state_pieces(state: DialogueState) -> dict[str, Pieces]:
+    """The tensors of a state."""
     pieces = {}
-    if dialogue.held:
-        pieces["held"] = Pieces.of(torch.stack(dialogue.held))
-    if dialogue.last_look is not None:
-        pieces["last_look"] = Pieces.of(dialogue.last_look)
+    if state.held:
+        pieces["held"] = Pieces.of(torch.stack(state.held))
+    if state.last_grid_mean is not None:
+        pieces["last_look"] = Pieces.of(state.last_grid_mean)
     return pieces
 
 
-def state_record(dialogue: DialogueState) -> dict[str, Any]:
+def state_record(state: DialogueState) -> dict[str, Any]:
     """The rest of it, as plain values."""
     return {
-        "next_position": dialogue.next_position,
-        "clip": None if dialogue.clip is None else asdict(dialogue.clip),
-        "closed": [asdict(clip) for clip in dialogue.closed],
-        "size": None if dialogue.fit is None else [dialogue.fit.source.height, dialogue.fit.source.width],
-        "held_s": dialogue.held_s,
-        "num_frames": dialogue.num_frames,
-        "num_forgotten": dialogue.num_forgotten,
-        "last_s": dialogue.last_s,
-        "has_look": dialogue.last_look is not None,
-        "segments": [asdict(segment) for segment in dialogue.segments],
-        "moved": [asdict(run) for run in dialogue.moved],
+        "next_position": state.next_position,
+        "clip": None if state.clip is None else asdict(state.clip),
+        "closed": [asdict(clip) for clip in state.closed],
+        "size": None if state.fit is None else [state.fit.source.height, state.fit.source.width],
+        "held_s": state.held_s,
+        "num_frames": state.num_frames,
+        "num_forgotten": state.num_forgotten,
+        "last_s": state.last_s,
+        "has_look": state.last_grid_mean is not None,
+        "segments": [asdict(segment) for segment in state.segments],
+        "moved": [asdict(run) for run in state.moved],
     }
 
 
-def state_from_record(said: dict[str, Any], saved: SavedTensors, picture_format: PictureFormat) -> DialogueState:
-    """The talk that a file tells of."""
+def state_from_record(record: dict[str, Any], saved: SavedTensors, picture_format: PictureFormat) -> DialogueState:
+    """The state that `state_record` and `state_pieces` wrote."""
     return DialogueState(
-        next_position=said["next_position"],
-        clip=None if said["clip"] is None else OpenClip(**said["clip"]),
-        closed=tuple(ClosedClip(**clip) for clip in said["closed"]),
-        fit=None if said["size"] is None else picture_format.fit(*said["size"]),
-        held=tuple(saved["held"].clone()) if said["held_s"] else (),
-        held_s=tuple(said["held_s"]),
-        num_frames=said["num_frames"],
-        num_forgotten=said["num_forgotten"],
-        last_s=said["last_s"],
-        last_look=saved["last_look"].clone() if said["has_look"] else None,
-        segments=tuple(Segment(**segment) for segment in said["segments"]),
-        moved=tuple(ShiftedRun(**run) for run in said["moved"]),
+        next_position=record["next_position"],
+        clip=None if record["clip"] is None else OpenClip(**record["clip"]),
+        closed=tuple(ClosedClip(**clip) for clip in record["closed"]),
+        fit=None if record["size"] is None else picture_format.fit(*record["size"]),
+        held=tuple(saved["held"].clone()) if record["held_s"] else (),
+        held_s=tuple(record["held_s"]),
+        num_frames=record["num_frames"],
+        num_forgotten=record["num_forgotten"],
+        last_s=record["last_s"],
+        last_grid_mean=saved["last_look"].clone() if record["has_look"] else None,
+        segments=tuple(Segment(**segment) for segment in record["segments"]),
+        moved=tuple(ShiftedRun(**run) for run in record["moved"]),
     )
 
 
-def rule_record(rule: Retaining) -> dict[str, Any]:
+def policy_record(policy: Retaining) -> dict[str, Any]:
     """What leaves when the memory is full, as plain values."""
-    (name,) = [name for name, kind in _RULES.items() if type(rule) is kind]
-    return {"name": name, **asdict(rule)}  # type: ignore[call-overload]
+    (name,) = [name for name, kind in _POLICIES.items() if type(policy) is kind]
+    return {"name": name, **asdict(policy)}  # type: ignore[call-overload]
 
 
-def rule_of(said: dict[str, Any]) -> Retaining:
-    return _RULES[said["name"]](**{name: value for name, value in said.items() if name != "name"})
+def policy_from_record(record: dict[str, Any]) -> Retaining:
+    """The policy that `policy_record` described."""
+    return _POLICIES[record["name"]](**{name: value for name, value in record.items() if name != "name"})
 
 
 def dialogue_record(
-    settings: dict[str, Any], model: nn.Module, backend: str, rule: Retaining, dialogue: DialogueState
+    settings: dict[str, Any], model: nn.Module, backend: str, policy: Retaining, state: DialogueState
 ) -> dict[str, Any]:
-    """All that a file says beside its tensors."""
+    """All that a file holds beside its tensors."""
     return {
         "kind": KIND,
         "format": FORMAT,
@@ -91,19 +96,19 @@ def dialogue_record(
         **settings,
         "weights": fingerprint(model),
         "backend": backend,
-        "retaining": rule_record(rule),
-        "talk": state_record(dialogue),
+        "retaining": policy_record(policy),
+        "talk": state_record(state),
     }
 
 
-def require_dialogue(path: Path, said: dict[str, Any], model: nn.Module) -> None:
+def require_dialogue(path: Path, record: dict[str, Any], model: nn.Module) -> None:
     """Refuse a file of another kind, of another version, or of other weights."""
-    if said.get("kind") != KIND:
+    if record.get("kind") != KIND:
         raise SavedSessionError(f"Expected a saved dialogue in {path}, but it is another kind of session; open that.")
-    if said.get("format") != FORMAT:
+    if record.get("format") != FORMAT:
         raise SavedSessionError(
-            f"Expected a saved dialogue of format {FORMAT} in {path}, but got {said.get('format')}; resume it with the "
-            f"longtake that wrote it ({said.get('longtake')})."
+            f"Expected a saved dialogue of format {FORMAT} in {path}, but got {record.get('format')}; resume it with "
+            f"the longtake that wrote it ({record.get('longtake')})."
         )
-    if said["weights"] != fingerprint(model):
+    if record["weights"] != fingerprint(model):
         raise SavedSessionError("The saved dialogue was made with other weights; load those it was made with.")

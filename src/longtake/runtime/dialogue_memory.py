@@ -1,0 +1,312 @@
+"""What a dialogue remembers: the keys and values of its tokens, and the state that goes with them.
+
+Both change together, under one lock, when tokens are committed. What has to be evicted for them is worked out first and
+forgotten only if they find room: a refusal leaves memory and state as they were.
+"""
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+
+import numpy as np
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from longtake.attention.backend import Backend
+from longtake.attention.causal import AttentionRecorder, CausalRecall
+from longtake.errors import ForkError, MemoryFullError
+from longtake.language.dialogue_state import DialogueState
+from longtake.language.family import Family
+from longtake.language.key_rotation import RANGE
+from longtake.language.load import LanguageModel
+from longtake.language.network import TEXT, Network
+from longtake.language.prompt_builder import TokenInputs
+from longtake.language.retaining import Retaining, Segment
+from longtake.language.rope_shift import moved_back_by
+from longtake.memory.budget import MemoryRequirements, require_room
+from longtake.memory.memory import Memory
+from longtake.memory.retention import Keep, KeepAll
+from longtake.memory.saved import Pieces, SavedTensors
+from longtake.memory.shared_pool import StreamUse
+from longtake.memory.transaction import Transaction
+from longtake.runtime.eviction import (
+    beside_questions,
+    leaving_for,
+    placed,
+    remaining,
+    require_positions,
+    tokens_of,
+    without,
+)
+from longtake.runtime.position_window import RangeShift, range_shift
+
+Build = Callable[[DialogueState], TokenInputs]
+"""Makes the next tokens of a conversation from its state; called again should the state have to be another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialogueSetup:
+    """What never changes in a dialogue, shared by its forks."""
+
+    network: Network
+    family: Family
+    backend: Backend
+    policy: Retaining
+    num_places: int
+    """Most tokens, those of questions under way not counted."""
+    position_range: int
+    """Positions that a clip may reach before it is moved back."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Tokens that are to be read, what is forgotten for them, and the state while they are read."""
+
+    inputs: TokenInputs
+    leaving: Sequence[Segment]
+    meanwhile: DialogueState
+
+
+class DialogueMemory:
+    """One conversation, or a fork of one. One thread appends; any number may fork meanwhile.
+
+    A fork ends with `close`, `commit_fork`, a `with` block, or the object.
+    """
+
+    def __init__(
+        self,
+        setup: DialogueSetup,
+        memory: Memory,
+        state: DialogueState | None = None,
+        parent: "DialogueMemory | None" = None,
+    ) -> None:
+        """Over a memory with the stream `TEXT`; `allocate` makes one."""
+        self._setup, self._memory, self._parent = setup, memory, parent
+        self._state = self._born_as = state or DialogueState()
+        self._lock = memory.lock
+        self._writing = threading.Lock()
+        # a finaliser may run in the midst of anything, so it only notes which forks are to be closed
+        self._dropped: deque[Memory] = deque() if parent is None else parent._dropped
+        self._finalizer = weakref.finalize(self, self._dropped.append, memory)
+        self._finalizer.atexit = False
+
+    @classmethod
+    def allocate(
+        cls,
+        language: LanguageModel,
+        network: Network,
+        *,
+        backend: Backend,
+        policy: Retaining,
+        budget_bytes: int,
+        answer_tokens: int,
+    ) -> "DialogueMemory":
+        """An empty one of this size, of which `answer_tokens` are for all questions under way."""
+        needs = MemoryRequirements(streams={TEXT: (network.layout(), KeepAll())}, first_clip=1, reserve=answer_tokens)
+        plans = needs.plan(budget_bytes)
+        require_room(sum(plan.num_bytes for plan in plans.values()), network.device)
+        most = language.family.max_positions
+        setup = DialogueSetup(
+            network=network,
+            family=language.family,
+            backend=backend,
+            policy=policy,
+            num_places=plans[TEXT].num_slots - answer_tokens,
+            position_range=min(RANGE, max(most - answer_tokens, most // 2)),
+        )
+        return cls(setup, Memory(plans, network.device))
+
+    @property
+    def state(self) -> DialogueState:
+        with self._lock:
+            return self._state
+
+    @property
+    def setup(self) -> DialogueSetup:
+        return self._setup
+
+    @property
+    def tokens(self) -> Int64[np.ndarray, " tokens"]:
+        """Which tokens of the conversation are remembered, in attention order."""
+        return self._memory.tokens(TEXT).frame
+
+    @property
+    def next_token(self) -> int:
+        """How many tokens the conversation has had, forgotten ones included."""
+        return self._memory.num_kept
+
+    def use(self) -> StreamUse:
+        """How the places are used, over all forks."""
+        with self._lock:
+            self._close_dropped()
+            return self._memory.use()[TEXT]
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold this while appending or clearing: a fork that would become this conversation meanwhile is refused."""
+        with self._writing:
+            yield
+
+    def hold(self, state: DialogueState) -> None:
+        """Take over a state that differs in what is counted, held or comes next, but not in what is remembered."""
+        with self._lock:
+            self._state = state
+
+    def append(
+        self, build: Build, *, grid_times_s: Sequence[float] = (), patience_s: float = 0.0
+    ) -> Float[Tensor, "1 tokens width"]:
+        """Read and remember tokens; where there is no room for them segments are evicted as the policy says.
+
+        Of temporal grids say when they began: clips move back in time should they leave the range of positions. Room
+        that is held for questions under way is waited for up to `patience_s`.
+        """
+        with self._lock:
+            self._close_dropped()
+            shift = self._range_shift(grid_times_s)
+            step = self._plan(build, shift)
+            if shift is not None and not self._keys_moved(shift):
+                step = self._plan(build, None)
+            forgetting: Mapping[str, Int64[np.ndarray, " tokens"]]
+            forgetting = {TEXT: tokens_of(step.leaving)} if step.leaving else {}
+            try:
+                transaction = self._memory.begin(
+                    step.inputs.num_tokens, Keep.YES, patience_s=patience_s, forgetting=forgetting
+                )
+            except MemoryFullError as error:
+                if not grid_times_s:
+                    raise
+                raise beside_questions(step.inputs.num_tokens, grid_times_s[0], patience_s) from error
+            self._state = step.meanwhile
+        with transaction:
+            return self._read(transaction, step.inputs)
+
+    def feed(self, inputs: TokenInputs, recorder: AttentionRecorder | None = None) -> Float[Tensor, "1 tokens width"]:
+        """Read and remember tokens in the places set aside for questions: nothing is evicted for them."""
+        require_positions(inputs, self._setup.family.max_positions)
+        with self._memory.begin(inputs.num_tokens, Keep.YES) as transaction:
+            return self._read(transaction, inputs, recorder)
+
+    def read_batch(
+        self, embedded: Float[Tensor, "batch tokens width"], rows: Int64[np.ndarray, "3 tokens"]
+    ) -> Float[Tensor, "batch tokens width"]:
+        """Read tokens that each go on from here on their own; nothing of them is remembered."""
+        with self._memory.begin(1, Keep.NO) as transaction:
+            return self._setup.network.read(embedded, rows, self.recall(transaction))
+
+    def recall(self, transaction: Transaction, recorder: AttentionRecorder | None = None) -> CausalRecall:
+        """The past as it is read now: keys whose tokens have moved are turned on the way, never in memory."""
+        state, rotation = self._state, None
+        if state.moved:
+            back = moved_back_by(state.moved, self.tokens)
+            rotation = self._setup.family.key_rotation(back, self._setup.network.device)
+        return CausalRecall(transaction, self._setup.backend, recorder, rotation)
+
+    def fork(self) -> "DialogueMemory":
+        """The conversation as it is now, to go on with apart; what both remember is stored once."""
+        with self._lock:
+            self._close_dropped()
+            return DialogueMemory(self._setup, self._memory.fork(), self._state, parent=self)
+
+    def commit_fork(self) -> None:
+        """End this fork; the conversation it was made from goes on from here, unless that has moved on meanwhile."""
+        with self._lock:
+            parent = self._parent
+            if parent is not None and (parent._writing.locked() or parent._state is not self._born_as):
+                raise ForkError(
+                    "The video has moved on since this question was asked or this fork was made, so that it cannot "
+                    "be remembered; ask or fork again, between two calls of `see`."
+                )
+            self._memory.commit_fork()
+            assert parent is not None, "a memory that can be committed has a parent"
+            parent._state = self._state
+            self._finalizer.detach()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._close_dropped()
+            self._memory.clear()
+            self._state = DialogueState()
+
+    def contents(self) -> dict[str, Pieces]:
+        """All keys and values, to be written piece by piece."""
+        return self._memory.contents()
+
+    def restore(self, saved: SavedTensors, state: DialogueState) -> None:
+        """Remember what `contents` wrote, with its state; only in a new memory."""
+        with self._lock:
+            self._memory.restore(saved)
+            self._state = state
+
+    @property
+    def lock(self) -> threading.Condition:
+        """Hold it to read several things of the same moment."""
+        return self._lock
+
+    def close(self) -> None:
+        """End it and give its places back; ending twice is fine."""
+        self._finalizer.detach()
+        self._memory.close()
+
+    def __enter__(self) -> "DialogueMemory":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _range_shift(self, grid_times_s: Sequence[float]) -> RangeShift | None:
+        if not grid_times_s:
+            return None
+        return range_shift(
+            self._state,
+            grid_times_s,
+            self.tokens,
+            next_token=self.next_token,
+            reach=self._setup.position_range,
+            per_second=self._setup.family.positions_per_second,
+            policy=self._setup.policy,
+        )
+
+    def _plan(self, build: Build, shift: RangeShift | None) -> _Step:
+        """What is read and forgotten, nothing of it done yet; refused where there is no room or no position."""
+        meanwhile, leaving = (self._state, []) if shift is None else (shift.after, shift.leaving)
+        live, next_token = remaining(self.tokens, leaving), self.next_token
+        inputs = build(meanwhile)
+        after, num_places = inputs.state, self._setup.num_places
+        evicted = leaving_for(
+            after.segments, len(live) + inputs.num_tokens - num_places, num_places, self._setup.policy
+        )
+        if evicted:
+            live = remaining(live, evicted)
+            meanwhile, after = (without(state, evicted, live, next_token=next_token) for state in (meanwhile, after))
+        inputs = placed(inputs, after, next_token=next_token)
+        require_positions(inputs, self._setup.family.max_positions)
+        return _Step(inputs, [*leaving, *evicted], meanwhile)
+
+    def _keys_moved(self, shift: RangeShift) -> bool:
+        """Move clips back in time; not while a fork lives, which reads the same keys."""
+        for later in shift.later:
+            revise = partial(self._setup.family.keys_moved_in_time, positions=later.back)
+            if not self._memory.revise_keys(TEXT, tokens_of(later.grids), revise):
+                return False
+        return True
+
+    def _read(
+        self, transaction: Transaction, inputs: TokenInputs, recorder: AttentionRecorder | None = None
+    ) -> Float[Tensor, "1 tokens width"]:
+        hidden = self._setup.network.read(inputs.embedded, inputs.rows, self.recall(transaction, recorder))
+        with self._lock:
+            transaction.commit()
+            self._state = inputs.state
+        return hidden
+
+    def _close_dropped(self) -> None:
+        while self._dropped:
+            self._dropped.popleft().close()
