@@ -12,11 +12,11 @@ from longtake.bench.answered_walk import ask_on_the_way
 from longtake.bench.answers import AskedWorld, Given, ask_world
 from longtake.bench.answers_walk import Asking
 from longtake.language.load import LanguageModel, load_language
-from longtake.training.vqa_model import TINY_VQA, build_vqa, save_vqa
 from longtake.world.answers import answer_of
 from longtake.world.question import Question, QuestionKind
 from longtake.world.tour import Tour, sightings
 from longtake.world.visibility import clear_pixels
+from training.vqa_model import TINY_VQA, build_vqa, save_vqa
 
 SEED, SIZE = 19, (28, 42)
 ASKING = Asking(num_frames=12, fps=2.0, num_moments=3, num_questions=7, recent_s=4.0)

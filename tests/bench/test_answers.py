@@ -42,7 +42,6 @@ from longtake.cli.bench_answers import AnswersOptions, run_answers, watches
 from longtake.errors import CheckpointError, InputError, SettingError
 from longtake.language.load import LanguageModel, load_language
 from longtake.language.sampling import TextSampling
-from longtake.training.vqa_model import TINY_VQA, build_vqa, save_vqa
 from longtake.world.answers import answer_of
 from longtake.world.question import Phrase, Question, QuestionKind
 from longtake.world.question_sampler import QuestionSampler
@@ -50,6 +49,7 @@ from longtake.world.seeds import Split
 from longtake.world.things import Sightings
 from longtake.world.tour import Tour, sightings
 from longtake.world.visibility import clear_pixels
+from training.vqa_model import TINY_VQA, build_vqa, save_vqa
 
 SIZE = (28, 42)
 ASKING = Asking(num_frames=12, fps=2.0, num_moments=3, num_questions=7, recent_s=1.5)

@@ -20,7 +20,7 @@ from longtake.language.load import load_language
 from longtake.language.sampling import TextSampling
 from longtake.runtime.answers import Answer, Ending
 from longtake.runtime.dialogue import SYSTEM, DialogueSession
-from longtake.training.vqa_model import TINY_VQA, build_vqa, save_vqa
+from training.vqa_model import TINY_VQA, build_vqa, save_vqa
 
 QUICK = ChunkOptions(model=None, size=None, fps=2.0, rounds=4, quick=True, device="cpu")
 

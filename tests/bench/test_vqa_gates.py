@@ -19,8 +19,8 @@ from longtake.bench.answers_walk import Asking
 from longtake.hub.bundled import MICRO_VQA, fingerprint
 from longtake.hub.load import load_language_model
 from longtake.language.load import LanguageModel, load_language
-from longtake.training.vqa_model import build_vqa, save_vqa
 from longtake.world.question import QuestionKind
+from training.vqa_model import build_vqa, save_vqa
 
 CARD_FILE = Path(__file__).parents[2] / "docs" / "micro-vqa.json"
 MARGIN, MARGIN_OF_ALL = 0.2, 0.06

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from longtake.geometry.model import GeometryModel, Grid
 from longtake.spatial.umeyama import best_similarity
-from longtake.training.footage import Footage
-from longtake.training.learning import Way
-from longtake.training.losses import depth_losses, targets
-from longtake.training.watching import Watching
+from training.footage import Footage
+from training.learning import Way
+from training.losses import depth_losses, targets
+from training.watching import Watching
 
 _DEPTH_EVERY = 6
 """Frames: depth of one is much like that of the next."""

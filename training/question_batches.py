@@ -10,12 +10,12 @@ from multiprocessing import get_context
 import numpy as np
 
 from longtake.errors import InputError
-from longtake.training.footage import interrupts_ignored
-from longtake.training.packing import Asked, Packed, Packer, Shape, together
-from longtake.training.vocabulary import Vocabulary
 from longtake.world.question_sampler import QuestionSampler
 from longtake.world.things import Sightings
 from longtake.world.visibility import until
+from training.footage import interrupts_ignored
+from training.packing import Asked, Packed, Packer, Shape, together
+from training.vocabulary import Vocabulary
 
 NUM_HELD = 1
 """Moments of each clip with a frame that waits for its partner."""

@@ -1,4 +1,4 @@
-"""`longtake train` as a user meets it."""
+"""`python -m training` as a developer meets it."""
 
 import signal
 from collections.abc import Callable
@@ -8,22 +8,20 @@ from typing import Any
 
 import pytest
 
-from longtake.cli.train import ASKING, MAPPING, TrainOptions, _Bar, run_train
 from longtake.errors import InputError, SettingError
 from longtake.language.load import load_language
-from longtake.training.recipe import shipped_recipe
 from longtake.weights.load import load_geometry
+from training.recipe import shipped_recipe
+from training.run import ASKING, MAPPING, TrainOptions, _Bar, run_train
 
 
 @pytest.fixture
 def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """A quick training in this process, its houses built in a thread."""
-    monkeypatch.setattr(
-        "longtake.training.footage.ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(1)
-    )
+    monkeypatch.setattr("training.footage.ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(1))
 
     monkeypatch.setattr(
-        "longtake.training.question_batches.ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(1)
+        "training.question_batches.ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(1)
     )
 
     def run(kind: Any = MAPPING, **changes: Any) -> None:

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from longtake.errors import InputError
-from longtake.training.optimise import Optimisers
+from training.optimise import Optimisers
 
 MOST_BYTES = 15_000_000
 """Of one file."""

@@ -14,16 +14,16 @@ from torch import Tensor
 from longtake.errors import SettingError
 from longtake.language.formats import open_clip
 from longtake.language.frames import FrameFit
-from longtake.training.clip_store import ClipStore, Cut
-from longtake.training.examining import Exam, accuracies
-from longtake.training.footage import recoloured
-from longtake.training.packing import Shape
-from longtake.training.question_batches import NUM_HELD, Askers, Errand
-from longtake.training.reading import FIGURES, Reading
-from longtake.training.recipe import VqaRecipe
-from longtake.training.trainer import Line, Piece, Training
-from longtake.training.vocabulary import Vocabulary
-from longtake.training.vqa_model import MICRO_VQA, PICTURE_FORMAT, VqaConfig, build_vqa, save_vqa
+from training.clip_store import ClipStore, Cut
+from training.examining import Exam, accuracies
+from training.footage import recoloured
+from training.packing import Shape
+from training.question_batches import NUM_HELD, Askers, Errand
+from training.reading import FIGURES, Reading
+from training.recipe import VqaRecipe
+from training.trainer import Line, Piece, Training
+from training.vocabulary import Vocabulary
+from training.vqa_model import MICRO_VQA, PICTURE_FORMAT, VqaConfig, build_vqa, save_vqa
 
 _RECOLOURING = 0.4
 """Of what micro-map gets: here colours are asked for."""

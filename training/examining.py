@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int32
 
-from longtake.training.clip_store import ClipStore, Cut
-from longtake.training.packing import KINDS, NOTHING, Packed, Shape
-from longtake.training.question_batches import Errand, run_errand
-from longtake.training.reading import Places, Reading
+from training.clip_store import ClipStore, Cut
+from training.packing import KINDS, NOTHING, Packed, Shape
+from training.question_batches import Errand, run_errand
+from training.reading import Places, Reading
 
 _CLIPS_AT_ONCE = 32
 

@@ -13,12 +13,12 @@ from torch import Tensor
 from longtake.language.formats import open_clip
 from longtake.language.frames import PictureFormat
 from longtake.layers.rotary import grid_phases
-from longtake.training.attention_loss import paid, pointing_loss, told_layers
-from longtake.training.blocks import read, see, text_phases
-from longtake.training.fusing import fused
-from longtake.training.packing import NOTHING, Packed, Shape
-from longtake.training.recording import Lesson
-from longtake.training.vocabulary import Vocabulary
+from training.attention_loss import paid, pointing_loss, told_layers
+from training.blocks import read, see, text_phases
+from training.fusing import fused
+from training.packing import NOTHING, Packed, Shape
+from training.recording import Lesson
+from training.vocabulary import Vocabulary
 
 FIGURES = ("loss", "right", "pointing")
 """Told of a step: of answers' words, their ends included, the loss and the share that were said right; and how far what

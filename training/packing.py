@@ -16,8 +16,8 @@ from jaxtyping import Bool, Int32
 
 from longtake.language.formats import clip_question, open_clip
 from longtake.language.positions import Text, VideoSpan, grid_times, positions
-from longtake.training.vocabulary import Vocabulary
 from longtake.world.question import Question, QuestionKind
+from training.vocabulary import Vocabulary
 
 NOTHING = -100
 """The label of a token after which nothing is learned."""

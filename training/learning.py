@@ -11,10 +11,10 @@ from torch import Tensor
 from longtake.geometry.heads.dpt import Dpt
 from longtake.geometry.model import GeometryModel, Grid
 from longtake.layers.block import Block
-from longtake.training.fusing import fuse, fused
-from longtake.training.losses import depth_losses, pose_losses, weighted
-from longtake.training.recording import Lesson
-from longtake.training.watching import Watching
+from training.fusing import fuse, fused
+from training.losses import depth_losses, pose_losses, weighted
+from training.recording import Lesson
+from training.watching import Watching
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from longtake.spatial.pose import encode_pose, invert_rigid
 from longtake.spatial.rotation import matrix_from_quaternion
-from longtake.training.footage import Clips
+from training.footage import Clips
 
 _ITERATION_DECAY = 0.6
 _PLACE_BETA, _STEP_BETA = 0.02, 0.005

@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float, Int32, Int64, UInt8
 from torch import Tensor
 
-from longtake.training.footage import Walked, cameras_of, film
 from longtake.world.things import Sightings
 from longtake.world.tour import visible
 from longtake.world.walk import WALK_FPS
+from training.footage import Walked, cameras_of, film
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from torch.optim import AdamW
 
 from longtake.geometry.model import GeometryModel
 from longtake.layers.block import LayerScale
-from longtake.training.muon import Muon
+from training.muon import Muon
 
 _FIRST_GAMMA = 0.1
 _FIRST_TOKEN = 0.02

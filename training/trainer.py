@@ -16,12 +16,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from longtake.errors import SettingError
-from longtake.training.checkpoint import Reached, is_training, resume_training, save_training
-from longtake.training.footage import Walked, Walkers, in_groups
-from longtake.training.optimise import Optimisers
-from longtake.training.recipe import Schedule
-from longtake.training.recording import prepare_gradients
 from longtake.world.seeds import Split, seeds
+from training.checkpoint import Reached, is_training, resume_training, save_training
+from training.footage import Walked, Walkers, in_groups
+from training.optimise import Optimisers
+from training.recipe import Schedule
+from training.recording import prepare_gradients
 
 CURVE = "curve.jsonl"
 Line = dict[str, int | float]

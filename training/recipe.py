@@ -156,8 +156,8 @@ class VqaRecipe(Schedule):
 
 
 def shipped_recipe(name: str) -> Path:
-    """Where a recipe that comes with the package lies."""
-    return Path(__file__).parent.parent / "recipes" / f"{name}.toml"
+    """Where a recipe of this folder lies."""
+    return Path(__file__).parent / "recipes" / f"{name}.toml"
 
 
 def read_recipe(path: Path) -> Recipe:

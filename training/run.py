@@ -1,4 +1,4 @@
-"""`longtake train`: a training in pieces, each of which goes on where the last was put away."""
+"""A training in pieces, each of which goes on where the last was put away, with a bar that says how far it is."""
 
 import sys
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from longtake.cli.interrupt import stopped_by_interrupt
 from longtake.cli.map import INTERRUPTED
 from longtake.cli.options import choose_device
 from longtake.errors import InputError, SettingError
-from longtake.training.micro_map import MicroMapTraining
-from longtake.training.micro_vqa import MicroVqaTraining
-from longtake.training.recipe import Recipe, Schedule, VqaRecipe, read_recipe, read_vqa_recipe, shipped_recipe
-from longtake.training.trainer import CURVE, Line, Piece, Training
-from longtake.training.vqa_model import MICRO_VQA, TINY_VQA
 from longtake.weights.presets import MICRO, TINY
+from training.micro_map import MicroMapTraining
+from training.micro_vqa import MicroVqaTraining
+from training.recipe import Recipe, Schedule, VqaRecipe, read_recipe, read_vqa_recipe, shipped_recipe
+from training.trainer import CURVE, Line, Piece, Training
+from training.vqa_model import MICRO_VQA, TINY_VQA
 
 _QUICK_PROCESSES = 1
 Tell = Callable[[Line], None]

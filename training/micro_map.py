@@ -10,16 +10,16 @@ from torch import Tensor
 
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
-from longtake.training.footage import Footage, recoloured
-from longtake.training.learning import Way, compile_parts
-from longtake.training.losses import PARTS, targets, weighted
-from longtake.training.optimise import initialise
-from longtake.training.recipe import Recipe
-from longtake.training.trainer import Line, Piece, Training
-from longtake.training.validation import judge
-from longtake.training.watching import any_watching
 from longtake.weights.load import save_geometry
 from longtake.weights.presets import MICRO
+from training.footage import Footage, recoloured
+from training.learning import Way, compile_parts
+from training.losses import PARTS, targets, weighted
+from training.optimise import initialise
+from training.recipe import Recipe
+from training.trainer import Line, Piece, Training
+from training.validation import judge
+from training.watching import any_watching
 
 _WAYS_TO_WATCH = 6
 """For each clip length; others are drawn for the next piece of a training."""

@@ -1,16 +1,19 @@
-"""Trainings as commands; what they need is imported when they run."""
+"""`python -m training`: the small networks of the package, each trained by a command."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from longtake.cli.program import run_program
+from training.run import ASKING, MAPPING, TrainOptions, run_train
+
 train = typer.Typer(help="Train the small networks of this package, in pieces.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Option(help="Where the training is put away; one that is there goes on.")]
 Minutes = Annotated[float, typer.Option(min=0.0, help="How long this piece takes; then it is put away.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
-OwnRecipe = Annotated[Path | None, typer.Option(help="A recipe of your own; by default the one of the package.")]
+OwnRecipe = Annotated[Path | None, typer.Option(help="A recipe of your own; by default the one in `training/recipes`.")]
 Processes = Annotated[
     int | None, typer.Option(min=1, help="Processes that build houses; by default all processors but two.")
 ]
@@ -27,8 +30,6 @@ def train_micro_map(
     quick: Quick = False,
 ) -> None:
     """Train micro-map on walks through procedural houses; Ctrl-C puts away what was learned."""
-    from longtake.cli.train import MAPPING, TrainOptions, run_train
-
     options = TrainOptions(
         folder=folder, minutes=minutes, device=device, recipe=recipe, processes=processes, quick=quick
     )
@@ -45,9 +46,11 @@ def train_micro_vqa(
     quick: Quick = False,
 ) -> None:
     """Train micro-vqa on questions about walks through procedural houses; Ctrl-C puts away what was learned."""
-    from longtake.cli.train import ASKING, TrainOptions, run_train
-
     options = TrainOptions(
         folder=folder, minutes=minutes, device=device, recipe=recipe, processes=processes, quick=quick
     )
     run_train(options, ASKING)
+
+
+if __name__ == "__main__":
+    run_program(train, "python -m training")

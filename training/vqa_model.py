@@ -12,7 +12,7 @@ from longtake.extras import import_from_extra
 from longtake.language.frames import PictureFormat
 from longtake.language.load import quiet
 from longtake.language.question_grammar import KNOWN_NAME
-from longtake.training.vocabulary import UNKNOWN, Vocabulary, known
+from training.vocabulary import UNKNOWN, Vocabulary, known
 
 FRAME_SIZE = (112, 168)
 """Height and width of the frames that it learns from."""
