@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from longtake.bench.agreement import Seen, bootstrap_interval
 from longtake.evaluate.absolute import absolute_error
+from longtake.evaluate.agreement import Seen, bootstrap_interval
 from longtake.evaluate.angles import rotation_angle_deg
 from longtake.evaluate.association import PosePairs
 from longtake.evaluate.depth import DepthErrors, DepthPair, measure_depth

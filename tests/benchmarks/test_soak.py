@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from longtake.bench.soak import Ages, SoakFigures, Stretch, small, soak
+from benchmarks.soak import Ages, SoakFigures, Stretch, small, soak
 from longtake.errors import SettingError
 from longtake.runtime.evicting import BudgetedMemory
 from longtake.runtime.retention import AnchorsWindow, ContextRetention

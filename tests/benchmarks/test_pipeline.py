@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from longtake.bench.pipeline import PipelineFigures, measure_pipeline
+from benchmarks.pipeline import PipelineFigures, measure_pipeline
 from longtake.geometry.model import GeometryModel
 from longtake.pipeline.video_map import MapSettings
 from longtake.runtime.build import SessionSettings

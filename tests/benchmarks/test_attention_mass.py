@@ -2,7 +2,7 @@
 
 import torch
 
-from longtake.bench.attention_mass import measure_received
+from benchmarks.attention_mass import measure_received
 
 
 def test_both_times_are_measured_at_the_sizes_asked_for() -> None:

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from longtake.bench.agreement import Seen
-from longtake.bench.baselines import constant_velocity, one_depth, score_baselines, straight_line
-from longtake.bench.scoring import Summary, fov_error_deg, score, summary_over_worlds
+from longtake.evaluate.agreement import Seen
+from longtake.evaluate.baselines import constant_velocity, one_depth, score_baselines, straight_line
+from longtake.evaluate.scoring import Summary, fov_error_deg, score, summary_over_worlds
 from longtake.spatial.pinhole import intrinsics_from_fov
 from longtake.spatial.pose import rigid_pose
 from longtake.spatial.rotation import matrix_from_quaternion

@@ -1,4 +1,4 @@
-"""The picture of `longtake bench answers`: right answers by kind, over memory where there are several budgets."""
+"""The picture of policies in answers: right ones by kind, over memory where there are several budgets."""
 
 import itertools
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 from longtake.bench.answers import AnswersRow
 from longtake.bench.answers_scoring import ALL, KINDS, KindScore, Ratio, ScoredRow
-from longtake.bench.answers_walk import Reach
+from longtake.evaluate.asked_walk import Reach
 from longtake.extras import import_from_extra
 from longtake.world.question import QuestionKind
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longtake.bench.ask import TINY, random_language
-from longtake.bench.chunks import CHUNKS, ROUND, ChunkStudy, measure_chunks, waits
-from longtake.cli.bench_chunks import ChunkOptions, run_chunks
+from benchmarks.ask import TINY, random_language
+from benchmarks.chunks import CHUNKS, ROUND, ChunkStudy, measure_chunks, waits
+from benchmarks.language_commands import chunks
 from longtake.errors import SettingError
 from longtake.language.formats import StreamFormat
 from longtake.language.load import load_language
@@ -21,8 +21,6 @@ from longtake.language.sampling import TextSampling
 from longtake.runtime.answers import Answer, Ending
 from longtake.runtime.dialogue import SYSTEM, DialogueSession
 from training.vqa_model import TINY_VQA, build_vqa, save_vqa
-
-QUICK = ChunkOptions(model=None, size=None, fps=2.0, rounds=4, quick=True, device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +146,7 @@ def test_command_prints_a_row_for_each_size_and_what_auto_comes_to(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "140")
-    run_chunks(QUICK, as_json=False)
+    chunks(quick=True, device="cpu")
     told = " ".join(capsys.readouterr().out.split())
     assert "48 frames of 84x56, 6 tokens for two of them" in told
     assert "open clip" in told
@@ -158,7 +156,7 @@ def test_command_prints_a_row_for_each_size_and_what_auto_comes_to(
 
 
 def test_command_takes_a_model_and_a_size(word_language: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_chunks(replace(QUICK, model=str(word_language), size="84x112", fps=1.0), as_json=True)
+    chunks(model=str(word_language), size="84x112", fps=1.0, quick=True, device="cpu", as_json=True)
     told = json.loads(capsys.readouterr().out)
     parameters = sum(weight.numel() for weight in load_language(word_language).model.parameters())
     assert (told["num_parameters"], told["frame"], told["tokens_per_grid"]) == (parameters, [112, 84], 12)
@@ -169,11 +167,11 @@ def test_command_takes_a_model_and_a_size(word_language: Path, capsys: pytest.Ca
 
 
 def test_answers_that_depend_on_chunks_end_with_an_error(monkeypatch: pytest.MonkeyPatch, study: ChunkStudy) -> None:
-    monkeypatch.setattr("longtake.cli.bench_chunks.measure_chunks", lambda *_, **__: replace(study, agrees=False))
+    monkeypatch.setattr("benchmarks.language_commands.measure_chunks", lambda *_, **__: replace(study, agrees=False))
     with pytest.raises(SystemExit, match="1"):
-        run_chunks(QUICK, as_json=True)
+        chunks(quick=True, device="cpu", as_json=True)
 
 
 def test_size_that_is_none_is_refused() -> None:
     with pytest.raises(SettingError, match="a size such as"):
-        run_chunks(replace(QUICK, size="large"), as_json=False)
+        chunks(size="large", quick=True, device="cpu")

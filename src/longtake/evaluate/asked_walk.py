@@ -1,4 +1,4 @@
-"""Walks that are watched and asked about: what is filmed, when questions come, and how far back each of them goes."""
+"""Walks that are asked about on the way: their frames, when questions come, how far back each goes, what is right."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -11,6 +11,7 @@ from jaxtyping import Bool, UInt8
 from torch import Tensor
 
 from longtake.errors import SettingError
+from longtake.evaluate.answers import TOLERANCE_S, normalise, seconds_in
 from longtake.world.question import PLURALS, Phrase, Question, QuestionKind
 from longtake.world.question_sampler import QuestionSampler
 from longtake.world.render import Cameras, render
@@ -22,6 +23,8 @@ from longtake.world.walk import WALK_FPS, walk
 
 FEWEST_FRAMES = 4
 _FIRST_MOMENT = 2
+WITHIN = "when, within 2 s"
+"""The kind of a question about seconds ago, judged roughly."""
 
 
 class Reach(StrEnum):
@@ -136,6 +139,25 @@ def reach_of(question: Question, seen: Sightings, recent_s: float) -> Reach:
     ago_s = question.timestamp_s - float(seen.timestamp_s[_last_needed(question, seen)])
     # times are tenths of a second, and their differences nearly so
     return Reach.REALTIME if ago_s <= recent_s + 1e-6 else Reach.RECALL
+
+
+def is_right(kind: str, question: Question, text: str) -> bool:
+    """Exactly, but for case and articles; seconds within 2 s where the kind says so."""
+    if kind != WITHIN:
+        return normalise(text) == normalise(question.answer)
+    given_s, true_s = seconds_in(text), seconds_in(question.answer)
+    return given_s is not None and true_s is not None and abs(given_s - true_s) <= TOLERANCE_S
+
+
+def met_by_chance(question: Question, span: tuple[int, int]) -> float:
+    """How likely a span as long would hold the moment, put anywhere in what was watched, round its end too.
+
+    Going round, every moment is as likely to be met, the first and the last too.
+    """
+    num_frames, length = question.frame + 1, span[1] - span[0] + 1
+    moments = np.array(question.moments)
+    starts = np.arange(num_frames)[:, None]
+    return float(((moments - starts) % num_frames < length).any(axis=1).mean())
 
 
 def _last_needed(question: Question, seen: Sightings) -> int:

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from benchmarks.precision import measure_precision, relative_error
 from longtake.attention.backend import Attended, Keys, Queries
 from longtake.attention.sdpa import SdpaBackend
-from longtake.bench.precision import measure_precision, relative_error
 from longtake.weights.presets import TINY
 
 

@@ -1,17 +1,17 @@
-"""The picture of `longtake bench eviction`."""
+"""The picture of policies in maps: what they change, over the bytes they take."""
 
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from longtake.bench.agreement import Mean
 from longtake.bench.contenders import KEEP_ALL
 from longtake.bench.eviction import EvictionFigures, EvictionRow
+from longtake.evaluate.agreement import Mean
 from longtake.extras import import_from_extra
 
 
-def draw_eviction(path: Path, rows: Sequence[EvictionRow], *, title: str) -> None:
+def draw_map_policies(path: Path, rows: Sequence[EvictionRow], *, title: str) -> None:
     """What policies change over the bytes they take, and how they divide tokens between layers."""
     matplotlib = import_from_extra("matplotlib", "plot", "Drawing")
     matplotlib.use("Agg")

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from longtake.bench import answered_walk
-from longtake.bench.answered_walk import ask_on_the_way
 from longtake.bench.answers import AskedWorld, Given, ask_world
-from longtake.bench.answers_walk import Asking
+from longtake.cli import demo_report
+from longtake.cli.demo_report import ask_on_the_way
+from longtake.evaluate.asked_walk import Asking
 from longtake.language.load import LanguageModel, load_language
 from longtake.world.answers import answer_of
 from longtake.world.question import Question, QuestionKind
@@ -84,7 +84,7 @@ def test_true_answers_that_look_at_the_true_moment_are_all_right(
         asked = ask_world(*arguments)
         return replace(asked, given=tuple(map(truthful, asked.given)))
 
-    monkeypatch.setattr(answered_walk, "ask_world", tell_truth)
+    monkeypatch.setattr(demo_report, "ask_world", tell_truth)
     asked = ask_on_the_way(language, SEED, ASKING, SIZE, name="x")
     assert asked.num_right == len(asked.questions)
     assert asked.num_met == asked.num_evident > asked.num_by_chance > 0

@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from longtake.bench.agreement import Seen
-from longtake.bench.scoring import depth_errors, paired
 from longtake.evaluate.absolute import absolute_error
+from longtake.evaluate.agreement import Seen
 from longtake.evaluate.alignment_mode import AlignmentMode
+from longtake.evaluate.scoring import depth_errors, paired
 from longtake.spatial.pose import invert_rigid
 
 

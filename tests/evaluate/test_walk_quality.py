@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from longtake.bench.mapped_walk import film_of, judge_walk, truth_for_report
+from longtake.cli.demo_report import truth_for_report
 from longtake.errors import InputError
+from longtake.evaluate.walk_quality import film_of, judge_walk
 from longtake.spatial.rotation import matrix_from_quaternion
 from longtake.spatial.similarity import Similarity
 from longtake.takes.depth_files import DepthFiles

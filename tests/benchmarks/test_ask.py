@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from longtake.bench.ask import TINY, measure_ask, plain_twin, random_language
+from benchmarks.ask import TINY, measure_ask, random_language
+from longtake.bench.answers_offline import plain_twin
 from longtake.errors import SettingError
 
 

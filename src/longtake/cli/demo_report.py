@@ -1,40 +1,28 @@
-"""A filmed walk that was mapped: the result's take against the truth's, and what a report says of it."""
+"""What the report of `longtake demo` says: the true way and figures of the map, and questions asked on the way."""
 
 import numpy as np
-import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from longtake.bench.agreement import Seen
-from longtake.bench.quality import Film, Found, WorldQuality, judge
-from longtake.bench.scoring import depth_errors, paired
-from longtake.errors import InputError
+from longtake.bench.answers import Given, ask_world
+from longtake.bench.answers_policies import KEEP_ALL, Watch
 from longtake.evaluate.alignment_mode import AlignmentMode, truth_from_result
+from longtake.evaluate.asked_walk import WITHIN, Asking, WalkFilm, film_walk, is_right, met_by_chance, pose
+from longtake.evaluate.scoring import depth_errors, paired
+from longtake.evaluate.walk_quality import Film, WorldQuality, depth_of
+from longtake.export.report.asked import Asked, AskedQuestion
 from longtake.export.report.truth import Figure, Truth
+from longtake.language.load import LanguageModel
 from longtake.takes.take import Take
+from longtake.world.question import QuestionKind
+from longtake.world.question_sampler import QuestionSampler
 
-
-def film_of(truth: Take) -> Film:
-    """All frames of a filmed walk, in memory."""
-    images = torch.from_numpy(np.stack(list(truth.images()))).permute(0, 3, 1, 2)
-    return Film(images=images.float() / 255, truth=_seen(truth), intrinsics=truth.intrinsics[0].float())
-
-
-def judge_walk(result: Take, film: Film, *, seed: int, watched_s: float) -> WorldQuality:
-    """What was written of a walk against what is true of it."""
-    if len(result) != len(film.images):
-        raise InputError(
-            f"Expected a result for each of {len(film.images)} frames, but {result.folder} has {len(result)}."
-        )
-    found = Found(_seen(result), result.intrinsics.float())
-    return judge(found, film, seed=seed, watched_s=watched_s)
+_WATCH = Watch(policy=KEEP_ALL, memory=None)
 
 
 def truth_for_report(result: Take, film: Film, quality: WorldQuality) -> Truth:
     """The true way where it lies best in the result's world, and the figures in words."""
     pairs = paired(result.trajectory.world_from_camera, film.truth.world_from_camera)
     aligned = truth_from_result(pairs, AlignmentMode.SIM3)
-    depth = depth_errors(_depth(result), film.truth.depth).correction
+    depth = depth_errors(depth_of(result), film.truth.depth).correction
     assert depth is not None
     apart = float(aligned.scale) / depth.scale
     return Truth(
@@ -48,6 +36,37 @@ def truth_for_report(result: Take, film: Film, quality: WorldQuality) -> Truth:
             *_figures(quality),
             Figure(name="Scale of the way over that of depth", result=f"{apart:.3g}, 1 is right"),
         ),
+    )
+
+
+def ask_on_the_way(language: LanguageModel, seed: int, asking: Asking, size: tuple[int, int], *, name: str) -> Asked:
+    """The walk through a house, watched frame by frame and asked about at several moments, against the truth."""
+    film = film_walk(seed, asking, size, lambda _: None)
+    posed = pose(QuestionSampler(np.random.default_rng([seed, 4])), film.seen, asking)
+    given = ask_world(language, _WATCH, film, posed).given
+    return Asked(
+        about=(
+            f"{name} watched the same walk at {asking.fps:g} frames a second and {size[1]}x{size[0]} pixels, and "
+            "answered from what it had seen by then. Seconds are right within 2 s. Bars are the video up to the "
+            "question: the span that the answer attended to most, and lines where the truth can be seen."
+        ),
+        questions=tuple(_judged(one, film) for one in given),
+    )
+
+
+def _judged(given: Given, film: WalkFilm) -> AskedQuestion:
+    question, times_s = given.posed.question, film.times_s
+    kind = WITHIN if question.kind is QuestionKind.WHEN else str(question.kind)
+    return AskedQuestion(
+        time_s=question.timestamp_s,
+        kind=str(question.kind),
+        question=question.text,
+        answer=given.text,
+        truth=question.answer,
+        is_right=is_right(kind, question, given.text),
+        looked_s=None if given.span is None else (times_s[given.span[0]], times_s[given.span[1]]),
+        moments_s=tuple(times_s[frame] for frame in question.moments),
+        met_by_chance=0.0 if given.span is None else met_by_chance(question, given.span),
     )
 
 
@@ -71,14 +90,6 @@ def _figures(quality: WorldQuality) -> tuple[Figure, ...]:
         Figure(name="Depth within a factor of 1.25", result=_percent(score.depth_delta_1)),
         Figure(name="Field of view, mean error", result=f"{quality.fov_deg:.1f}°"),
     )
-
-
-def _seen(take: Take) -> Seen:
-    return Seen(_depth(take), take.trajectory.world_from_camera)
-
-
-def _depth(take: Take) -> Float[Tensor, "frames height width"]:
-    return torch.stack([torch.from_numpy(take.depth(position)) for position in range(len(take))])
 
 
 def _percent(share: float | None) -> str:

@@ -1,6 +1,6 @@
 """What a fork of a filled memory costs."""
 
-from longtake.bench.fork import FORKED_TOKENS, measure_fork
+from benchmarks.fork import FORKED_TOKENS, measure_fork
 
 
 def test_fork_takes_the_same_bytes_from_any_memory() -> None:

@@ -4,7 +4,6 @@ Both sides have the same random weights and get the same prompt at the same posi
 to the question, the plain network gets frames, prompt and question at once.
 """
 
-import copy
 import statistics
 import threading
 import time
@@ -18,6 +17,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from longtake.bench.answers_offline import plain_twin
 from longtake.errors import SettingError
 from longtake.extras import import_from_extra
 from longtake.language.formats import SpecialIds, clip_question, open_clip, pieces_of
@@ -198,16 +198,6 @@ def _words(count: int) -> Tokenizer:
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"w{id_}": id_ for id_ in range(count)}, "w0"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     return Tokenizer(tokenizer)
-
-
-def plain_twin(model: Any) -> Any:
-    """Another instance with the very same weights, which attends as the library does."""
-    transformers = import_from_extra("transformers", "qwen", _PURPOSE)
-    with torch.random.fork_rng(devices=[]):
-        twin = transformers.Qwen2_5_VLForConditionalGeneration(copy.deepcopy(model.config))
-    twin.load_state_dict(model.state_dict(), assign=True)
-    twin.set_attn_implementation("sdpa")
-    return twin.requires_grad_(requires_grad=False).eval()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
