@@ -1,6 +1,6 @@
 """The bundled model still answers as its card says: a broken model, memory, tokenizer or renderer is caught here.
 
-The bars are a margin below the shares in docs/micro-vqa.json, which `longtake bench answers --card` writes for the
+The bars are a margin below the shares in docs/micro-vqa.json, which `longtake bench policies --card` writes for the
 weights that are in the package.
 """
 

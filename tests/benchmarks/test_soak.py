@@ -1,4 +1,4 @@
-"""A reduced soak; the full one is `longtake bench soak`."""
+"""A reduced soak; the full one is `python -m benchmarks soak`."""
 
 import json
 import subprocess
