@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
+SOURCES := src training benchmarks tests
 ORACLES := .venv-oracles
 ORACLES_INSTALLED := $(ORACLES)/installed
 ORACLE_SOURCES := .oracles
@@ -19,14 +20,14 @@ test-extra: $(INSTALLED) $(ORACLES_INSTALLED) castle browser tokenizer
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m extra
 
 lint: $(INSTALLED)
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
 format: $(INSTALLED)
-	$(BIN)/ruff format src tests
-	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -4,7 +4,7 @@ import os
 
 import checked
 
-checked.install("longtake")
+checked.install("longtake", "training", "benchmarks")
 
 import json  # noqa: E402
 import math  # noqa: E402

@@ -8,16 +8,18 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import documented
 import pytest
 from done import Done
 
 ROOT = Path(__file__).parent.parent
+PROGRAMS = ("longtake ", "python -m training ", "python -m benchmarks ")
+ABOUT_NO_FILE = re.compile(r"(longtake (bench|doctor|explain|models)|python -m benchmarks)\b(?!.*\bout\b)")
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def blocks(language: str) -> list[str]:
-    pattern = re.compile(rf"^```{language}\n(.*?)^```", re.DOTALL | re.MULTILINE)
-    return [block for page in PAGES for block in pattern.findall(page.read_text())]
+    return documented.blocks(PAGES, language)
 
 
 def commands(program: str) -> list[str]:
@@ -28,15 +30,19 @@ def commands(program: str) -> list[str]:
 def test_every_shell_line_is_a_command_these_tests_know() -> None:
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     assert lines
-    assert {line.split()[0] for line in lines} <= {"make", "longtake"}
+    assert all(line.startswith(("make ", *PROGRAMS)) for line in lines)
 
 
 def sessions() -> list[list[str]]:
-    """The longtake lines of each block, which may use what earlier ones made; those about no file run once."""
+    """The lines of each block that run us, which may use what earlier ones made; those about no file run once."""
     found, seen = [], set[str]()
     for block in blocks("sh"):
-        lines = [line for line in block.splitlines() if line.startswith("longtake ") and line not in seen]
-        seen |= {line for line in lines if re.match(r"longtake (bench|doctor|explain|models)\b(?!.*\bout\b)", line)}
+        lines = [line for line in block.splitlines() if line.startswith(PROGRAMS) and line not in seen]
+        seen |= {
+            line
+            for line in lines
+            if re.match(r"(longtake (bench|doctor|explain|models)|python -m benchmarks)\b(?!.*\bout\b)", line)
+        }
         found.append(lines)
     return [lines for lines in found if lines]
 
@@ -48,8 +54,17 @@ def test_documented_commands_run_one_after_the_other(
 ) -> None:
     (tmp_path / "out").mkdir()
     for line in lines:
-        done = longtake(*shlex.split(line)[1:], cwd=tmp_path)
+        program, *arguments = shlex.split(line)
+        done = longtake(*arguments, cwd=tmp_path) if program == "longtake" else from_checkout(arguments, tmp_path)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+
+
+def from_checkout(arguments: list[str], folder: Path) -> Done:
+    """A module beside the package, which is found from the checkout only."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    command, environment = [sys.executable, *arguments], os.environ | {"PYTHONPATH": path}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize("command", commands("make"))

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sighted import made_up
 
-from longtake.bench.agreement import bootstrap_interval
 from longtake.bench.answers import (
     Answers,
     AnswersRow,
@@ -29,20 +28,29 @@ from longtake.bench.answers_policies import open_watch, watch_named
 from longtake.bench.answers_scoring import (
     ALL,
     KINDS,
-    WITHIN,
     commonest_answer,
     evidence_scores,
-    is_right,
-    met_by_chance,
     ratio_over_worlds,
     scores,
 )
-from longtake.bench.answers_walk import Asking, Posed, Reach, WalkFilm, film_walk, pose, reach_of
-from longtake.cli.bench_answers import AnswersOptions, run_answers, watches
+from longtake.cli.answer_policies import AnswerPolicyOptions, watches
+from longtake.cli.bench_policies import ANSWERS_PICTURE, run_policies
 from longtake.errors import CheckpointError, InputError, SettingError
+from longtake.evaluate.agreement import bootstrap_interval
+from longtake.evaluate.asked_walk import (
+    WITHIN,
+    Asking,
+    Posed,
+    Reach,
+    WalkFilm,
+    film_walk,
+    is_right,
+    met_by_chance,
+    pose,
+    reach_of,
+)
 from longtake.language.load import LanguageModel, load_language
 from longtake.language.sampling import TextSampling
-from longtake.training.vqa_model import TINY_VQA, build_vqa, save_vqa
 from longtake.world.answers import answer_of
 from longtake.world.question import Phrase, Question, QuestionKind
 from longtake.world.question_sampler import QuestionSampler
@@ -50,12 +58,13 @@ from longtake.world.seeds import Split
 from longtake.world.things import Sightings
 from longtake.world.tour import Tour, sightings
 from longtake.world.visibility import clear_pixels
+from training.vqa_model import TINY_VQA, build_vqa, save_vqa
 
 SIZE = (28, 42)
 ASKING = Asking(num_frames=12, fps=2.0, num_moments=3, num_questions=7, recent_s=1.5)
 KEEP_ALL, WINDOW = watch_named("keep-all", ""), watch_named("window", "4 frames")
 SETTINGS = AnswersSettings(watches=(KEEP_ALL, WINDOW), asking=ASKING, num_worlds=2, size=SIZE, num_training=2)
-OPTIONS = AnswersOptions(
+OPTIONS = AnswerPolicyOptions(
     model="micro-vqa",
     worlds=2,
     split=Split.VALIDATION,
@@ -65,8 +74,8 @@ OPTIONS = AnswersOptions(
     moments=2,
     questions=7,
     recent=1.0,
-    policy="keep-all",
-    memory="4 frames",
+    policies="keep-all",
+    budgets="4",
     training=2,
     offline=3,
     device="cpu",
@@ -395,7 +404,7 @@ def test_all_ways_to_watch_are_asked_the_same_about_test_houses(answers: Answers
 
 
 def test_policies_and_budgets_are_combined() -> None:
-    found = watches("keep-all, window,recent-8", "8 frames,16 frames")
+    found = watches("keep-all, window,recent-8", "8,16")
     assert [watch.name for watch in found] == ["keep-all", "window, 8 frames", "window, 16 frames", "recent-8"]
     assert [watch.num_frames for watch in found] == [None, 8, 16, 8]
 
@@ -403,12 +412,12 @@ def test_policies_and_budgets_are_combined() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"policy": "lots"}, "Expected a memory policy of keep-all, window, .* but got 'lots'"),
-        ({"policy": "recent-N"}, "even number of frames from 4 on, but got 'recent-N'"),
-        ({"policy": "recent-5"}, "even number of frames from 4 on, but got 'recent-5'"),
-        ({"policy": "anew-2"}, "even number of frames from 4 on, but got 'anew-2'"),
-        ({"policy": "window", "memory": "2MB"}, "such as '16 frames', but got '2MB'"),
-        ({"policy": "window", "memory": "5 frames"}, "such as '16 frames', but got '5 frames'"),
+        ({"policies": "lots"}, "Expected a memory policy of keep-all, window, .* but got 'lots'"),
+        ({"policies": "recent-N"}, "even number of frames from 4 on, but got 'recent-N'"),
+        ({"policies": "recent-5"}, "even number of frames from 4 on, but got 'recent-5'"),
+        ({"policies": "anew-2"}, "even number of frames from 4 on, but got 'anew-2'"),
+        ({"policies": "window", "budgets": "2MB"}, "such as 4,8,16, but got '2MB'"),
+        ({"policies": "window", "budgets": "5"}, "such as '16 frames', but got '5 frames'"),
         ({"frames": 3}, "walks of 4 frames at least, but got 3"),
         ({"fps": 12.0}, "above 0 and up to 10, but got 12"),
         ({"fps": float("nan")}, "but got nan"),
@@ -420,25 +429,27 @@ def test_policies_and_budgets_are_combined() -> None:
 )
 def test_option_without_meaning_is_refused(changes: dict[str, str | int | float], said: str) -> None:
     with pytest.raises(SettingError, match=said):
-        run_answers(replace(OPTIONS, **changes))
+        run_policies(None, replace(OPTIONS, **changes), as_json=False)
 
 
 def test_model_and_folder_that_are_not_there_are_told(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="but nothing is there"):
-        run_answers(replace(OPTIONS, model=str(tmp_path / "none")))
+        run_policies(None, replace(OPTIONS, model=str(tmp_path / "none")), as_json=False)
     with pytest.raises(InputError, match=r"no folder .*missing to write a\.json"):
-        run_answers(OPTIONS, json_file=tmp_path / "missing" / "a.json")
+        run_policies(None, OPTIONS, as_json=False, card=tmp_path / "missing" / "a.json")
 
 
 def test_table_json_card_and_plot_are_written(folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    paths = [tmp_path / name for name in ("answers.json", "card.json", "answers.png")]
-    run_answers(replace(OPTIONS, model=str(folder)), json_file=paths[0], card=paths[1], plot=paths[2])
+    options, card = replace(OPTIONS, model=str(folder)), tmp_path / "card.json"
+    run_policies(None, options, as_json=False, plots=tmp_path)
     said = " ".join(capsys.readouterr().out.split())
     assert f"keep-all, {folder}, 2 validation worlds, 8 frames at 2 a second, CPU, 1 thread; a world took" in said
     assert "when, within 2 s" in said
     assert "6 of 6 streamed answers are those of one forward pass over the whole clip" in said
-    written = json.loads(paths[0].read_text())
+    assert (tmp_path / ANSWERS_PICTURE).read_bytes().startswith(b"\x89PNG")
+    run_policies(None, options, as_json=True, card=card)
+    (written,) = json.loads(capsys.readouterr().out).values()
     assert len(written["weights_sha256"]) == 64
     (row,) = written["rows"]
     assert [world["seed"] for world in row["worlds"]] == [8, 18]
@@ -449,18 +460,15 @@ def test_table_json_card_and_plot_are_written(folder: Path, capsys: pytest.Captu
     assert set(row["evidence"]) <= {str(kind) for kind in QuestionKind}
     assert row["offline"] == {"num_questions": 6, "num_equal": 6}
     del row["worlds"]
-    assert json.loads(paths[1].read_text()) == written
-    assert paths[2].read_bytes().startswith(b"\x89PNG")
+    assert json.loads(card.read_text()) == written
 
 
 def test_policies_are_compared_realtime_and_recall_apart(
     folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib")
-    options = replace(
-        OPTIONS, model=str(folder), worlds=1, policy="window,keep-all,recent-4", memory="4 frames,6 frames"
-    )
-    run_answers(options, plot=tmp_path / "policies.png")
+    options = replace(OPTIONS, model=str(folder), worlds=1, policies="window,keep-all,recent-4", budgets="4,6")
+    run_policies(None, options, as_json=False, plots=tmp_path)
     said = capsys.readouterr().out
     for words in (
         "realtime, % right",
@@ -470,4 +478,4 @@ def test_policies_are_compared_realtime_and_recall_apart(
         "commonest answer",
     ):
         assert words in said
-    assert (tmp_path / "policies.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / ANSWERS_PICTURE).read_bytes().startswith(b"\x89PNG")

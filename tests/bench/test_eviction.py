@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from longtake.bench.agreement import Mean, Seen, agreement, mean_over_worlds
 from longtake.bench.contenders import POLICIES, EvenAttention, contenders, unseeing_twin
 from longtake.bench.eviction import EvictionFigures, EvictionRow, EvictionSettings, measure_eviction
-from longtake.cli.eviction import DEFAULT_POLICIES, EvictionOptions, run_eviction
+from longtake.cli.bench_policies import MAP_PICTURE, run_policies
+from longtake.cli.map_policies import DEFAULT_POLICIES, MapPolicyOptions
 from longtake.errors import SettingError
+from longtake.evaluate.agreement import Mean, Seen, agreement, mean_over_worlds
 from longtake.geometry.config import TRUNK, Attention
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
@@ -24,20 +25,21 @@ from longtake.runtime.retention import ContextRetention, KeepEverything, MemoryP
 from longtake.runtime.session import SequenceSession
 from longtake.weights.load import save_geometry
 from longtake.weights.presets import TINY, TINY_CAUSAL
+from longtake.world.seeds import Split
 from longtake.world.tour import Tour
 
 SIZE = (28, 42)
 TOKENS, LAYERS, FRAMES = 8, 4, 5
 NOTHING = Mean(mean=0.0, low=None, high=None)
 LINEUP = ("none", "ratio", "layerwise-0.5", "managed", "window")
-OPTIONS = EvictionOptions(
+OPTIONS = MapPolicyOptions(
     model="tiny",
     frames=4,
     size="42x28",
     budgets="1,18",
     worlds=1,
     policies="none,managed,ratio",
-    quick=False,
+    split=Split.TEST,
     device="cpu",
 )
 
@@ -239,7 +241,7 @@ def test_policy_that_does_not_exist_is_refused_with_the_choices(name: str) -> No
 
 
 def test_table_says_what_was_refused_and_that_weights_are_random(capsys: pytest.CaptureFixture[str]) -> None:
-    run_eviction(OPTIONS, as_json=False, plot=None)
+    run_policies(OPTIONS, None, as_json=False)
     said = capsys.readouterr().out
     assert "tiny network, random weights, 4 frames of 1 world at 42x28, CPU, 1 thread" in said
     assert "refused" in said
@@ -250,19 +252,19 @@ def test_table_says_what_was_refused_and_that_weights_are_random(capsys: pytest.
 
 def test_json_and_plot_are_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    run_eviction(OPTIONS, as_json=True, plot=tmp_path / "eviction.png")
-    said = json.loads(capsys.readouterr().out)
+    run_policies(OPTIONS, None, as_json=True, plots=tmp_path / "plots")
+    (said,) = json.loads(capsys.readouterr().out).values()
     assert (said["weights"], said["is_random"], said["num_frames"]) == ("tiny", True, 4)
     assert (said["width"], said["height"]) == (42, 28)
     assert [row["policy"] for row in said["rows"]] == ["none", "managed", "managed", "ratio"]
     assert said["rows"][0]["figures"]["depth_median"] == {"mean": 0.0, "low": None, "high": None}
-    assert (tmp_path / "eviction.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "plots" / MAP_PICTURE).read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("budgets", ["", "0", "four", "4,,8", "-1"])
 def test_budgets_that_are_no_counts_of_frames_are_refused(budgets: str) -> None:
     with pytest.raises(SettingError, match="such as 4,8,16"):
-        run_eviction(replace(OPTIONS, budgets=budgets), as_json=True, plot=None)
+        run_policies(replace(OPTIONS, budgets=budgets), None, as_json=True)
 
 
 def test_default_lineup_has_every_policy_and_begins_with_the_full_cache() -> None:
@@ -276,7 +278,7 @@ def test_model_from_a_file_is_compared_with_the_truth_and_no_figure_is_cut(
     path = tmp_path / "model.safetensors"
     save_geometry(model, path)
     monkeypatch.setenv("COLUMNS", "60")
-    run_eviction(replace(OPTIONS, model=str(path), worlds=2, policies="none,farthest-frames"), as_json=False, plot=None)
+    run_policies(replace(OPTIONS, model=str(path), worlds=2, policies="none,farthest-frames"), None, as_json=False)
     said = capsys.readouterr().out
     assert "…" not in said
     assert "model.safetensors, 4 frames of 2 worlds" in said
@@ -289,7 +291,7 @@ def test_network_that_cannot_stream_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "full.safetensors"
     save_geometry(random_model(replace(TINY_CAUSAL, attention=Attention.FULL), torch.device("cpu")), path)
     with pytest.raises(SettingError, match="cannot watch frame by frame"):
-        run_eviction(replace(OPTIONS, model=str(path)), as_json=True, plot=None)
+        run_policies(replace(OPTIONS, model=str(path)), None, as_json=True)
 
 
 def test_rule_with_scale_frames_has_its_anchors_within_the_budget() -> None:

@@ -8,19 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from longtake.bench.agreement import Seen
-from longtake.bench.quality import (
-    Film,
-    Found,
-    QualityRow,
-    QualitySettings,
-    Watch,
-    film_world,
-    judge,
-    measure_quality,
-)
+from longtake.bench.quality import QualityRow, QualitySettings, Watch, film_world, measure_quality
 from longtake.cli.bench_quality import QualityOptions, run_quality, watches
 from longtake.errors import BudgetError, InputError, SettingError
+from longtake.evaluate.agreement import Seen
+from longtake.evaluate.walk_quality import Film, Found, judge
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
 from longtake.memory.budget import Budget
@@ -219,23 +211,24 @@ def test_policy_memory_and_scale_frames_are_set() -> None:
 )
 def test_option_without_meaning_is_refused(changes: dict[str, str], said: str) -> None:
     with pytest.raises(SettingError, match=said):
-        run_quality(replace(OPTIONS, **changes))
+        run_quality(replace(OPTIONS, **changes), as_json=False)
 
 
 def test_folder_that_is_not_there_is_told_before_the_work(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no folder .*missing to write q\.json"):
-        run_quality(OPTIONS, json_file=tmp_path / "missing" / "q.json")
+        run_quality(OPTIONS, as_json=False, card=tmp_path / "missing" / "q.json")
 
 
 def test_table_json_and_plot_are_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     card = tmp_path / "card.json"
-    run_quality(OPTIONS, json_file=tmp_path / "quality.json", card=card, plot=tmp_path / "quality.png")
+    run_quality(OPTIONS, as_json=False, plot=tmp_path / "quality.png")
     said = capsys.readouterr().out
     assert "4 frames, usual settings, tiny, 2 test worlds at 42x28, CPU, 1 thread" in said
     assert "constant velocity" in said
     assert "The weights are random" in said
-    written = json.loads((tmp_path / "quality.json").read_text())
+    run_quality(OPTIONS, as_json=True, card=card)
+    written = json.loads(capsys.readouterr().out)
     assert [(row["num_frames"], row["settings"]) for row in written["rows"]] == [(4, "usual"), (7, "usual")]
     row = written["rows"][0]
     assert [world["seed"] for world in row["worlds"]] == [9, 19]
@@ -255,7 +248,7 @@ def test_several_ways_are_compared_and_a_model_from_a_file_is_not_called_random(
     path = tmp_path / "model.safetensors"
     save_geometry(model, path)
     options = replace(OPTIONS, model=str(path), frames="11", windows="usual,9/2", worlds=1)
-    run_quality(options)
+    run_quality(options, as_json=False)
     said = capsys.readouterr().out
     assert "model.safetensors, 1 test world at 42x28" in said
     assert "windows 9/2" in said

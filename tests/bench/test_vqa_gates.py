@@ -1,6 +1,6 @@
 """The bundled model still answers as its card says: a broken model, memory, tokenizer or renderer is caught here.
 
-The bars are a margin below the shares in docs/micro-vqa.json, which `longtake bench answers --card` writes for the
+The bars are a margin below the shares in docs/micro-vqa.json, which `longtake bench policies --card` writes for the
 weights that are in the package.
 """
 
@@ -15,12 +15,12 @@ import torch
 from longtake.bench.answers import AnswersSettings, measure_sessions
 from longtake.bench.answers_policies import KEEP_ALL, Watch
 from longtake.bench.answers_scoring import ALL, KINDS, ScoredRow, score_rows
-from longtake.bench.answers_walk import Asking
+from longtake.evaluate.asked_walk import Asking
 from longtake.hub.bundled import MICRO_VQA, fingerprint
 from longtake.hub.load import load_language_model
 from longtake.language.load import LanguageModel, load_language
-from longtake.training.vqa_model import build_vqa, save_vqa
 from longtake.world.question import QuestionKind
+from training.vqa_model import build_vqa, save_vqa
 
 CARD_FILE = Path(__file__).parents[2] / "docs" / "micro-vqa.json"
 MARGIN, MARGIN_OF_ALL = 0.2, 0.06

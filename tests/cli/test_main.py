@@ -69,16 +69,6 @@ def test_explain_positions_needs_no_transformers_and_draws(longtake: Callable[..
     assert told["formats"][1]["chunks"][2]["question"] == {"time": 170, "row": 170, "column": 170}
 
 
-def test_bench_ask_compares_a_session_with_encoding_anew(longtake: Callable[..., Done]) -> None:
-    done = longtake("bench", "ask", "--quick", "--json")
-    assert done.returncode == 0, done.stderr
-    figures = json.loads(done.stdout)
-    assert figures["ask"]["agrees"] is True
-    assert figures["ask"]["num_chunks"] == 8
-    assert [fork["num_tokens"] for fork in figures["forks"]] == [1_000, 10_000, 100_000]
-    assert len({fork["fork_bytes"] for fork in figures["forks"]}) == 1
-
-
 def test_missing_extra_is_one_sentence_with_the_command_that_installs_it(tmp_path: Path) -> None:
     done = without("matplotlib", "bench", "memory", "--frames", "2", "--plot", str(tmp_path / "plot.png"))
     assert done.returncode == 1
@@ -92,15 +82,14 @@ def test_missing_extra_is_one_sentence_with_the_command_that_installs_it(tmp_pat
         (("bench", "memory", "--size", "large"), 1, "Expected a size such as 518x378"),
         (("bench", "memory", "--size", "500x300"), 1, "multiples of 14"),
         (("bench", "memory", "--frames", "0"), 2, "Invalid value"),
-        (("bench", "soak", "--frames", "10"), 1, "two stretches"),
         (("bench", "speed", "--model", "huge"), 1, "no model 'huge'; choose one of tiny, lingbot-map"),
         (("bench", "speed", "--dtype", "int3"), 1, "no number type 'int3'"),
         (("bench", "speed", "--device", "tpu"), 1, "no device 'tpu'; choose one of cpu, cuda, auto"),
         (("bench", "speed", "--backend", "slow"), 1, "no attention backend 'slow'"),
         (("bench", "speed", "--weights", "nowhere.pt"), 1, "nowhere.pt"),
+        (("bench", "policies", "--model", "none", "--language", "none"), 1, "name one"),
+        (("bench", "policies", "--language", "none", "--card", "card.json"), 1, "name a --language model"),
         (("bench", "speed", "--device", "cpu", "--capture"), 1, "Recording needs a CUDA device"),
-        (("bench", "precision", "--at", "ten"), 1, "Expected frame numbers such as 10,72,100"),
-        (("bench", "ask", "--chunks", "0"), 2, "Invalid value"),
         (("explain", "positions", "--size", "wide"), 1, "Expected a size such as 518x378"),
         (("explain", "positions", "--fps", "0"), 1, "frames a second above 0"),
         (("explain", "positions", "--chunk-frames", "100000"), 1, "at most 4,000,000 tokens"),

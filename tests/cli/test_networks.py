@@ -7,7 +7,7 @@ import torch
 from done import Done
 
 from longtake.cli.ask_commands import live
-from longtake.cli.bench_commands import bench_eviction, bench_quality
+from longtake.cli.bench_commands import bench_policies, bench_quality
 from longtake.cli.main import map_
 from longtake.errors import CheckpointError
 from longtake.hub.load import RANDOM, load_model
@@ -15,7 +15,7 @@ from longtake.hub.load import RANDOM, load_model
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("command", [map_, live, bench_quality, bench_eviction])
+@pytest.mark.parametrize("command", [map_, live, bench_quality, bench_policies])
 def test_default_is_the_trained_model_of_the_package(command: Callable[..., None]) -> None:
     assert signature(command).parameters["model"].default == "micro-map"
 

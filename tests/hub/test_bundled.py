@@ -10,10 +10,10 @@ from longtake.errors import CheckpointError
 from longtake.hub.bundled import BUNDLED, DEFAULT_LANGUAGE, DEFAULT_MODEL, MICRO_MAP, MICRO_VQA, bundled_file
 from longtake.hub.load import load_language_model, load_model
 from longtake.hub.resolve import find, resolve
-from longtake.training.vocabulary import Vocabulary, known
-from longtake.training.vqa_model import PICTURE_FORMAT, build_vqa, save_vqa
 from longtake.weights.checkpoint import open_checkpoint
 from longtake.weights.presets import MICRO
+from training.vocabulary import Vocabulary, known
+from training.vqa_model import PICTURE_FORMAT, build_vqa, save_vqa
 
 ROOT = Path(__file__).parents[2]
 LARGEST_BYTES = 12_000_000

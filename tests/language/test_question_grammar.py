@@ -19,9 +19,9 @@ from longtake.language.question_grammar import KNOWN_NAME, QuestionGrammar, know
 from longtake.language.tokenizer import Tokenizer
 from longtake.runtime.answers import Answer, Ending
 from longtake.runtime.dialogue import DialogueSession
-from longtake.training.vocabulary import Vocabulary, known
-from longtake.training.vqa_model import TINY_VQA, build_vqa, save_vqa
 from longtake.world.question_sampler import QuestionSampler
+from training.vocabulary import Vocabulary, known
+from training.vqa_model import TINY_VQA, build_vqa, save_vqa
 
 WORDS = Tokenizer(Vocabulary().tokenizer())
 KNOWN = known()

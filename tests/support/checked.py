@@ -14,9 +14,9 @@ CHECKER = "beartype.beartype"
 _jaxtyped = jaxtyping.jaxtyped
 
 
-def install(package: str) -> None:
-    """From now on, all that is imported of the package is checked."""
-    jaxtyping.install_import_hook(package, CHECKER).__enter__()
+def install(*packages: str) -> None:
+    """From now on, all that is imported of the packages is checked."""
+    jaxtyping.install_import_hook(packages, CHECKER).__enter__()
     jaxtyping.jaxtyped = jaxtyped  # the name that the hook puts above every function and class
 
 

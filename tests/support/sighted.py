@@ -3,10 +3,10 @@
 import numpy as np
 
 from longtake.language.formats import open_clip
-from longtake.training.packing import Shape
-from longtake.training.question_batches import Errand
-from longtake.training.vocabulary import Vocabulary
 from longtake.world.things import Colour, Kind, Sightings, Thing
+from training.packing import Shape
+from training.question_batches import Errand
+from training.vocabulary import Vocabulary
 
 
 def made_up(seed: int, num_frames: int, *, step_s: float = 0.5, num_things: int = 12) -> Sightings:

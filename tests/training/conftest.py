@@ -11,9 +11,9 @@ import torch
 
 from longtake.spatial.pose import rigid_pose
 from longtake.spatial.rotation import matrix_from_quaternion
-from longtake.training import footage
-from longtake.training.footage import Clips, Footage, Walked, walk_through
-from longtake.training.recipe import Recipe, Stage, read_recipe, shipped_recipe
+from training import footage
+from training.footage import Clips, Footage, Walked, walk_through
+from training.recipe import Recipe, Stage, read_recipe, shipped_recipe
 
 SIZE = (28, 42)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from longtake.training.attention_loss import paid, pointing_loss, told_layers
+from training.attention_loss import paid, pointing_loss, told_layers
 
 CLIPS, HEADS, WORDS, GRIDS, GRID_TOKENS, OPENING, DIM = 2, 3, 4, 5, 6, 7, 8
 TOKENS = OPENING + GRIDS * GRID_TOKENS + WORDS

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from longtake.layers.rotary import grid_phases
-from longtake.training.blocks import read, see, text_phases
-from longtake.training.fusing import fused
-from longtake.training.vqa_model import TINY_VQA, VqaConfig, build_vqa
+from training.blocks import read, see, text_phases
+from training.fusing import fused
+from training.vqa_model import TINY_VQA, VqaConfig, build_vqa
 
 SHARED = VqaConfig(width=128, depth=2, key_value_heads=2, mlp=96, vision_width=64, vision_depth=2, vision_mlp=96)
 """Four heads of queries for two of keys, so that it matters which of them share."""

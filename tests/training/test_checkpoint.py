@@ -12,14 +12,14 @@ from torch import Tensor
 
 from longtake.errors import InputError
 from longtake.geometry.model import GeometryModel
-from longtake.training.checkpoint import MOST_BYTES, Reached, is_training, resume_training, save_training
-from longtake.training.footage import Clips
-from longtake.training.learning import Way
-from longtake.training.losses import targets, weighted
-from longtake.training.optimise import Optimisers, initialise
-from longtake.training.recording import prepare_gradients
-from longtake.training.watching import Watching
 from longtake.weights.presets import MICRO, TINY
+from training.checkpoint import MOST_BYTES, Reached, is_training, resume_training, save_training
+from training.footage import Clips
+from training.learning import Way
+from training.losses import targets, weighted
+from training.optimise import Optimisers, initialise
+from training.recording import prepare_gradients
+from training.watching import Watching
 
 REACHED = Reached(step=7, houses=40)
 RESUMED_LOSS_TOLERANCE = 0.01
@@ -63,7 +63,7 @@ def learner(wandering: Clips) -> Learner:
 
 @pytest.fixture
 def in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("longtake.training.checkpoint.MOST_BYTES", 1_000_000)
+    monkeypatch.setattr("training.checkpoint.MOST_BYTES", 1_000_000)
 
 
 def equal(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
@@ -135,7 +135,7 @@ def test_a_later_step_takes_the_place_of_an_earlier_one(learner: Learner, tmp_pa
 def test_what_fails_while_it_is_written_leaves_the_last_training(
     learner: Learner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("longtake.training.checkpoint.MOST_BYTES", 1_000_000)
+    monkeypatch.setattr("training.checkpoint.MOST_BYTES", 1_000_000)
     save_training(tmp_path, learner.model, learner.optimisers, REACHED)
     written: list[Path] = []
 
@@ -145,7 +145,7 @@ def test_what_fails_while_it_is_written_leaves_the_last_training(
         written.append(path)
         save_file(tensors, path, said)
 
-    monkeypatch.setattr("longtake.training.checkpoint.save_file", fail_at_the_second)
+    monkeypatch.setattr("training.checkpoint.save_file", fail_at_the_second)
     learner.losses(1)
     with pytest.raises(InputError, match=r"cannot be put away.*no space left.*the last one there stays"):
         save_training(tmp_path, learner.model, learner.optimisers, Reached(step=8, houses=44))

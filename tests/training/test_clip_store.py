@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from longtake.training.clip_store import ClipStore, Cut
-from longtake.training.footage import walk_through
 from longtake.world.house import build_house
 from longtake.world.tour import Tour, View, sightings
+from training.clip_store import ClipStore, Cut
+from training.footage import walk_through
 
 SIZE = (28, 42)
 

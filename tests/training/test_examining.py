@@ -3,9 +3,9 @@
 import numpy as np
 from sighted import errand
 
-from longtake.training.examining import answered_right
-from longtake.training.packing import NOTHING
-from longtake.training.question_batches import run_errand
+from training.examining import answered_right
+from training.packing import NOTHING
+from training.question_batches import run_errand
 
 
 def test_an_answer_is_right_if_every_word_of_it_is() -> None:

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtake.errors import InputError, SettingError
-from longtake.training import footage as footage_module
-from longtake.training.footage import Footage, Walkers, in_groups, recoloured, walk_through
 from longtake.world.house import build_house
 from longtake.world.scene import SceneSize
 from longtake.world.seeds import Split, seeds
 from longtake.world.tour import Tour, View
 from longtake.world.walk import walk
+from training import footage as footage_module
+from training.footage import Footage, Walkers, in_groups, recoloured, walk_through
 
 CPU = torch.device("cpu")
 SIZE = (28, 42)

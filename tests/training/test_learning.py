@@ -5,13 +5,13 @@ import pytest
 import torch
 
 from longtake.geometry.model import GeometryModel
-from longtake.training.footage import Clips, Footage
-from longtake.training.learning import Way
-from longtake.training.losses import PARTS, depth_losses, pose_losses, targets, weighted
-from longtake.training.optimise import Optimisers, initialise
-from longtake.training.recording import prepare_gradients
-from longtake.training.watching import Watching
 from longtake.weights.presets import TINY
+from training.footage import Clips, Footage
+from training.learning import Way
+from training.losses import PARTS, depth_losses, pose_losses, targets, weighted
+from training.optimise import Optimisers, initialise
+from training.recording import prepare_gradients
+from training.watching import Watching
 
 SIZE = (28, 42)
 WATCHING = Watching(num_frames=10, num_scale_frames=2, window=4, interval=2)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from longtake.spatial.pose import invert_rigid, rigid_pose
 from longtake.spatial.rotation import matrix_from_quaternion
-from longtake.training.footage import Clips
-from longtake.training.losses import PARTS, depth_losses, pose_losses, targets, weighted
+from training.footage import Clips
+from training.losses import PARTS, depth_losses, pose_losses, targets, weighted
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ import torch
 
 from longtake.errors import InputError, SettingError
 from longtake.geometry.model import GeometryModel
-from longtake.training.checkpoint import is_training
-from longtake.training.losses import PARTS
-from longtake.training.micro_map import MicroMapTraining
-from longtake.training.recipe import Recipe, Stage
-from longtake.training.trainer import Piece
 from longtake.weights.load import load_geometry, save_geometry
 from longtake.weights.presets import MICRO, TINY
 from longtake.world.seeds import Split, split_of
+from training.checkpoint import is_training
+from training.losses import PARTS
+from training.micro_map import MicroMapTraining
+from training.recipe import Recipe, Stage
+from training.trainer import Piece
 
 
 @pytest.fixture

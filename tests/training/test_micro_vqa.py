@@ -15,16 +15,16 @@ from sighted import made_up
 
 from longtake.errors import SettingError
 from longtake.language.load import load_language
-from longtake.training import asking, pieces
-from longtake.training.clip_store import ClipStore
-from longtake.training.examining import accuracies
-from longtake.training.footage import Walkers
-from longtake.training.micro_vqa import MicroVqaTraining
-from longtake.training.packing import KINDS
-from longtake.training.recipe import Stage, VqaRecipe, read_vqa_recipe, shipped_recipe
-from longtake.training.trainer import Piece
-from longtake.training.vqa_model import TINY_VQA
 from longtake.world.seeds import Split, split_of
+from training import question_batches, trainer
+from training.clip_store import ClipStore
+from training.examining import accuracies
+from training.footage import Walkers
+from training.micro_vqa import MicroVqaTraining
+from training.packing import KINDS
+from training.recipe import Stage, VqaRecipe, read_vqa_recipe, shipped_recipe
+from training.trainer import Piece
+from training.vqa_model import TINY_VQA
 
 
 class Imagined(Walkers):
@@ -63,8 +63,8 @@ def recipe() -> VqaRecipe:
 @pytest.fixture
 def train(recipe: VqaRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., MicroVqaTraining]:
     """Makes trainings of the miniature in one folder: the first is begun, the others take it up."""
-    monkeypatch.setattr(asking, "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(count))
-    monkeypatch.setattr(pieces, "Walkers", Imagined)
+    monkeypatch.setattr(question_batches, "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(count))
+    monkeypatch.setattr(trainer, "Walkers", Imagined)
     monkeypatch.setattr(ClipStore, "add", imagine)
 
     def make(tell: Any = lambda line: None, *, seconds: float = 1000.0, **changes: Any) -> MicroVqaTraining:
@@ -135,7 +135,7 @@ def test_no_house_for_tests_or_validation_is_learned_from(
             super().__init__(groups, num_frames)
             asked.extend(list(group) for group in groups)
 
-    monkeypatch.setattr(pieces, "Walkers", Noted)
+    monkeypatch.setattr(trainer, "Walkers", Noted)
     train().run()
     assert [[split_of(seed) for seed in group] for group in asked] == [[Split.VALIDATION] * 2, [Split.TRAINING] * 2]
 

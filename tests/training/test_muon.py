@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from longtake.training.muon import Muon, orthogonal
+from training.muon import Muon, orthogonal
 
 SHAPES = [(16, 48), (48, 16), (24, 24), (16, 48), (1, 9), (9, 1)]
 

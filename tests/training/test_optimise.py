@@ -5,11 +5,11 @@ from torch import Tensor
 
 from longtake.geometry.model import GeometryModel
 from longtake.layers.block import LayerScale
-from longtake.training.muon import Muon
-from longtake.training.optimise import Optimisers, initialise
-from longtake.training.vqa_model import TINY_VQA, build_vqa
-from longtake.training.watching import Watching
 from longtake.weights.presets import MICRO, TINY
+from training.muon import Muon
+from training.optimise import Optimisers, initialise
+from training.vqa_model import TINY_VQA, build_vqa
+from training.watching import Watching
 
 
 def with_gradients(seed: int = 0) -> GeometryModel:

@@ -16,13 +16,13 @@ from longtake.language.formats import clip_question, open_clip
 from longtake.language.load import LanguageModel, load_language
 from longtake.language.sampling import TextSampling
 from longtake.runtime.dialogue import DialogueSession
-from longtake.training.packing import KINDS, NOTHING, Asked, Packed, Packer, Shape, together
-from longtake.training.question_batches import Errand, any_moments, run_errand
-from longtake.training.reading import Places, Reading, visible
-from longtake.training.vocabulary import Vocabulary
-from longtake.training.vqa_model import PICTURE_FORMAT, TINY_VQA, build_vqa, save_vqa
 from longtake.world.question import Question, QuestionKind
 from longtake.world.things import Colour, Kind, Sightings, Thing
+from training.packing import KINDS, NOTHING, Asked, Packed, Packer, Shape, together
+from training.question_batches import Errand, any_moments, run_errand
+from training.reading import Places, Reading, visible
+from training.vocabulary import Vocabulary
+from training.vqa_model import PICTURE_FORMAT, TINY_VQA, build_vqa, save_vqa
 
 WORDS = Vocabulary()
 OPENING = len(open_clip(WORDS.special_ids, WORDS.system))

@@ -9,9 +9,9 @@ import pytest
 from sighted import errand
 
 from longtake.errors import InputError
-from longtake.training import asking
-from longtake.training.packing import Packed
-from longtake.training.question_batches import Askers, run_errand
+from training import question_batches
+from training.packing import Packed
+from training.question_batches import Askers, run_errand
 
 
 def same(a: Packed, b: Packed) -> bool:
@@ -23,7 +23,7 @@ def same(a: Packed, b: Packed) -> bool:
 @pytest.fixture
 def askers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Askers]:
     """In threads, which need no time to start."""
-    monkeypatch.setattr(asking, "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(count))
+    monkeypatch.setattr(question_batches, "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(count))
     askers = Askers(2)
     yield askers
     askers.close()

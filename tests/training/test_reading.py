@@ -7,11 +7,11 @@ import torch
 from sighted import errand
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from longtake.training.question_batches import run_errand
-from longtake.training.reading import Places, Reading
-from longtake.training.recording import learn, prepare_gradients
-from longtake.training.vocabulary import Vocabulary
-from longtake.training.vqa_model import PICTURE_FORMAT, TINY_VQA, build_vqa
+from training.question_batches import run_errand
+from training.reading import Places, Reading
+from training.recording import learn, prepare_gradients
+from training.vocabulary import Vocabulary
+from training.vqa_model import PICTURE_FORMAT, TINY_VQA, build_vqa
 
 
 def test_a_step_asks_the_device_for_no_number_and_so_can_be_recorded() -> None:

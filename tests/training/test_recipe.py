@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtake.errors import InputError, SettingError
-from longtake.training.recipe import Recipe, Stage, read_recipe, read_vqa_recipe, shipped_recipe
-from longtake.training.vqa_model import FRAME_SIZE
 from longtake.weights.presets import MICRO, TINY
+from training.recipe import Recipe, Stage, read_recipe, read_vqa_recipe, shipped_recipe
+from training.vqa_model import FRAME_SIZE
 
 
 @pytest.fixture(scope="module")

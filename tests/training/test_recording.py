@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from longtake.training.recording import Compute, Recording, learn, prepare_gradients
+from training.recording import Compute, Recording, learn, prepare_gradients
 
 
 def network(device: str) -> nn.Sequential:

@@ -7,10 +7,10 @@ import torch
 
 from longtake.geometry.model import GeometryModel
 from longtake.spatial.rotation import matrix_from_quaternion
-from longtake.training.footage import Clips, Footage
-from longtake.training.losses import targets
-from longtake.training.validation import judge, path_errors
 from longtake.weights.presets import TINY
+from training.footage import Clips, Footage
+from training.losses import targets
+from training.validation import judge, path_errors
 
 
 def test_a_path_is_compared_after_the_best_similarity(wandering: Clips) -> None:

@@ -6,9 +6,9 @@ from sighted import made_up
 
 from longtake.language.tokenizer import Tokenizer
 from longtake.runtime.dialogue import SYSTEM
-from longtake.training.vocabulary import UNKNOWN, Vocabulary
 from longtake.world.question import vocabulary
 from longtake.world.question_sampler import QuestionSampler
+from training.vocabulary import UNKNOWN, Vocabulary
 
 
 @pytest.fixture(scope="module")

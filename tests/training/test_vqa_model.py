@@ -10,10 +10,10 @@ from longtake.errors import InputError
 from longtake.language.formats import clip_question, open_clip
 from longtake.language.frames import pixel_rows
 from longtake.language.load import load_language
-from longtake.training.packing import Shape
-from longtake.training.reading import Reading, patch_rows
-from longtake.training.vocabulary import Vocabulary
-from longtake.training.vqa_model import FRAME_SIZE, PICTURE_FORMAT, TINY_VQA, build_vqa, save_vqa
+from training.packing import Shape
+from training.reading import Reading, patch_rows
+from training.vocabulary import Vocabulary
+from training.vqa_model import FRAME_SIZE, PICTURE_FORMAT, TINY_VQA, build_vqa, save_vqa
 
 
 @pytest.fixture(scope="module")

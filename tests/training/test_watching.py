@@ -15,7 +15,7 @@ from longtake.geometry.model import GeometryModel
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.retention import ContextRetention, MemoryPlan
 from longtake.runtime.session import SequenceSession
-from longtake.training.watching import Watching, any_watching
+from training.watching import Watching, any_watching
 
 CPU = torch.device("cpu")
 SIZE = (42, 70)

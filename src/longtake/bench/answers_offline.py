@@ -1,5 +1,6 @@
 """What a plain network says when it gets a whole clip and a question at once, to compare with a session's answers."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from longtake.bench.ask import plain_twin
+from longtake.extras import import_from_extra
 from longtake.language.formats import clip_question, open_clip, pieces_of
 from longtake.language.frames import pixel_rows
 from longtake.language.load import LanguageModel
@@ -58,3 +59,13 @@ class Offline:
         logits: Tensor = output.logits[0]
         logits[:, list(language.suppressed_ids)] = -torch.inf
         return [int(token) for token in logits.argmax(dim=-1)]
+
+
+def plain_twin(model: Any) -> Any:
+    """Another instance with the very same weights, which attends as the library does."""
+    transformers = import_from_extra("transformers", "qwen", "Comparing answers")
+    with torch.random.fork_rng(devices=[]):
+        twin = transformers.Qwen2_5_VLForConditionalGeneration(copy.deepcopy(model.config))
+    twin.load_state_dict(model.state_dict(), assign=True)
+    twin.set_attn_implementation("sdpa")
+    return twin.requires_grad_(requires_grad=False).eval()

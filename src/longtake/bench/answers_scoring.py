@@ -9,12 +9,11 @@ import numpy as np
 from jaxtyping import Float64
 
 from longtake.bench.answers import Answers, AnswersRow, Given
-from longtake.bench.answers_walk import Posed, Reach
-from longtake.evaluate.answers import TOLERANCE_S, normalise, seconds_in
+from longtake.evaluate.answers import TOLERANCE_S
+from longtake.evaluate.asked_walk import WITHIN, Posed, Reach, is_right, met_by_chance
 from longtake.world.question import Question, QuestionKind
 from longtake.world.question_sampler import balanced_answer
 
-WITHIN = "when, within 2 s"
 KINDS = tuple(name for kind in QuestionKind for name in (str(kind), *[WITHIN] * (kind is QuestionKind.WHEN)))
 """Every kind; seconds ago are judged twice, exactly and roughly."""
 ALL = "all"
@@ -104,14 +103,6 @@ def evidence_scores(row: AnswersRow, *, least_frames: int) -> list[EvidenceScore
     return [one for one in found if one is not None]
 
 
-def is_right(kind: str, question: Question, text: str) -> bool:
-    """Exactly, but for case and articles; seconds within 2 s where the kind says so."""
-    if kind != WITHIN:
-        return normalise(text) == normalise(question.answer)
-    given_s, true_s = seconds_in(text), seconds_in(question.answer)
-    return given_s is not None and true_s is not None and abs(given_s - true_s) <= TOLERANCE_S
-
-
 def ratio_over_worlds(above: Sequence[float], below: Sequence[float]) -> Ratio | None:
     """Sum over sum, its interval by drawing worlds again, the same each time; none where there is nothing below."""
     top, bottom = np.array(above, dtype=np.float64), np.array(below, dtype=np.float64)
@@ -147,17 +138,6 @@ def commonest_answer(kind: str, questions: Sequence[Question]) -> str | None:
             {said: sum(count for true, count in counts.items() if _is_near(said, true)) for said in counts}
         )
     return max(sorted(counts), key=lambda said: counts[said], default=None)
-
-
-def met_by_chance(question: Question, span: tuple[int, int]) -> float:
-    """How likely a span as long would hold the moment, put anywhere in what was watched, round its end too.
-
-    Going round, every moment is as likely to be met, the first and the last too.
-    """
-    num_frames, length = question.frame + 1, span[1] - span[0] + 1
-    moments = np.array(question.moments)
-    starts = np.arange(num_frames)[:, None]
-    return float(((moments - starts) % num_frames < length).any(axis=1).mean())
 
 
 def _is_near(said: str, true: str) -> bool:

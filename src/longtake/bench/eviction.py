@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from longtake.bench.agreement import Agreement, Mean, Seen, agreement, mean_over_worlds
 from longtake.bench.contenders import KEEP_ALL, Contender, contenders, unseeing_twin
-from longtake.bench.scoring import Score, score
+from longtake.evaluate.agreement import Agreement, Mean, Seen, agreement, mean_over_worlds
+from longtake.evaluate.scoring import Score, score
 from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel
 from longtake.runtime.build import usual_settings
@@ -38,6 +38,7 @@ class EvictionSettings:
     num_worlds: int
     size: tuple[int, int]
     """Height and width."""
+    split: Split = Split.TEST
     is_trained: bool
     """Whether the model's answers are worth comparing with the truth."""
 
@@ -137,7 +138,7 @@ def measure_eviction(
     twins = [None if entry.rule is None else _open_twin(model, entry.rule, settings) for entry in entries]
     in_turn = [runner for pair in zip(runners, twins, strict=True) for runner in pair if runner is not None]
     full = in_turn[0]
-    for seed in itertools.islice(seeds(Split.TEST), settings.num_worlds):
+    for seed in itertools.islice(seeds(settings.split), settings.num_worlds):
         truth = _run_world(in_turn, seed, settings, progress)
         reference = full.seen()
         for runner in runners:

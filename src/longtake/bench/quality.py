@@ -6,18 +6,14 @@ Each world is filmed once, and all ways to watch it see the same frames; a short
 import itertools
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Float64
-from torch import Tensor
 
-from longtake.bench.agreement import Seen
-from longtake.bench.baselines import BaselineScore, constant_velocity, score_baselines
-from longtake.bench.scoring import Score, Summary, fov_error_deg, paired, score, summary_over_worlds
 from longtake.errors import SettingError
-from longtake.evaluate.alignment_mode import AlignmentMode, move_onto_truth
-from longtake.evaluate.motion import path_length
+from longtake.evaluate.agreement import Seen
+from longtake.evaluate.scoring import Summary, summary_over_worlds
+from longtake.evaluate.walk_quality import Film, Found, WorldQuality, judge
 from longtake.geometry.model import GeometryModel
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.types import Geometry
@@ -58,79 +54,6 @@ class QualitySettings:
     def num_steps(self) -> int:
         """Frames filmed and frames watched."""
         return self.num_worlds * (max(self.frames) + len(self.watches) * sum(self.frames))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Film:
-    """The frames of a walk and what is true of them."""
-
-    images: Float[Tensor, "frames 3 height width"]
-    truth: Seen
-    intrinsics: Float[Tensor, "3 3"]
-
-    def first(self, num_frames: int) -> "Film":
-        truth = Seen(self.truth.depth[:num_frames], self.truth.world_from_camera[:num_frames])
-        return Film(images=self.images[:num_frames], truth=truth, intrinsics=self.intrinsics)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a run said of all frames, on the host."""
-
-    seen: Seen
-    intrinsics: Float[Tensor, "frames 3 3"]
-
-    @classmethod
-    def of(cls, geometry: Geometry) -> "Found":
-        seen = Seen(geometry.depth.cpu(), geometry.world_from_camera.cpu().double())
-        return cls(seen, geometry.intrinsics.cpu())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
-    """Camera centres from above, x and z of the true world; all but the true ones are aligned by Sim(3)."""
-
-    true: Float64[Tensor, "frames 2"]
-    found: Float64[Tensor, "frames 2"]
-    velocity: Float64[Tensor, "frames 2"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorldQuality:
-    """One world, watched in one way."""
-
-    seed: int
-    path_m: float
-    score: Score
-    baselines: BaselineScore
-    fov_deg: float
-    watched_s: float
-    ways: Ways
-
-    @property
-    def times_velocity(self) -> float | None:
-        """How many times better than constant velocity; none where nothing is wrong, or nothing moved."""
-        return _times_better(self.score.ate_share, self.baselines.velocity_ate_share)
-
-    @property
-    def times_straight(self) -> float | None:
-        return _times_better(self.score.ate_share, self.baselines.straight_ate_share)
-
-    @property
-    def times_mean_depth(self) -> float | None:
-        return _times_better(self.score.depth_abs_rel, self.baselines.mean_depth_abs_rel)
-
-    def figures(self) -> dict[str, float | None]:
-        """All of them by name."""
-        return {
-            **asdict(self.score),
-            **asdict(self.baselines),
-            "times_velocity": self.times_velocity,
-            "times_straight": self.times_straight,
-            "times_mean_depth": self.times_mean_depth,
-            "fov_deg": self.fov_deg,
-            "path_m": self.path_m,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,42 +118,9 @@ def film_world(
     )
 
 
-def judge(found: Found, film: Film, *, seed: int, watched_s: float) -> WorldQuality:
-    """What a run said of a film against what is true of it."""
-    height, width = film.images.shape[-2:]
-    cameras, truth = found.seen.world_from_camera, film.truth.world_from_camera
-    return WorldQuality(
-        seed=seed,
-        path_m=float(path_length(truth)[-1]),
-        score=score(found.seen, film.truth),
-        baselines=score_baselines(film.truth),
-        fov_deg=fov_error_deg(found.intrinsics, film.intrinsics, height=height, width=width),
-        watched_s=watched_s,
-        ways=Ways(
-            true=_from_above(truth),
-            found=_from_above(_aligned(cameras, truth)),
-            velocity=_from_above(_aligned(constant_velocity(truth), truth)),
-        ),
-    )
-
-
 def _watch_world(model: GeometryModel, watch: Watch, seed: int, film: Film) -> WorldQuality:
     height, width = film.images.shape[-2:]
     session = open_session(model, watch.session, (height, width))
     start = time.perf_counter()
     found = Found.of(Geometry.join(list(session.run(film.images))))
     return judge(found, film, seed=seed, watched_s=time.perf_counter() - start)
-
-
-def _aligned(
-    cameras: Float64[Tensor, "frames 4 4"], truth: Float64[Tensor, "frames 4 4"]
-) -> Float64[Tensor, "frames 4 4"]:
-    return move_onto_truth(paired(cameras, truth), AlignmentMode.SIM3).result
-
-
-def _from_above(cameras: Float64[Tensor, "frames 4 4"]) -> Float64[Tensor, "frames 2"]:
-    return cameras[:, [0, 2], 3]
-
-
-def _times_better(error: float | None, baseline: float | None) -> float | None:
-    return baseline / error if error and baseline is not None else None

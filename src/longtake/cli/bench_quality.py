@@ -1,21 +1,19 @@
-"""`longtake bench quality`: how well a model maps houses it has never seen, as tables, JSON and a plot."""
+"""`longtake bench quality`: how well a model maps houses it has never seen, as tables, JSON and a picture."""
 
 import itertools
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import Progress
 
 from longtake.bench.quality import QualityRow, QualitySettings, Watch, measure_quality
 from longtake.cli.options import parse_size
 from longtake.cli.quality_plot import draw_quality
-from longtake.cli.quality_tables import print_quality
-from longtake.errors import InputError, SettingError
+from longtake.cli.quality_tables import quality_blocks
+from longtake.cli.tables import counting, require_folder, show, write_json
+from longtake.errors import SettingError
 from longtake.extras import import_from_extra
 from longtake.hub.bundled import fingerprint
 from longtake.hub.load import RANDOM, load_model
@@ -49,11 +47,9 @@ class QualityOptions:
     device: str
 
 
-def run_quality(
-    options: QualityOptions, *, json_file: Path | None = None, card: Path | None = None, plot: Path | None = None
-) -> None:
-    for path in (json_file, card, plot):
-        _require_folder(path)  # said before the work, not after it
+def run_quality(options: QualityOptions, *, as_json: bool, card: Path | None = None, plot: Path | None = None) -> None:
+    for path in (card, plot):
+        require_folder(path)
     if plot is not None:
         import_from_extra("matplotlib", "plot", "Drawing")
     device = choose_device(options.device)
@@ -68,15 +64,13 @@ def run_quality(
         size=parse_size(options.size),
         split=options.split,
     )
-    with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task("walking", total=settings.num_steps)
-        rows = measure_quality(model, settings, lambda count: progress.advance(task, count))
+    with counting("walking", settings.num_steps) as advance:
+        rows = measure_quality(model, settings, advance)
     contract = _contract(settings, options.model, device)
-    print_quality(rows, contract)
-    if json_file is not None:
-        _write(json_file, contract, [_summary(row) | {"worlds": _worlds(row)} for row in rows])
+    record = contract | {"rows": [_summary(row) | {"worlds": _worlds(row)} for row in rows]}
+    show(record, quality_blocks(rows, contract), as_json=as_json)
     if card is not None:
-        _write(card, contract, [_summary(row) for row in rows])
+        write_json(card, contract | {"rows": [_summary(row) for row in rows]})
     if plot is not None:
         draw_quality(plot, rows, title=f"{options.model}, walks through houses it has never seen, from above")
 
@@ -97,26 +91,26 @@ def watches(options: QualityOptions, usual: SessionSettings) -> tuple[Watch, ...
 
 def _watch(chosen: Sequence[str], usual: SessionSettings) -> Watch:
     scale_frames, policy, memory, keyframes, windows, align = chosen
-    session, said = usual, []
+    session, names = usual, []
     if scale_frames != USUAL:
         session = _with_scale_frames(session, scale_frames)
-        said.append(f"{scale_frames} scale frames")
+        names.append(f"{scale_frames} scale frames")
     if policy != USUAL:
         session = replace(session, retention=rule_named(policy))
-        said.append(policy)
+        names.append(policy)
     if memory != USUAL:
         session = replace(session, budget=Budget.parse(memory))
-        said.append(memory)
+        names.append(memory)
     if keyframes != USUAL:
         session = replace(session, keyframes=parse_keyframes(keyframes))
-        said.append(keyframes)
+        names.append(keyframes)
     if windows != USUAL:
         session = replace(session, windows=parse_windows(windows))
-        said.append(f"windows {windows}")
+        names.append(f"windows {windows}")
     if align != USUAL and session.windows is not None:  # one window is aligned with nothing
         session = replace(session, alignment=Alignment.named(align))
-        said.append(align)
-    return Watch(name=", ".join(said) or USUAL, session=session)
+        names.append(align)
+    return Watch(name=", ".join(names) or USUAL, session=session)
 
 
 def _with_scale_frames(session: SessionSettings, word: str) -> SessionSettings:
@@ -134,11 +128,6 @@ def _counts(text: str, what: str) -> list[int]:
     return list(dict.fromkeys(map(int, parts)))
 
 
-def _require_folder(path: Path | None) -> None:
-    if path is not None and not path.parent.is_dir():
-        raise InputError(f"There is no folder {path.parent} to write {path.name} into; make it first.")
-
-
 def _contract(settings: QualitySettings, model: str, device: torch.device) -> dict[str, Any]:
     threads = torch.get_num_threads()
     cpu = f"CPU, {threads} thread{'s' * (threads > 1)}"
@@ -152,10 +141,6 @@ def _contract(settings: QualitySettings, model: str, device: torch.device) -> di
         "num_worlds": settings.num_worlds,
         "split": settings.split,
     }
-
-
-def _write(path: Path, contract: dict[str, Any], rows: list[dict[str, Any]]) -> None:
-    path.write_text(json.dumps(contract | {"rows": rows}, indent=1) + "\n")
 
 
 def _summary(row: QualityRow) -> dict[str, Any]:

@@ -10,15 +10,14 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from longtake.bench.answered_walk import ask_on_the_way
-from longtake.bench.answers_walk import FEWEST_FRAMES, Asking
 from longtake.bench.exactness import Exactness, measure_exactness
-from longtake.bench.mapped_walk import film_of, judge_walk, truth_for_report
-from longtake.bench.quality import Film, WorldQuality
 from longtake.cli.demo_picture import draw_demo
+from longtake.cli.demo_report import ask_on_the_way, truth_for_report
 from longtake.cli.reporting import TerminalReporter
 from longtake.cli.world import WorldSettings, film
 from longtake.errors import SettingError
+from longtake.evaluate.asked_walk import FEWEST_FRAMES, Asking
+from longtake.evaluate.walk_quality import Film, WorldQuality, film_of, judge_walk
 from longtake.export.reexport import ExportSettings
 from longtake.export.report.asked import ASKED_NAME, Asked
 from longtake.export.report.page import REPORT_NAME, write_report

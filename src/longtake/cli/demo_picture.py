@@ -6,8 +6,8 @@ from jaxtyping import Float, Float64
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from longtake.bench.quality import Film, WorldQuality
 from longtake.evaluate.spacing import evenly_spaced
+from longtake.evaluate.walk_quality import Film, WorldQuality
 from longtake.export.report.strips import depth_picture
 from longtake.takes.take import Take
 

@@ -1,19 +1,15 @@
-"""Commands, and the one place where an error becomes a sentence and an exit code."""
+"""The commands of `longtake`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from longtake import __version__
 from longtake.cli.ask_commands import AskCommand, ask, live
 from longtake.cli.bench_commands import bench
+from longtake.cli.program import run_program
 from longtake.cli.shared_options import AsJson
-from longtake.cli.train_commands import train
-from longtake.errors import LongtakeError
 from longtake.hub.bundled import DEFAULT_MODEL
 
 app = typer.Typer(
@@ -24,7 +20,6 @@ app = typer.Typer(
     add_completion=False,
 )
 app.add_typer(bench, name="bench")
-app.add_typer(train, name="train")
 models = typer.Typer(invoke_without_command=True)
 app.add_typer(models, name="models")
 explain = typer.Typer(help="Show what a model is told, without a model.", no_args_is_help=True)
@@ -339,11 +334,5 @@ def models_check(
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one sentence on stderr and exit code 1."""
-    try:
-        app()
-    except LongtakeError as error:
-        Console(stderr=True).print(
-            Text("longtake: ", style="bold red").append(str(error), style="default"), soft_wrap=True
-        )
-        sys.exit(1)
+    """Run the command line."""
+    run_program(app, "longtake")

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from longtake.bench.quality import QualityRow, WorldQuality
+from longtake.bench.quality import QualityRow
 from longtake.evaluate.spacing import evenly_spaced
+from longtake.evaluate.walk_quality import WorldQuality
 from longtake.extras import import_from_extra
 
 _SHOWN = 6

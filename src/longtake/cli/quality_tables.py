@@ -1,13 +1,13 @@
-"""The figures of `longtake bench quality` for people."""
+"""Figures of walks over worlds as tables for people."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from longtake.bench.quality import QualityRow
-from longtake.bench.scoring import Summary
+from longtake.cli.tables import table
+from longtake.evaluate.scoring import Summary
 
 _PERCENT = 100.0
 _FIGURES = (
@@ -45,22 +45,21 @@ _COLUMNS = "Over worlds: the median, its 95 % confidence interval, quartiles, an
 _MEANING = "Cameras are aligned by Sim(3) on their centres, depth by one scale for the walk, and the baselines alike."
 
 
-def print_quality(rows: Sequence[QualityRow], contract: Mapping[str, Any]) -> None:
+def quality_blocks(rows: Sequence[QualityRow], contract: Mapping[str, Any]) -> Iterator[str | Table]:
     """All figures of one way to watch; of several, those by which they are compared."""
-    console = Console()
     if len({row.watch for row in rows}) == 1:
         for row in rows:
-            _say(console, f"{_title(row, contract)}, {row.frame_ms:.1f} ms a frame\n")
-            console.print(_table_of(row))
-            _say(console, "")
-        _say(console, _COLUMNS)
+            yield f"{_title(row, contract)}, {row.frame_ms:.1f} ms a frame\n"
+            yield _table_of(row)
+            yield ""
+        yield _COLUMNS
     else:
-        _say(console, f"{_setting(contract)}; medians\n")
-        console.print(_comparison(rows))
-        _say(console, "")
-    _say(console, _MEANING)
+        yield f"{_setting(contract)}; medians\n"
+        yield _comparison(rows)
+        yield ""
+    yield _MEANING
     if contract["is_random"]:
-        _say(console, "The weights are random: the figures show how this is measured, and no quality.")
+        yield "The weights are random: the figures show how this is measured, and no quality."
 
 
 def _title(row: QualityRow, contract: Mapping[str, Any]) -> str:
@@ -74,15 +73,13 @@ def _setting(contract: Mapping[str, Any]) -> str:
 
 
 def _table_of(row: QualityRow) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("", no_wrap=True)
-    for heading in ("median", "95 %", "quartiles", "better"):
-        table.add_column(heading, justify="right", no_wrap=True)
     summaries = row.summaries()
-    for label, name, factor in _FIGURES:
-        share = row.better_share(name) if name.startswith("times_") else None
-        table.add_row(label, *_cells(summaries[name], factor), "" if share is None else f"{share:.0%}")
-    return table
+    shares = {name: row.better_share(name) for _, name, _ in _FIGURES if name.startswith("times_")}
+    rows = (
+        (label, *_cells(summaries[name], factor), "" if (share := shares.get(name)) is None else f"{share:.0%}")
+        for label, name, factor in _FIGURES
+    )
+    return table(("", "median", "95 %", "quartiles", "better"), rows)
 
 
 def _cells(summary: Summary | None, factor: float) -> tuple[str, str, str]:
@@ -96,16 +93,13 @@ def _cells(summary: Summary | None, factor: float) -> tuple[str, str, str]:
 
 
 def _comparison(rows: Sequence[QualityRow]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("settings")
-    for heading in ("frames", *_HEADINGS):
-        table.add_column(heading, justify="right", no_wrap=True)
-    factors = {name: factor for _, name, factor in _FIGURES}
-    for row in rows:
-        summaries = row.summaries()
-        medians = [_median(summaries[name], factors[name]) for name in _COMPARED]
-        table.add_row(row.watch.name, str(row.num_frames), *medians, f"{row.frame_ms:.1f}")
-    return table
+    return table(("settings", "frames", *_HEADINGS), map(_compared_cells, rows))
+
+
+def _compared_cells(row: QualityRow) -> tuple[str, ...]:
+    factors, summaries = {name: factor for _, name, factor in _FIGURES}, row.summaries()
+    medians = [_median(summaries[name], factors[name]) for name in _COMPARED]
+    return row.watch.name, str(row.num_frames), *medians, f"{row.frame_ms:.1f}"
 
 
 def _median(summary: Summary | None, factor: float) -> str:
@@ -120,7 +114,3 @@ def _interval(summary: Summary, factor: float) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, highlight=False, soft_wrap=True, markup=False)

@@ -1,7 +1,7 @@
 """How many frames are looked at together: so many, or as few as keep up with those that come.
 
-Frames that are looked at together cost less each, and each waits for the last of them; `longtake bench chunks` measures
-both. Sizes are whole temporal grids: an odd frame would wait for its partner in the next chunk.
+Frames that are looked at together cost less each, and each waits for the last of them; `python -m benchmarks chunks`
+measures both. Sizes are whole temporal grids: an odd frame would wait for its partner in the next chunk.
 """
 
 import statistics

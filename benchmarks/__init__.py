@@ -1,0 +1,1 @@
+"""What only developers measure: run from the checkout with `python -m benchmarks`."""

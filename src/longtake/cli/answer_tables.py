@@ -1,0 +1,122 @@
+"""Answers by kind, reach and policy as tables for people."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from longtake.bench.answers import AnswersRow
+from longtake.bench.answers_scoring import ALL, KINDS, EvidenceScore, KindScore, Ratio, ScoredRow
+from longtake.cli.tables import table
+from longtake.evaluate.asked_walk import WITHIN, Reach
+from longtake.world.question import QuestionKind
+
+_MEANING = """Shares of all questions, with 95 % confidence intervals over worlds. The commonest answer is that of
+houses for training; realtime is what was in view {recent:g} s ago or later, recall what was last in view before."""
+_COMPARED = tuple(kind for kind in (*KINDS, ALL) if kind != QuestionKind.WHEN)
+_EVIDENT = """Evidence is the span that an answer attended to most, where {frames} frames or more were seen: how often
+it holds the moment that justifies the answer, and how often a span as long would, put anywhere in what was seen."""
+
+
+def answer_blocks(scored: Sequence[ScoredRow], filming_s: float, contract: Mapping[str, Any]) -> Iterator[str | Table]:
+    """All figures of one way to watch; of several, those by which they are compared."""
+    if len(scored) == 1:
+        yield f"{scored[0].row.watch.name}, {_setting(contract)}; {_cost(scored[0].row, filming_s)}\n"
+        tables = [_table_of(scored[0].kinds), *([_evidence_table(scored[0].evidence)] if scored[0].evidence else [])]
+    else:
+        yield f"{_setting(contract)}\n"
+        tables = [_comparison(scored, reach) for reach in Reach]
+    for drawn in tables:
+        yield drawn
+        yield ""
+    yield _MEANING.format(recent=contract["recent_s"])
+    if len(scored) == 1 and scored[0].evidence:
+        yield _EVIDENT.format(frames=contract["evident_frames"])
+    yield from (_offline(one.row) for one in scored if one.row.num_offline)
+
+
+def _setting(contract: Mapping[str, Any]) -> str:
+    count = contract["num_worlds"]
+    walks = f"{contract['num_frames']} frames at {contract['fps']:g} a second"
+    return f"{contract['weights']}, {count} {contract['split']} world{'s' * (count > 1)}, {walks}, {contract['device']}"
+
+
+def _cost(row: AnswersRow, filming_s: float) -> str:
+    return (
+        f"a world took {filming_s:.1f} s to film, {row.seeing_s:.1f} s to watch and {row.asking_s:.1f} s for "
+        f"its {row.num_questions / len(row.worlds):.0f} questions"
+    )
+
+
+def _offline(row: AnswersRow) -> str:
+    return (
+        f"{row.num_equal} of {row.num_offline} streamed answers are those of one forward pass over the whole clip "
+        f"({row.watch.name})."
+    )
+
+
+def _table_of(found: Sequence[KindScore]) -> Table:
+    headings = ("", "asked", "right\n%", "95 %", "commonest\n%", "points\nabove", "95 %")
+    rows = (
+        (kind if score.reach is None else f"  {score.reach}", str(score.num_questions), *_cells(score))
+        for kind in (*KINDS, ALL)
+        for score in found
+        if score.kind == kind and (score.reach is None or kind not in (WITHIN, QuestionKind.WHERE))
+    )
+    return table(headings, rows)
+
+
+def _cells(score: KindScore) -> tuple[str, ...]:
+    right = (_percent(score.right.value), _interval(score.right))
+    if score.commonest is None or score.above is None:
+        return *right, "", "", ""
+    return *right, _percent(score.commonest.value), f"{100 * score.above.value:+.0f}", _interval(score.above)
+
+
+def _evidence_table(found: Sequence[EvidenceScore]) -> Table:
+    headings = ("evidence", "asked", "met\n%", "95 %", "chance\n%", "times\nchance", "95 %", "frames\nlong")
+    return table(headings, map(_evidence_cells, found))
+
+
+def _evidence_cells(score: EvidenceScore) -> tuple[str, ...]:
+    times = score.times_chance
+    return (
+        score.kind,
+        str(score.num_questions),
+        _percent(score.met.value),
+        _interval(score.met),
+        _percent(score.chance.value),
+        "" if times is None else f"{times.value:.1f}",
+        "" if times is None or times.low is None else f"{times.low:.1f}-{times.high:.1f}",
+        f"{score.span_frames:.1f}",
+    )
+
+
+def _comparison(scored: Sequence[ScoredRow], reach: Reach) -> Table:
+    first = scored[0].reaching(reach)
+    kinds = [kind for kind in _COMPARED if kind in first]  # the same for all, as the questions are
+    headings = (f"{reach}, % right", *("when\n2 s" if kind == WITHIN else kind for kind in kinds))
+    shares = [(one.row.watch.name, [one.reaching(reach)[kind].right for kind in kinds]) for one in scored]
+    rows = [(name, *map(_with_spread, of_policy)) for name, of_policy in shares]
+    if any(first[kind].commonest for kind in kinds):
+        rows.append(("commonest answer", *(_with_spread(first[kind].commonest) for kind in kinds)))
+    return table(headings, rows)
+
+
+def _with_spread(share: Ratio | None) -> str:
+    """With half of the interval's width."""
+    if share is None:
+        return ""
+    if share.low is None or share.high is None:
+        return _percent(share.value)
+    return f"{_percent(share.value)}±{50 * (share.high - share.low):.0f}"
+
+
+def _interval(share: Ratio) -> str:
+    if share.low is None or share.high is None:
+        return ""
+    return f"{_percent(share.low)} to {_percent(share.high)}"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.0f}"

@@ -1,0 +1,100 @@
+"""What the report of `longtake demo` says: the true way and figures of the map, and questions asked on the way."""
+
+import numpy as np
+
+from longtake.bench.answers import Given, ask_world
+from longtake.bench.answers_policies import KEEP_ALL, Watch
+from longtake.evaluate.alignment_mode import AlignmentMode, truth_from_result
+from longtake.evaluate.asked_walk import WITHIN, Asking, WalkFilm, film_walk, is_right, met_by_chance, pose
+from longtake.evaluate.scoring import depth_errors, paired
+from longtake.evaluate.walk_quality import Film, WorldQuality, depth_of
+from longtake.export.report.asked import Asked, AskedQuestion
+from longtake.export.report.truth import Figure, Truth
+from longtake.language.load import LanguageModel
+from longtake.takes.take import Take
+from longtake.world.question import QuestionKind
+from longtake.world.question_sampler import QuestionSampler
+
+_WATCH = Watch(policy=KEEP_ALL, memory=None)
+
+
+def truth_for_report(result: Take, film: Film, quality: WorldQuality) -> Truth:
+    """The true way where it lies best in the result's world, and the figures in words."""
+    pairs = paired(result.trajectory.world_from_camera, film.truth.world_from_camera)
+    aligned = truth_from_result(pairs, AlignmentMode.SIM3)
+    depth = depth_errors(depth_of(result), film.truth.depth).correction
+    assert depth is not None
+    apart = float(aligned.scale) / depth.scale
+    return Truth(
+        about=(
+            f"A walk of {quality.path_m:.1f} m through house {quality.seed}, which no training has seen. Cameras are "
+            "aligned by Sim(3) on their centres, depth by one scale for the whole walk; what is said without looking "
+            "is aligned alike."
+        ),
+        centres=aligned.inverse().of_points(film.truth.world_from_camera[:, :3, 3]).numpy(),
+        figures=(
+            *_figures(quality),
+            Figure(name="Scale of the way over that of depth", result=f"{apart:.3g}, 1 is right"),
+        ),
+    )
+
+
+def ask_on_the_way(language: LanguageModel, seed: int, asking: Asking, size: tuple[int, int], *, name: str) -> Asked:
+    """The walk through a house, watched frame by frame and asked about at several moments, against the truth."""
+    film = film_walk(seed, asking, size, lambda _: None)
+    posed = pose(QuestionSampler(np.random.default_rng([seed, 4])), film.seen, asking)
+    given = ask_world(language, _WATCH, film, posed).given
+    return Asked(
+        about=(
+            f"{name} watched the same walk at {asking.fps:g} frames a second and {size[1]}x{size[0]} pixels, and "
+            "answered from what it had seen by then. Seconds are right within 2 s. Bars are the video up to the "
+            "question: the span that the answer attended to most, and lines where the truth can be seen."
+        ),
+        questions=tuple(_judged(one, film) for one in given),
+    )
+
+
+def _judged(given: Given, film: WalkFilm) -> AskedQuestion:
+    question, times_s = given.posed.question, film.times_s
+    kind = WITHIN if question.kind is QuestionKind.WHEN else str(question.kind)
+    return AskedQuestion(
+        time_s=question.timestamp_s,
+        kind=str(question.kind),
+        question=question.text,
+        answer=given.text,
+        truth=question.answer,
+        is_right=is_right(kind, question, given.text),
+        looked_s=None if given.span is None else (times_s[given.span[0]], times_s[given.span[1]]),
+        moments_s=tuple(times_s[frame] for frame in question.moments),
+        met_by_chance=0.0 if given.span is None else met_by_chance(question, given.span),
+    )
+
+
+def _figures(quality: WorldQuality) -> tuple[Figure, ...]:
+    score, baselines = quality.score, quality.baselines
+    return (
+        Figure(
+            name="Error of the way (ATE), of its length",
+            result=_percent(score.ate_share),
+            baseline=f"constant velocity {_percent(baselines.velocity_ate_share)}",
+        ),
+        Figure(name="Rotation error, median", result=f"{score.rotation_deg:.1f}°"),
+        Figure(name="Error of the turn since the first frame, median", result=f"{score.rotation_since_first_deg:.1f}°"),
+        Figure(name="Scale along the way, largest over smallest", result=_number(score.scale_range)),
+        Figure(name="Scale drift in 100 frames", result=_number(score.scale_drift_percent, " %")),
+        Figure(
+            name="Depth, mean relative error (AbsRel)",
+            result=f"{score.depth_abs_rel:.3f}",
+            baseline=f"mean depth {baselines.mean_depth_abs_rel:.3f}",
+        ),
+        Figure(name="Depth within a factor of 1.25", result=_percent(score.depth_delta_1)),
+        Figure(name="Field of view, mean error", result=f"{quality.fov_deg:.1f}°"),
+    )
+
+
+def _percent(share: float | None) -> str:
+    return _number(None if share is None else 100 * share, " %")
+
+
+def _number(value: float | None, unit: str = "") -> str:
+    return "cannot be told" if value is None else f"{value:.3g}{unit}"

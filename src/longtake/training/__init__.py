@@ -1,1 +1,0 @@
-"""How the small networks of this package are trained, on walks through procedural houses."""

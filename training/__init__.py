@@ -1,0 +1,1 @@
+"""How the small networks of the package are trained, on walks through procedural houses; run from the checkout."""

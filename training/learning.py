@@ -1,0 +1,73 @@
+"""What a network says of clips watched in one way, and what it learns from being told the truth."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from longtake.geometry.heads.dpt import Dpt
+from longtake.geometry.model import GeometryModel, Grid
+from longtake.layers.block import Block
+from training.fusing import fuse, fused
+from training.losses import depth_losses, pose_losses, weighted
+from training.recording import Lesson
+from training.watching import Watching
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Poses of all frames of some clips; depth and its confidence of some frames."""
+
+    poses: Float[Tensor, "iterations clips frames 9"]
+    depth: Float[Tensor, "clips deep height width"]
+    confidence: Float[Tensor, "clips deep height width"]
+
+
+class Way:
+    """One way to watch clips of one length, and what is learned by it."""
+
+    def __init__(self, model: GeometryModel, watching: Watching, grid: Grid) -> None:
+        self.watching = watching
+        self._model, self._grid = model, grid
+        self._recall = watching.recall(model.config, (grid.height, grid.width), grid.positions.device)
+        self._rotate_clip = model.clip_rotation(self._recall, grid)
+        self._lesson = Lesson(self._compute)
+
+    def learn(self, inputs: Sequence[Tensor], weights: Sequence[Tensor], pool: Any) -> Float[Tensor, " parts"]:
+        """Recorded where there is a pool for it, else plainly."""
+        return self._lesson.learn(inputs, weights, pool)
+
+    def _compute(
+        self,
+        images: Float[Tensor, "clips frames 3 height width"],
+        pose: Float[Tensor, "clips frames 9"],
+        depth: Float[Tensor, "clips deep height width"],
+        deep: Int64[Tensor, " deep"],
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, " parts"]]:
+        said = self.answers(images, deep)
+        losses_of_poses = fused(pose_losses, pose.device)  # thousands of tiny products become a few kernels
+        of_depth = depth_losses(said.depth, said.confidence, depth)
+        parts = torch.stack([*losses_of_poses(said.poses, pose), *of_depth])
+        return weighted(parts), parts
+
+    def answers(self, images: Float[Tensor, "clips frames 3 height width"], deep: Int64[Tensor, " deep"]) -> Answers:
+        """What the network says of these clips, and of the depth of these frames of each."""
+        model, grid = self._model, self._grid
+        # of all that a grid holds, only the encoder's positions are learned
+        learned = model.encoder.positions_on(*model.config.patches(grid.height, grid.width))
+        with torch.autocast(images.device.type, torch.bfloat16, cache_enabled=False):
+            features = model.features(images, self._recall, replace(grid, positions=learned), self._rotate_clip)
+            levels = [level[:, deep, model.config.special_tokens :] for level in features]
+            dense = model.depth_head(levels, grid.dense, frames_at_once=len(images) * len(deep))
+        poses = model.camera_head(features[-1][:, :, 0].float(), self._recall)
+        return Answers(poses=poses, depth=dense.values.squeeze(-1).float(), confidence=dense.confidence.float())
+
+
+def compile_parts(model: GeometryModel) -> None:
+    """Those that are most of the work and of few shapes; what lies between them may differ from clip to clip."""
+    for module in model.modules():
+        if isinstance(module, Block | Dpt):
+            fuse(module)

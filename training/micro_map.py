@@ -1,0 +1,93 @@
+"""Training of micro-map: clips of walks through training houses, watched as a stream would be, scored against truth."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from longtake.geometry.config import GeometryConfig
+from longtake.geometry.model import GeometryModel
+from longtake.weights.load import save_geometry
+from longtake.weights.presets import MICRO
+from training.footage import Footage, recoloured
+from training.learning import Way, compile_parts
+from training.losses import PARTS, targets, weighted
+from training.optimise import initialise
+from training.recipe import Recipe
+from training.trainer import Line, Piece, Training
+from training.validation import judge
+from training.watching import any_watching
+
+_WAYS_TO_WATCH = 6
+"""For each clip length; others are drawn for the next piece of a training."""
+
+
+class MicroMapTraining(Training[Footage]):
+    """A geometry model that learns poses and depth."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        piece: Piece,
+        tell: Callable[[Line], None],
+        *,
+        network: GeometryConfig = MICRO,
+    ) -> None:
+        """Begun anew, or taken up where it was put away; `tell` hears every figure as it comes."""
+        torch.manual_seed(0)
+        self.model = GeometryModel(network)
+        initialise(self.model)
+        self.model.to(piece.device)
+        if piece.device.type == "cuda":
+            torch.set_float32_matmul_precision("high")
+            compile_parts(self.model)
+        super().__init__(recipe, piece, tell, self.model)
+        self._recipe = recipe
+        with torch.no_grad():
+            self._grid = self.model.grid(recipe.film.height, recipe.film.width)
+        self._ways: dict[int, list[Way]] = {}
+
+    def export(self, path: Path) -> None:
+        """Write the model as it is by now, in half precision."""
+        model = GeometryModel(self.model.config)
+        model.load_state_dict(self.model.state_dict())
+        save_geometry(model.half(), path)
+
+    def _room_for(self, num_houses: int) -> Footage:
+        film = self._recipe.film
+        return Footage(num_houses, film.house_frames, (film.height, film.width), self._device)
+
+    def _learn(self, footage: Footage) -> Float[Tensor, " parts"]:
+        """One step; returns the parts of the loss."""
+        recipe = self._recipe
+        num_frames = int(self._rng.choice(recipe.stage_at(self.step).clip_frames))
+        way = self._way(num_frames)
+        num_clips = max(1, recipe.frames_per_step // num_frames)
+        num_deep = min(num_frames, max(1, recipe.depth_frames_per_step // num_clips))
+        clips = footage.cut(num_clips, num_frames, self._rng, longest_stride=recipe.film.longest_stride)
+        truth = targets(clips, way.watching.num_scale_frames)
+        deep = torch.from_numpy(np.sort(self._rng.permutation(num_frames)[:num_deep])).to(self._device)
+        inputs = [recoloured(clips.image), truth.pose, truth.depth[:, deep], deep]
+        parts = way.learn(inputs, self._weights, self._pool)
+        self._follow_gradients()
+        return parts
+
+    def _way(self, num_frames: int) -> Way:
+        """One of the ways to watch clips of this length."""
+        ways = self._ways.setdefault(num_frames, [])
+        if len(ways) < _WAYS_TO_WATCH:
+            ways.append(Way(self.model, any_watching(num_frames, self._rng), self._grid))
+            return ways[-1]
+        return ways[int(self._rng.integers(len(ways)))]
+
+    def _judge(self, known: Footage) -> dict[str, float]:
+        figures = [judge(self.model, self._grid, known, length) for length in self._recipe.judge.clip_frames]
+        return {name: value for one in figures for name, value in one.items()}
+
+    def _figures(self, values: Float[Tensor, " parts"]) -> dict[str, float]:
+        """The loss, and its parts."""
+        named = {f"loss_{name}": value for name, value in zip(PARTS, values.tolist(), strict=True)}
+        return {"loss": float(weighted(values))} | named

@@ -1,0 +1,147 @@
+"""Training of micro-vqa: questions packed behind clips of walks, asked as of a stream, with true answers."""
+
+import os
+from collections import deque
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from longtake.errors import SettingError
+from longtake.language.formats import open_clip
+from longtake.language.frames import FrameFit
+from training.clip_store import ClipStore, Cut
+from training.examining import Exam, accuracies
+from training.footage import recoloured
+from training.packing import Shape
+from training.question_batches import NUM_HELD, Askers, Errand
+from training.reading import FIGURES, Reading
+from training.recipe import VqaRecipe
+from training.trainer import Line, Piece, Training
+from training.vocabulary import Vocabulary
+from training.vqa_model import MICRO_VQA, PICTURE_FORMAT, VqaConfig, build_vqa, save_vqa
+
+_RECOLOURING = 0.4
+"""Of what micro-map gets: here colours are asked for."""
+_ERRANDS_AHEAD = 3
+"""For each process that asks questions."""
+
+
+class MicroVqaTraining(Training[ClipStore]):
+    """A language model that learns to answer."""
+
+    def __init__(
+        self, recipe: VqaRecipe, piece: Piece, tell: Callable[[Line], None], *, network: VqaConfig = MICRO_VQA
+    ) -> None:
+        """Begun anew, or taken up where it was put away; `tell` hears every figure as it comes."""
+        self._fit = _fit(recipe.film.height, recipe.film.width)
+        torch.manual_seed(0)
+        self.model = build_vqa(network).to(piece.device)
+        if piece.device.type == "cuda":
+            torch.set_float32_matmul_precision("high")
+        super().__init__(recipe, piece, tell, self.model)
+        self._recipe, self._num_askers = recipe, _num_askers(piece.processes)
+        self._tokens_per_second = int(self.model.config.vision_config.tokens_per_second)
+        self._askers: Askers | None = None
+        self._cuts: deque[tuple[Cut, Shape]] = deque()
+        self._exam: list[Exam] = []
+        self._reading = cache(lambda shape: Reading(self.model, shape, PICTURE_FORMAT))
+
+    def export(self, path: Path) -> None:
+        """Write the folder of the model as it is by now, in half precision."""
+        save_vqa(self.model, path)
+
+    def _room_for(self, num_houses: int) -> ClipStore:
+        film = self._recipe.film
+        return ClipStore(num_houses, film.house_frames, (film.height, film.width), self._device)
+
+    def _learn(self, footage: ClipStore) -> Float[Tensor, " figures"]:
+        """One step with questions that were sent for some steps ago, and others sent for."""
+        askers = self._askers = self._askers or Askers(self._num_askers)
+        while len(self._cuts) < _ERRANDS_AHEAD * self._num_askers + 1:
+            self._send(askers, footage)
+        packed = askers.next()
+        cut, shape = self._cuts.popleft()
+        pairs = footage.pairs(cut, packed.grid_frames)
+        seen = recoloured(pairs.flatten(1, 2), _RECOLOURING).view_as(pairs)
+        figures = self._reading(shape).learn(seen, packed, self._weights, self._pool)
+        self._follow_gradients()
+        return figures
+
+    def _send(self, askers: Askers, footage: ClipStore) -> None:
+        """For questions of the step after those that were sent for already."""
+        recipe = self._recipe
+        step = min(self.step + len(self._cuts), recipe.num_steps - 1)
+        num_frames = int(self._rng.choice(recipe.stage_at(step).clip_frames))
+        num_clips = max(1, recipe.frames_per_step // num_frames)
+        cut = footage.cut(num_clips, num_frames, self._rng, self._strides)
+        errand = self._errand(footage, cut, (1, step))
+        askers.send(errand)
+        self._cuts.append((cut, errand.shape))
+
+    def _errand(self, sights: ClipStore, cut: Cut, seed: tuple[int, ...]) -> Errand:
+        ask = self._recipe.ask
+        return Errand(
+            shape=self._shape(cut.frame.shape[1]),
+            tokens_per_second=self._tokens_per_second,
+            moments=ask.moments,
+            questions=ask.questions,
+            seed=seed,
+            seen=sights.seen_in(cut),
+        )
+
+    @property
+    def _strides(self) -> tuple[int, int]:
+        return self._recipe.ask.shortest_stride, self._recipe.film.longest_stride
+
+    def _shape(self, num_frames: int) -> Shape:
+        words = Vocabulary()
+        return Shape(
+            num_frames=num_frames,
+            num_held=NUM_HELD,
+            question_tokens=self._recipe.ask.question_tokens,
+            rows=self._fit.rows,
+            columns=self._fit.columns,
+            num_opening=len(open_clip(words.special_ids, words.system)),
+        )
+
+    def _judge(self, known: ClipStore) -> dict[str, float]:
+        """Share of right answers by kind, the same questions each time."""
+        if not self._exam:
+            self._exam = [self._set_exam(known, length) for length in self._recipe.judge.clip_frames]
+        return accuracies(self._exam, known, self._reading, self._device)
+
+    def _set_exam(self, known: ClipStore, num_frames: int) -> Exam:
+        rng = np.random.default_rng([2, num_frames])
+        num_clips = known.num_houses * self._recipe.ask.judged_clips
+        cut = known.cut(num_clips, num_frames, rng, self._strides)
+        return Exam.of(cut, self._errand(known, cut, (2, num_frames)))
+
+    def _figures(self, values: Float[Tensor, " figures"]) -> dict[str, float]:
+        return dict(zip(FIGURES, values.tolist(), strict=True))
+
+    def _end(self) -> None:
+        if self._askers is not None:
+            self._askers.close()
+        self._askers = None
+        self._cuts.clear()
+
+
+def _fit(height: int, width: int) -> FrameFit:
+    """What the model makes of frames of this size, which must be what they are."""
+    fit = PICTURE_FORMAT.fit(height, width)
+    if fit.resized != fit.source:
+        raise SettingError(
+            f"Expected frames of a size that the model would not change, but {fit.source} would become {fit.resized}; "
+            "film them so."
+        )
+    return fit
+
+
+def _num_askers(processes: int | None) -> int:
+    """As many as build houses, whose work ends sooner."""
+    return max(1, processes or (os.cpu_count() or 2) - 2)

@@ -1,0 +1,191 @@
+"""A training in pieces: houses are filmed meanwhile, steps are made, told and judged, and all is put away in time."""
+
+import json
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from longtake.errors import SettingError
+from longtake.world.seeds import Split, seeds
+from training.checkpoint import Reached, is_training, resume_training, save_training
+from training.footage import Walked, Walkers, in_groups
+from training.optimise import Optimisers
+from training.recipe import Schedule
+from training.recording import prepare_gradients
+
+CURVE = "curve.jsonl"
+Line = dict[str, int | float]
+"""Of the curve: the step, the seconds since the piece began, and some figures."""
+_LOG_EVERY = 100
+_FIRST_LOGS = (1, 10, 30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """As much of a training as is done in one go."""
+
+    folder: Path
+    seconds: float
+    device: torch.device
+    processes: int | None = None
+    """That build houses; by default one for each processor but two."""
+
+
+@runtime_checkable
+class Filmed(Protocol):
+    """Houses that were filmed, and room for more."""
+
+    @property
+    def num_houses(self) -> int: ...
+
+    @property
+    def has_room(self) -> bool: ...
+
+    def add(self, walked: list[Walked]) -> None: ...
+
+
+F = TypeVar("F", bound=Filmed)
+
+
+class Training(ABC, Generic[F]):
+    """A model, its optimisers, and how far they are; what is learned, and from what film, is for a kind to say."""
+
+    def __init__(self, recipe: Schedule, piece: Piece, tell: Callable[[Line], None], model: nn.Module) -> None:
+        """Begun anew with this model, or taken up where it was put away; `tell` hears every figure as it comes."""
+        self._schedule, self._piece, self._device, self._tell = recipe, piece, piece.device, tell
+        self._started, self._is_stopped = time.monotonic(), False
+        self._optimisers = Optimisers(model, weight_decay=recipe.weight_decay)
+        reached = Reached(step=0, houses=0)
+        if is_training(piece.folder):
+            reached = resume_training(piece.folder, model, self._optimisers)
+        self.step, self._saved_at, self._num_houses = reached.step, reached.step, reached.houses
+        self._rng = np.random.default_rng([1, self.step])
+        torch.manual_seed(1 + self.step)
+        self._learner, self._weights = model, list(model.parameters())
+        prepare_gradients(self._weights)
+        self._pool = torch.cuda.graph_pool_handle() if self._device.type == "cuda" else None
+
+    @property
+    def is_done(self) -> bool:
+        return self.step >= self._schedule.num_steps
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._is_stopped
+
+    def stop(self) -> None:
+        """End soon and well: after the step that was begun, with all that was learned put away."""
+        self._is_stopped = True
+
+    def run(self) -> None:
+        """Train until time is up or the recipe is done, then save; houses are built and filmed meanwhile."""
+        film = self._schedule.film
+        walkers = self._walkers()
+        try:
+            known = self._film(walkers, self._schedule.judge.houses)
+            footage = self._film(walkers, film.houses, begin_with=film.first_houses)
+            self._log({"began_s": round(self._elapsed(), 1)})
+            while not self._is_over():
+                if footage.has_room and (walked := walkers.next_group(wait=False)) is not None:
+                    footage.add(walked)
+                self._advance(footage, known)
+            walkers.close()
+            if self.step > self._saved_at:
+                self._put_away(footage, known)
+        finally:
+            walkers.close()
+            self._end()
+
+    @abstractmethod
+    def export(self, path: Path) -> None:
+        """Write the model as it is by now, in half precision."""
+
+    @abstractmethod
+    def _room_for(self, num_houses: int) -> F:
+        """Film for so many houses."""
+
+    @abstractmethod
+    def _learn(self, footage: F) -> Float[Tensor, " figures"]:
+        """One step; returns figures to look at."""
+
+    @abstractmethod
+    def _figures(self, values: Float[Tensor, " figures"]) -> dict[str, float]:
+        """The figures of a step by name."""
+
+    @abstractmethod
+    def _judge(self, known: F) -> dict[str, float]:
+        """How good the model is by now, on houses that it does not learn from."""
+
+    def _end(self) -> None:
+        """Let go of what a kind of training has beside its film."""
+
+    def _walkers(self) -> Walkers:
+        """Through houses for validation, then through those for training that no earlier piece has seen."""
+        film = self._schedule.film
+        judged = list(islice(seeds(Split.VALIDATION), self._schedule.judge.houses))
+        fresh = list(islice(seeds(Split.TRAINING), self._num_houses, self._num_houses + film.houses))
+        groups = [*in_groups(judged), *in_groups(fresh)]
+        return Walkers(groups, film.house_frames, processes=self._piece.processes)
+
+    def _film(self, walkers: Walkers, num_houses: int, *, begin_with: int | None = None) -> F:
+        """Room for so many houses, of which the first are there, unless nobody wants them any more."""
+        footage = self._room_for(num_houses)
+        while footage.num_houses < (begin_with or num_houses) and footage.has_room and not self._is_stopped:
+            walked = walkers.next_group(wait=True)
+            assert walked is not None
+            footage.add(walked)
+        return footage
+
+    def _is_over(self) -> bool:
+        return self.is_done or self._is_stopped or self._elapsed() >= self._piece.seconds
+
+    def _advance(self, footage: F, known: F) -> None:
+        """One step, and what is to be told after it."""
+        values = self._learn(footage)
+        self.step += 1
+        if self.step % _LOG_EVERY == 0 or self.step in _FIRST_LOGS or self.is_done:
+            self._require_numbers(values)
+            self._log({name: round(value, 5) for name, value in self._figures(values).items()})
+        if self.step % self._schedule.judge.every_steps == 0:
+            self._put_away(footage, known)
+
+    def _follow_gradients(self) -> None:
+        """Change the weights, at the rate of this step."""
+        torch.nn.utils.clip_grad_norm_(self._weights, 1.0)
+        self._optimisers.step(self._schedule.rate_at(self.step))
+
+    def _put_away(self, footage: F, known: F) -> None:
+        """Tell how good the model is by now, on houses for validation, and save it."""
+        self._require_numbers(torch.stack([weight.detach().sum() for weight in self._weights]))
+        self._log({name: round(value, 5) for name, value in self._judge(known).items()})
+        reached = Reached(step=self.step, houses=self._num_houses + footage.num_houses)
+        save_training(self._piece.folder, self._learner, self._optimisers, reached)
+        self._saved_at = self.step
+
+    def _require_numbers(self, values: Float[Tensor, " values"]) -> None:
+        """What went astray is never put away: the last checkpoint stays."""
+        if not all(map(math.isfinite, values.tolist())):
+            raise SettingError(
+                f"The training went astray by step {self.step}: its loss or its weights are no numbers any more; "
+                "go on from the last checkpoint with a smaller rate."
+            )
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._started
+
+    def _log(self, figures: dict[str, float]) -> None:
+        self._piece.folder.mkdir(parents=True, exist_ok=True)
+        line: Line = {"step": self.step, "seconds": round(self._elapsed(), 1)} | figures
+        with (self._piece.folder / CURVE).open("a") as curve:
+            curve.write(json.dumps(line) + "\n")
+        self._tell(line)
