@@ -14,10 +14,10 @@ from longtake.bench.agreement import Mean, Seen, agreement, mean_over_worlds
 from longtake.bench.contenders import POLICIES, EvenAttention, contenders, unseeing_twin
 from longtake.bench.eviction import EvictionFigures, EvictionRow, EvictionSettings, measure_eviction
 from longtake.cli.eviction import DEFAULT_POLICIES, EvictionOptions, run_eviction
-from longtake.cli.networks import random_model
 from longtake.errors import SettingError
 from longtake.geometry.config import TRUNK, Attention
 from longtake.geometry.model import GeometryModel
+from longtake.hub.load import random_model
 from longtake.memory.evictions.managed import Managed
 from longtake.runtime.evicting import BudgetedMemory, LayerwiseMemory, RatioMemory
 from longtake.runtime.retention import ContextRetention, KeepEverything, MemoryPlan

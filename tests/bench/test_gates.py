@@ -14,10 +14,9 @@ import torch
 
 from longtake.bench.exactness import measure_exactness
 from longtake.bench.quality import QualitySettings, Watch, film_world, measure_quality
-from longtake.cli.networks import random_model
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import MICRO_MAP, fingerprint
-from longtake.hub.load import load_model
+from longtake.hub.load import load_model, random_model
 from longtake.runtime.build import SMALL
 from longtake.weights.presets import MICRO
 

@@ -20,9 +20,9 @@ from longtake.bench.quality import (
     measure_quality,
 )
 from longtake.cli.bench_quality import QualityOptions, run_quality, watches
-from longtake.cli.networks import random_model
 from longtake.errors import BudgetError, InputError, SettingError
 from longtake.geometry.model import GeometryModel
+from longtake.hub.load import random_model
 from longtake.memory.budget import Budget
 from longtake.runtime.alignment import Alignment, Anchoring
 from longtake.runtime.build import SMALL, open_session

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from longtake.cli.networks import random_model
 from longtake.geometry.model import GeometryModel
+from longtake.hub.load import random_model
 from longtake.runtime.alignment import Alignment, Anchoring
 from longtake.runtime.build import SMALL, open_session
 from longtake.runtime.session import SequenceSession

@@ -15,11 +15,11 @@ from longtake.bench.memory import POLICIES, MemoryFigures, measure, trunk_formul
 from longtake.bench.pipeline import PipelineFigures, measure_pipeline
 from longtake.bench.soak import SoakFigures, small, soak
 from longtake.bench.world import WorldFigures, measure_world
-from longtake.cli.networks import random_model
 from longtake.cli.options import choose_device, one_of, parse_size
 from longtake.cli.world import WorldSettings, film
 from longtake.errors import SettingError
 from longtake.extras import import_from_extra
+from longtake.hub.load import random_model
 from longtake.pipeline.video_map import MapSettings
 from longtake.runtime.build import SMALL
 from longtake.runtime.rules import rule_named

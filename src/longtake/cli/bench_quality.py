@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.progress import Progress
 
 from longtake.bench.quality import QualityRow, QualitySettings, Watch, measure_quality
-from longtake.cli.networks import RANDOM, network_named
 from longtake.cli.options import choose_device, parse_size
 from longtake.cli.quality_plot import draw_quality
 from longtake.cli.quality_tables import print_quality
 from longtake.errors import InputError, SettingError
 from longtake.extras import import_from_extra
 from longtake.hub.bundled import fingerprint
+from longtake.hub.load import RANDOM, load_model
 from longtake.memory.budget import Budget
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SMALL, SessionSettings, parse_keyframes, parse_windows, usual_settings
@@ -56,7 +56,7 @@ def run_quality(
     if plot is not None:
         import_from_extra("matplotlib", "plot", "Drawing")
     device = choose_device(options.device)
-    model = network_named(options.model, device)
+    model = load_model(options.model, device=device)
     usual = usual_settings(model.config)
     if usual.image_size == SMALL.image_size:
         torch.set_num_threads(1)  # the network and its pictures are too small to share

@@ -14,11 +14,11 @@ from longtake.bench.agreement import Mean
 from longtake.bench.contenders import POLICIES
 from longtake.bench.eviction import EvictionFigures, EvictionRow, EvictionSettings, measure_eviction
 from longtake.cli.eviction_plot import draw_eviction
-from longtake.cli.networks import RANDOM, network_named, random_model
 from longtake.cli.options import choose_device, parse_size
 from longtake.errors import SettingError
 from longtake.extras import import_from_extra
 from longtake.geometry.model import GeometryModel
+from longtake.hub.load import RANDOM, load_model, random_model
 from longtake.runtime.build import SMALL, usual_settings
 from longtake.weights.presets import TINY_CAUSAL
 
@@ -52,7 +52,7 @@ def run_eviction(options: EvictionOptions, *, as_json: bool, plot: Path | None) 
     if plot is not None:
         import_from_extra("matplotlib", "plot", "Drawing")  # said before the work, not after it
     budgets, device = _parse_budgets(options.budgets), choose_device(options.device)
-    model = _untrained(device) if options.model == _CAUSAL else network_named(options.model, device)
+    model = _untrained(device) if options.model == _CAUSAL else load_model(options.model, device=device)
     if usual_settings(model.config).image_size == SMALL.image_size:
         torch.set_num_threads(1)  # the network is too small to share
     settings = EvictionSettings(

@@ -10,9 +10,8 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from longtake.cli.interrupt import stopped_by_interrupt
-from longtake.cli.map import INTERRUPTED
 from longtake.cli.options import choose_device
+from longtake.cli.reporting import INTERRUPTED, stopped_by_interrupt
 from longtake.errors import InputError, SettingError
 from longtake.training.micro_map import MicroMapTraining
 from longtake.training.micro_vqa import MicroVqaTraining

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
-train = typer.Typer(help="Train the small networks of this package, in pieces.", no_args_is_help=True)
+app = train = typer.Typer(
+    help="Train the small networks of this package, in pieces.", no_args_is_help=True, add_completion=False
+)
 
 Folder = Annotated[Path, typer.Option(help="Where the training is put away; one that is there goes on.")]
 Minutes = Annotated[float, typer.Option(min=0.0, help="How long this piece takes; then it is put away.")]

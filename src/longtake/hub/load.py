@@ -1,6 +1,8 @@
 """Models by name."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 
@@ -11,18 +13,30 @@ from longtake.hub.presets import parse_name
 from longtake.hub.resolve import resolve
 from longtake.language.load import LanguageModel, load_language
 from longtake.weights.load import load_geometry
-from longtake.weights.presets import BY_NAME
+from longtake.weights.presets import BY_NAME, MICRO, TINY
+
+RANDOM: Mapping[str, GeometryConfig] = MappingProxyType({"tiny": TINY, "micro": MICRO})
+"""With random weights: for tests of the machinery, where time matters and what comes out does not."""
 
 
 def load_model(
     name_or_path: Path | str, *, device: torch.device | str = "cpu", trunk_dtype: torch.dtype = torch.float32
 ) -> GeometryModel:
-    """A model ready to answer, from a path, a preset's name or a place on the hub.
+    """A model ready to answer, from a path, a preset's name or a place on the hub; `tiny` and `micro` are `RANDOM`.
 
     VGGT and StreamVGGT have the same names and shapes: a file of either is given as `vggt:path` or `streamvggt:path`.
     """
+    if str(name_or_path) in RANDOM:
+        return random_model(RANDOM[str(name_or_path)], torch.device(device))
     config = told_config(name_or_path)
     return load_geometry(resolve(name_or_path), config, device=device, trunk_dtype=trunk_dtype)
+
+
+def random_model(config: GeometryConfig, device: torch.device) -> GeometryModel:
+    """Random weights, the same each time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return GeometryModel(config).eval().requires_grad_(requires_grad=False).to(device)
 
 
 def load_language_model(
