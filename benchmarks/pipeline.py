@@ -14,8 +14,7 @@ from longtake.export.sink import Sink
 from longtake.geometry.model import GeometryModel
 from longtake.pipeline.mapper import Mapper, Prepared
 from longtake.pipeline.outputs import open_sinks
-from longtake.pipeline.status import StatusJudge
-from longtake.pipeline.video_map import MapSettings, VideoMap
+from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink
 from longtake.runtime.build import open_session
 from longtake.video.frame import VideoFrame
@@ -52,16 +51,15 @@ def measure_pipeline(
     decode_s = _seconds(lambda: frames.extend(open_source().frames()))
     prepared: list[Prepared] = []
     prepare_s = _seconds(lambda: prepared.extend(_prepare(frames, prepare)))
-    _, height, width = prepared[0].resized.pixels.shape
-    mapper = Mapper(open_session(model, settings.session, (height, width)), StatusJudge())
+    mapper = Mapper(lambda size: open_session(model, settings.session, size), prepare)
     mapped: list[MappedFrame] = []
     map_s = _seconds(lambda: mapped.extend(_map(prepared, mapper)))
     with WriterProcess() as writer_process:
         writer_process.wait_until_ready()
         sinks = WriterProcessSink(writer_process, partial(open_sinks, folder / "stage", settings.outputs))
         write_s = _seconds(lambda: _write(mapped, sinks))
-        video = VideoMap(open_source(), model, folder / "pipeline", settings, writer_process=writer_process)
-        pipeline_s = _seconds(lambda: deque(video, maxlen=0))
+        run = map_video(open_source(), model, folder / "pipeline", settings, writer_process=writer_process)
+        pipeline_s = _seconds(lambda: deque(run, maxlen=0))
     count = len(frames)
     return PipelineFigures(
         num_frames=count,

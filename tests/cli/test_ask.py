@@ -16,12 +16,13 @@ import torch
 from done import Done
 from PIL import Image
 
-from longtake.cli.replies import format_time, looked_at
+from longtake.cli.reporting import looked_at
 from longtake.language.evidence import Evidence
 from longtake.language.load import load_language
 from longtake.language.retaining import dialogue_policy_named
 from longtake.language.sampling import TextSampling
 from longtake.pipeline.prefetch import WhenFull
+from longtake.pipeline.question_schedule import format_time
 from longtake.runtime.dialogue import DialogueSession
 from longtake.video.reading import Source
 from longtake.video.sampling import FrameSampling
@@ -139,11 +140,11 @@ def test_of_a_camera_more_frames_are_seen_together_once_it_is_too_fast(
     # a world does not wait for its frames, so that too many would come
     monkeypatch.setattr("longtake.cli.ask.WhenFull", SimpleNamespace(BLOCK=None, NEWEST_WINS=WhenFull.BLOCK))
     arguments = ("world:3?frames=34&size=112x84&fps=2", "w90")
-    monkeypatch.setattr("longtake.cli.ask.time", SimpleNamespace(perf_counter=itertools.count(0.0, 0.9).__next__))
+    monkeypatch.setattr("longtake.pipeline.live.time", SimpleNamespace(perf_counter=itertools.count(0.0, 0.9).__next__))
     ask(*arguments)
     assert looks == [2] * 17
     looks.clear()
-    monkeypatch.setattr("longtake.cli.ask.time", SimpleNamespace(perf_counter=itertools.count(0.0, 9.0).__next__))
+    monkeypatch.setattr("longtake.pipeline.live.time", SimpleNamespace(perf_counter=itertools.count(0.0, 9.0).__next__))
     ask(*arguments)
     assert looks == [2, 2, 2, 4, 4, 4, 8, 8]
 
@@ -216,9 +217,8 @@ def test_standing_question_is_told_only_when_its_answer_turns(
         if best.text == waited != before:
             turns.append(session.info.seen_until_s)
         before = best.text
-    assert [event["time_s"] for event in done.of("when")] == turns
-    assert all(event["text"] == waited for event in done.of("when"))
-    assert not done.of("answer")
+    assert [event["time_s"] for event in done.of("answer")] == turns
+    assert all((event["kind"], event["text"]) == ("when", waited) for event in done.of("answer"))
 
 
 def test_of_an_answer_and_its_opposite_one_turns_first(ask: Callable[..., Done]) -> None:
@@ -337,7 +337,7 @@ def test_frames_that_cannot_be_read_are_noted_and_left_out(ask: Callable[..., Do
         Image.fromarray(np.asarray(frame.image)).save(tmp_path / f"{index}.png")
     (tmp_path / "3.png").write_bytes(b"no picture")
     done = ask(str(tmp_path), "w90", "--picture-fps", "2", "--json")
-    assert "3.png" in done.of("note")[0]["text"]
+    assert "3.png" in done.of("unreadable")[0]["problem"]
     assert done.of("watched")[0]["num_frames"] == 11
 
 

@@ -196,7 +196,7 @@ def test_strange_standing_question_is_refused_before_the_video_is_watched(run_he
 def test_picture_too_large_for_the_dialogue_says_what_to_change(live: Callable[..., Done]) -> None:
     done = live("world:3?frames=3&size=1120x840&fps=2", "w90", "--share", "0.97")
     assert done.returncode == 1
-    assert "no room for one more look or question; raise --memory, or lower --share" in done.stderr
+    assert "no room for the frames after 00:00; raise --memory, or lower --share" in done.stderr
 
 
 def test_poses_of_before_are_kept(live: Callable[..., Done], tmp_path: Path) -> None:

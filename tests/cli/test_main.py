@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from done import Done
 
+from longtake.cli.main import COMMANDS
+
 LONGTAKE = str(Path(sys.executable).with_name("longtake"))
 
 
@@ -22,6 +24,26 @@ def without(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_version_and_help_need_no_torch() -> None:
     assert without("torch", "--version").stdout.startswith("longtake 0.")
     assert "doctor" in without("torch", "--help").stdout
+
+
+def test_help_of_a_command_is_its_own_and_begins_as_the_list_says(longtake: Callable[..., Done]) -> None:
+    for name, about in COMMANDS.items():
+        done = longtake(name, "--help")
+        assert done.returncode == 0, done.stderr
+        assert f"longtake {name}" in done.stdout
+        said = " ".join(done.stdout.replace("│", " ").split())
+        assert " ".join(about.split()[:5]) in said
+
+
+def test_list_of_commands_imports_none_of_them() -> None:
+    start = (
+        "import sys; sys.argv = ['longtake', '--help']; from longtake.cli.main import app\n"
+        "app(standalone_mode=False)\n"
+        "print(sorted(name for name in sys.modules if name.startswith(('longtake.', 'torch', 'av'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=False, timeout=100)
+    loaded = done.stdout.splitlines()[-1]
+    assert loaded == "['longtake.cli', 'longtake.cli.main', 'longtake.errors']"
 
 
 def test_installed_script_ends_with_the_code_of_its_command() -> None:

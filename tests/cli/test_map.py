@@ -155,7 +155,13 @@ def test_what_needs_the_whole_video_is_exported_when_it_has_ended(tmp_path: Path
     done = map_("world:1?frames=6&size=42x28", *options)
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [event["event"] for event in events if event["event"] != "frame"] == ["note", "start", "done", "export"]
+    assert [event["event"] for event in events if event["event"] != "frame"] == [
+        "note",
+        "start",
+        "saved",
+        "done",
+        "export",
+    ]
     assert list(events[-1]["files"]) == ["colmap", "glb"]
     assert events[-1]["unit"] == "model"
     assert (out / SESSION_NAME).exists()
@@ -212,8 +218,8 @@ def test_interrupted_while_it_exports_a_run_ends_at_once_and_exports_when_resume
     """The signal comes from within, as soon as the export has begun."""
     options = ["world:1?frames=6&size=42x28", "--size", "42", "--format", "tum,glb", "--out", str(tmp_path / "out")]
     start = (
-        "import os, signal, longtake.pipeline.afterwards as afterwards\n"
-        "afterwards.read_result = lambda out: os.kill(os.getpid(), signal.SIGINT)\n"
+        "import os, signal, longtake.pipeline.run_folder as run_folder\n"
+        "run_folder.read_result = lambda out: os.kill(os.getpid(), signal.SIGINT)\n"
         "from longtake.cli.main import main; main()"
     )
     command = [sys.executable, "-c", start, "map", *MODEL, *options]

@@ -16,7 +16,7 @@ from hearing import limit_positions
 from longtake.language.load import LanguageModel, load_language
 from longtake.language.retaining import RecentFrames, Retaining, ThinnedPast
 from longtake.language.sampling import TextSampling
-from longtake.pipeline.resident import resident_bytes
+from longtake.pipeline.writer_process import resident_bytes
 from longtake.runtime.answers import Answer, Ending
 from longtake.runtime.dialogue import DialogueSession
 

@@ -15,7 +15,6 @@ def saved(checkpoints: Checkpoints, num_frames: int, **changes: Any) -> Checkpoi
         **{
             "num_frames": num_frames,
             "first_owed": num_frames - 2,
-            "settings": {"source": "walk"},
             "judge": {"steps": [0.1]},
             "sinks": {"take": {"num_frames": num_frames}},
             "counts": {"ok": num_frames},

@@ -17,11 +17,11 @@ from longtake.export.frame import FrameStatus, MappedFrame
 from longtake.geometry.model import GeometryModel
 from longtake.language.load import LanguageModel, load_language
 from longtake.language.sampling import TextSampling
-from longtake.pipeline.live import Answered, Event, FrameKnown, LiveSession, LiveSettings, _Rate, _Trail
-from longtake.pipeline.mapper import Mapper, Prepared
+from longtake.pipeline.events import Answered, CameraPose, Event, Frame, Unreadable
+from longtake.pipeline.live import LiveSession, LiveSettings, _Rate, _Trail
+from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.question_schedule import Asked, Every, Once, When
-from longtake.pipeline.run import Unreadable
-from longtake.pipeline.status import StatusJudge
+from longtake.pipeline.run import Run
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.runtime.dialogue import DialogueSession
 from longtake.runtime.retention import ContextRetention
@@ -87,26 +87,20 @@ def reference(language: LanguageModel) -> Iterator[DialogueSession]:
 
 
 @pytest.fixture
-def watch(dialogue: DialogueSession, tiny_model: GeometryModel) -> Callable[..., LiveSession]:
-    def opened(source: Source, *asked: Asked, session: SessionSettings = SESSION) -> LiveSession:
-        return LiveSession(
-            source,
-            dialogue,
-            asked,
-            LIVE,
-            prepare=PREPARE,
-            open_mapper=lambda size: Mapper(open_session(tiny_model, session, size), StatusJudge()),
-        )
+def watch(dialogue: DialogueSession, tiny_model: GeometryModel) -> Callable[..., Run]:
+    def opened(source: Source, *asked: Asked, session: SessionSettings = SESSION) -> Run:
+        mapper = Mapper(lambda size: open_session(tiny_model, session, size), PREPARE)
+        return Run(source, LiveSession(mapper, dialogue, LIVE), asked)
 
     return opened
 
 
 def alone(model: GeometryModel, session: SessionSettings = SESSION) -> list[MappedFrame]:
     """The same frames mapped without a dialogue."""
-    mapper = Mapper(open_session(model, session, (42, 56)), StatusJudge())
+    mapper = Mapper(lambda size: open_session(model, session, size), PREPARE)
     mapped: list[MappedFrame] = []
     for index, picture in enumerate(PICTURES):
-        mapped += mapper.step(Prepared(VideoFrame(index, index / FPS, picture), PREPARE(picture)))
+        mapped += mapper.step(mapper.prepare(VideoFrame(index, index / FPS, picture)))
     return [*mapped, *mapper.finish()]
 
 
@@ -121,24 +115,24 @@ def answers(events: list[Event]) -> list[Answered]:
     return [event for event in events if isinstance(event, Answered)]
 
 
-def known(events: list[Event]) -> list[FrameKnown]:
-    return [event for event in events if isinstance(event, FrameKnown)]
+def known(events: list[Event]) -> list[MappedFrame]:
+    return [event.mapped for event in events if isinstance(event, Frame) and event.mapped is not None]
 
 
 @pytest.mark.parametrize("windows", [None, Windows(size=8, overlap_frames=3)])
 def test_poses_are_those_of_a_map_alone(
-    windows: Windows | None, watch: Callable[..., LiveSession], tiny_model: GeometryModel
+    windows: Windows | None, watch: Callable[..., Run], tiny_model: GeometryModel
 ) -> None:
     session, source = replace(SESSION, windows=windows), Walk()
     events = list(watch(source, Once(text="w90", at_s=1.0), Every(text="w91", every_s=0.7), session=session))
     for frame, expected in zip(known(events), alone(tiny_model, session), strict=True):
-        assert (frame.index, frame.time_s, frame.status) == (expected.index, expected.timestamp_s, expected.status)
+        assert (frame.index, frame.timestamp_s, frame.status) == (expected.index, expected.timestamp_s, expected.status)
         assert torch.equal(frame.world_from_camera, expected.world_from_camera)
     assert source.num_readers == 1
 
 
 def test_answers_are_those_of_a_dialogue_alone_at_its_own_rate(
-    watch: Callable[..., LiveSession], dialogue: DialogueSession, reference: DialogueSession
+    watch: Callable[..., Run], dialogue: DialogueSession, reference: DialogueSession
 ) -> None:
     found = answers(list(watch(Walk(), Once(text="w90", at_s=1.3), Once(text="w91 w92", at_s=2.0), Once(text="w93"))))
     assert [answered.due.time_s for answered in found] == [1.3, 2.0, 3.0]
@@ -155,39 +149,39 @@ def test_answers_are_those_of_a_dialogue_alone_at_its_own_rate(
 
 
 def test_answer_has_the_pose_of_the_last_frame_that_it_is_about(
-    watch: Callable[..., LiveSession], tiny_model: GeometryModel
+    watch: Callable[..., Run], tiny_model: GeometryModel
 ) -> None:
     poses = {frame.index: frame.world_from_camera for frame in alone(tiny_model)}
     for answered in answers(list(watch(Walk(), Once(text="w90", at_s=1.3), Every(text="w91", every_s=0.6)))):
         assert answered.pose is not None
-        assert answered.pose.time_s == answered.seen_until_s
+        assert answered.pose.timestamp_s == answered.seen_until_s
         assert torch.equal(answered.pose.world_from_camera, poses[answered.pose.index])
 
 
 def test_before_the_first_block_is_whole_there_is_no_pose_and_at_the_end_all_are_known(
-    watch: Callable[..., LiveSession],
+    watch: Callable[..., Run],
 ) -> None:
     session = replace(SESSION, num_scale_frames=6, retention=ContextRetention(anchors=6, window=3, history=12))
     events = list(watch(Walk(num_frames=9), Once(text="w90", at_s=0.1), Once(text="w91", at_s=0.7), session=session))
     early, later = answers(events)
     assert early.pose is None
     assert later.pose is not None
-    assert later.pose.time_s == later.seen_until_s == 0.5
+    assert later.pose.timestamp_s == later.seen_until_s == 0.5
     *_, last = answers(list(_short(watch, session)))
     assert last.pose is not None
-    assert last.pose.time_s == last.seen_until_s == 0.0
+    assert last.pose.timestamp_s == last.seen_until_s == 0.0
 
 
-def _short(watch: Callable[..., LiveSession], session: SessionSettings) -> Iterator[Event]:
+def _short(watch: Callable[..., Run], session: SessionSettings) -> Iterator[Event]:
     """A video that ends before its first block is whole, watched anew."""
     live = watch(Walk(num_frames=3), Once(text="w90"), session=session)
-    live._dialogue.reset()
+    live.session.dialogue.reset()
     return iter(live)
 
 
 @pytest.mark.parametrize("waited", ["yes", "no"])
 def test_standing_question_is_told_when_it_turns_with_what_it_looked_at(
-    waited: str, watch: Callable[..., LiveSession], reference: DialogueSession
+    waited: str, watch: Callable[..., Run], reference: DialogueSession
 ) -> None:
     found = answers(list(watch(Walk(), When(text="w90 w91", becomes=waited))))
     turns: list[float] = []
@@ -203,20 +197,20 @@ def test_standing_question_is_told_when_it_turns_with_what_it_looked_at(
     for answered in found:
         assert answered.text == waited
         assert answered.evidence or answered.seen_until_s == 0.0
-        assert answered.pose is None or answered.pose.time_s <= answered.seen_until_s
+        assert answered.pose is None or answered.pose.timestamp_s <= answered.seen_until_s
 
 
-def test_events_come_in_the_order_of_time_and_poses_at_once(watch: Callable[..., LiveSession]) -> None:
+def test_events_come_in_the_order_of_time_and_poses_at_once(watch: Callable[..., Run]) -> None:
     events = list(watch(Walk(), Every(text="w90", every_s=1.0)))
     for place, event in enumerate(events):
         if isinstance(event, Answered):
             assert event.due.time_s is not None
-            assert all(frame.time_s <= event.due.time_s for frame in known(events[:place]))
-            assert all(frame.time_s > event.due.time_s for frame in known(events[place:]))
+            assert all(frame.timestamp_s <= event.due.time_s for frame in known(events[:place]))
+            assert all(frame.timestamp_s > event.due.time_s for frame in known(events[place:]))
     assert [answered.due.time_s for answered in answers(events)] == [1.0, 2.0, 3.0]
 
 
-def test_frames_that_cannot_be_read_are_told_and_keep_nobody(watch: Callable[..., LiveSession]) -> None:
+def test_frames_that_cannot_be_read_are_told_and_keep_nobody(watch: Callable[..., Run]) -> None:
     events = list(watch(Walk(frozenset({0, 4, 24})), Once(text="w90")))
     torn = [event for event in events if isinstance(event, Unreadable)]
     assert [event.index for event in torn] == [0, 4, 24]
@@ -224,29 +218,29 @@ def test_frames_that_cannot_be_read_are_told_and_keep_nobody(watch: Callable[...
     assert len(answers(events)) == 1
 
 
-def test_stopped_session_finishes_and_answers_what_is_asked_at_the_end(watch: Callable[..., LiveSession]) -> None:
+def test_stopped_session_finishes_and_answers_what_is_asked_at_the_end(watch: Callable[..., Run]) -> None:
     live = watch(Walk(), Once(text="w90"))
     events: list[Event] = []
     for event in live:
         events.append(event)
-        if isinstance(event, FrameKnown) and event.index == 6:
+        if isinstance(event, Frame) and event.index == 6:
             live.stop()
     (answered,) = answers(events)
     assert 7 <= len(known(events)) < NUM_FRAMES
     assert answered.pose is not None
-    assert answered.pose.time_s == answered.seen_until_s
+    assert answered.pose.timestamp_s == answered.seen_until_s
 
 
-def test_live_source_drops_frames_and_others_wait(watch: Callable[..., LiveSession]) -> None:
+def test_live_source_drops_frames_and_others_wait(watch: Callable[..., Run]) -> None:
     for is_live in (True, False):
         live = watch(Walk(is_live=is_live), Once(text="w90"))
-        live._dialogue.reset()
+        live.session.dialogue.reset()
         events = list(live)
         assert len(known(events)) + live.num_dropped == NUM_FRAMES
         assert (live.num_dropped > 0) is is_live
 
 
-def test_source_without_frames_is_one_sentence(watch: Callable[..., LiveSession]) -> None:
+def test_source_without_frames_is_one_sentence(watch: Callable[..., Run]) -> None:
     with pytest.raises(InputError, match="Expected frames in walk"):
         list(watch(Walk(num_frames=0), Once(text="w90")))
 
@@ -282,11 +276,11 @@ def test_trail_gives_the_last_frame_up_to_a_moment_and_forgets_those_before(step
             trail.add(added[-1])
             continue
         moment_s += step
-        expected = [frame for frame in added if frame.time_s <= moment_s]
+        expected = [frame for frame in added if frame.timestamp_s <= moment_s]
         assert trail.up_to(moment_s) is (expected[-1] if expected else None)
-        assert len(trail._frames) == len(added) - max(0, len(expected) - 1)
+        assert len(trail._poses) == len(added) - max(0, len(expected) - 1)
 
 
-def _frame(time_s: float) -> FrameKnown:
+def _frame(time_s: float) -> CameraPose:
     pose = torch.eye(4, dtype=torch.float64)
-    return FrameKnown(index=0, time_s=time_s, status=FrameStatus.OK, world_from_camera=pose)
+    return CameraPose(index=0, timestamp_s=time_s, status=FrameStatus.OK, world_from_camera=pose)

@@ -15,10 +15,10 @@ from longtake.export.frame import MappedFrame
 from longtake.export.masks import MaskFolder
 from longtake.export.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
-from longtake.pipeline.mapper import Mapper, Prepared
+from longtake.pipeline.events import Frame
+from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.outputs import Outputs
-from longtake.pipeline.status import StatusJudge
-from longtake.pipeline.video_map import MapSettings, VideoMap
+from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.runtime.retention import ContextRetention
 from longtake.runtime.windows import Windows
@@ -38,13 +38,12 @@ def test_results_come_with_the_pictures_they_belong_to_and_their_names(
     rng = np.random.default_rng(0)
     for name in ("b10", "b2", "a1"):
         Image.fromarray(rng.integers(0, 255, (30, 40, 3), dtype=np.uint8)).save(tmp_path / f"{name}.png")
-    prepare = Preprocessor(size=56)
-    mapper = Mapper(open_session(tiny_model, SESSION, (42, 56)), StatusJudge())
+    mapper = Mapper(lambda size: open_session(tiny_model, SESSION, size), Preprocessor(size=56))
     mapped: list[MappedFrame] = []
     for frame in open_source(str(tmp_path)).frames():
         assert frame.image is not None
         assert mapper.first_owed in (None, 0)
-        mapped += mapper.step(Prepared(frame, prepare(frame.image)))
+        mapped += mapper.step(mapper.prepare(frame))
     mapped += mapper.finish()
     assert [frame.source_name for frame in mapped] == ["a1", "b2", "b10"]
     for frame in mapped:
@@ -69,9 +68,8 @@ def test_export_of_a_mapped_video_gives_the_files_of_the_run_byte_by_byte(
     )
     settings = MapSettings(session=replace(SESSION, windows=Windows(size=8, overlap_frames=5)), outputs=outputs)
     source = open_source("world:3?frames=30&size=56x42")
-    mapped = [
-        item for item in VideoMap(source, tiny_model, tmp_path / "run", settings) if isinstance(item, MappedFrame)
-    ]
+    events = list(map_video(source, tiny_model, tmp_path / "run", settings))
+    mapped = [event.mapped for event in events if isinstance(event, Frame) and event.mapped is not None]
     saved = read_take(tmp_path / "run").trajectory.world_from_camera
     assert torch.equal(saved, torch.stack([frame.world_from_camera for frame in mapped]))
     arguments = ["export", tmp_path / "run", "--out", tmp_path / "again", "--format", "ply,kitti,take"]

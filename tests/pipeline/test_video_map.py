@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -11,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from longtake.export.names import EXPORT_FOLDER, RECORD_NAME, SESSION_NAME
 
 from longtake.errors import InputError, MissingExtraError, SettingError
 from longtake.export.adjust import ExportAdjustments
 from longtake.export.cloud import CloudSettings
 from longtake.export.frame import FrameStatus, MappedFrame
-from longtake.export.record import EXPORT_FOLDER, RECORD_NAME
 from longtake.export.reexport import ExportSettings
 from longtake.export.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
 from longtake.export.report.page import REPORT_NAME
@@ -24,10 +25,12 @@ from longtake.export.scale import KnownDistance, KnownHeight
 from longtake.export.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.pipeline.checkpoint import FOLDER
-from longtake.pipeline.outputs import SESSION_NAME, Outputs
+from longtake.pipeline.events import Event, Exported, Frame, Unreadable
+from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.prefetch import WhenFull
-from longtake.pipeline.run import Unreadable
-from longtake.pipeline.video_map import MapSettings, VideoMap, is_done
+from longtake.pipeline.run import Run
+from longtake.pipeline.run_folder import is_done
+from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.runtime.keyframes import ByFlow, EveryNth
 from longtake.runtime.retention import ContextRetention
@@ -57,7 +60,7 @@ SETTINGS = MapSettings(
     outputs=Outputs(
         take=TakeSettings(images=None, depth=DepthKind.NPZ),
         cloud=CloudSettings(voxel=0.05, max_points=3000),
-        formats=("ply", "kitti"),
+        kitti=True,
     ),
     checkpoint_every=7,
 )
@@ -97,16 +100,38 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
+def frames_of(events: Iterable[Event]) -> Iterator[MappedFrame | Unreadable]:
+    """What became of each frame."""
+    for event in events:
+        if isinstance(event, Frame):
+            assert event.mapped is not None
+            yield event.mapped
+        elif isinstance(event, Unreadable):
+            yield event
+
+
+def exported(events: Iterable[Event]) -> list[Exported]:
+    return [event for event in events if isinstance(event, Exported)]
+
+
+def stopped_at_once(run: Run) -> Run:
+    """Stopped at its first event."""
+    for count, _ in enumerate(run):
+        if count == 0:
+            run.stop()
+    return run
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, load_tiny: Callable[..., GeometryModel]) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("whole") / "out"
-    list(VideoMap(Walk(frozenset({0, 11, 12})), load_tiny(), folder, SETTINGS))
+    list(map_video(Walk(frozenset({0, 11, 12})), load_tiny(), folder, SETTINGS))
     return contents(folder)
 
 
 def test_a_run_writes_every_frame_with_its_status(tiny_model: GeometryModel, tmp_path: Path) -> None:
-    video = VideoMap(Walk(), tiny_model, tmp_path / "out", SETTINGS)
-    items = list(video)
+    video = map_video(Walk(), tiny_model, tmp_path / "out", SETTINGS)
+    items = list(frames_of(video))
     take = read_take(tmp_path / "out")
     assert [item.index for item in items] == list(range(NUM_FRAMES))
     assert len(take) == NUM_FRAMES
@@ -125,7 +150,7 @@ def test_a_run_writes_every_frame_with_its_status(tiny_model: GeometryModel, tmp
 
 def test_unreadable_frames_are_events_and_leave_the_rest_alone(tiny_model: GeometryModel, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    items = list(VideoMap(Walk(frozenset({0, 11, 12})), tiny_model, out, SETTINGS))
+    items = list(frames_of(map_video(Walk(frozenset({0, 11, 12})), tiny_model, out, SETTINGS)))
     assert sorted(item.index for item in items) == list(range(NUM_FRAMES))
     assert [item.index for item in items if isinstance(item, Unreadable)] == [0, 11, 12]
     events = [json.loads(line) for line in (out / EVENTS_NAME).read_text().splitlines()]
@@ -140,13 +165,13 @@ def test_a_stopped_run_resumes_to_identical_files(
 ) -> None:
     out = tmp_path / "out"
     source = Walk(frozenset({0, 11, 12}))
-    first = VideoMap(source, tiny_model, out, SETTINGS)
-    for count, _ in enumerate(first, 1):
+    first = map_video(source, tiny_model, out, SETTINGS)
+    for count, _ in enumerate(frames_of(first), 1):
         if count == stop_after:
             first.stop()
     assert first.summary is not None
     if not first.summary.is_complete:
-        second = VideoMap(Walk(frozenset({0, 11, 12})), tiny_model, out, SETTINGS, resume=True)
+        second = map_video(Walk(frozenset({0, 11, 12})), tiny_model, out, SETTINGS, resume=True)
         list(second)
         assert second.summary is not None
         assert second.summary.is_complete
@@ -160,11 +185,10 @@ def test_an_abandoned_run_resumes_from_its_last_checkpoint(
 ) -> None:
     """Left without a word in the middle, as an error would; what was written after the checkpoint is written anew."""
     out = tmp_path / "out"
-    items = iter(VideoMap(Walk(frozenset({0, 11, 12})), tiny_model, out, SETTINGS))
-    for _ in range(abandoned_after):
-        next(items)
+    items = iter(map_video(Walk(frozenset({0, 11, 12})), tiny_model, out, SETTINGS))
+    deque(islice(frames_of(items), abandoned_after), maxlen=0)
     items.close()
-    list(VideoMap(Walk(frozenset({0, 11, 12})), tiny_model, out, SETTINGS, resume=True))
+    list(map_video(Walk(frozenset({0, 11, 12})), tiny_model, out, SETTINGS, resume=True))
     assert contents(out) == whole
 
 
@@ -175,46 +199,41 @@ def test_an_abandoned_run_resumes_from_its_last_checkpoint(
 )
 def test_other_sessions_resume_too(tiny_model: GeometryModel, tmp_path: Path, session: SessionSettings) -> None:
     settings = replace(SETTINGS, session=session)
-    list(VideoMap(Walk(), tiny_model, tmp_path / "whole", settings))
-    items = iter(VideoMap(Walk(), tiny_model, tmp_path / "cut", settings))
-    for _ in range(20):
-        next(items)
+    list(map_video(Walk(), tiny_model, tmp_path / "whole", settings))
+    items = iter(map_video(Walk(), tiny_model, tmp_path / "cut", settings))
+    deque(islice(frames_of(items), 20), maxlen=0)
     items.close()
-    list(VideoMap(Walk(), tiny_model, tmp_path / "cut", settings, resume=True))
+    list(map_video(Walk(), tiny_model, tmp_path / "cut", settings, resume=True))
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
 def test_only_the_same_run_can_be_resumed(tiny_model: GeometryModel, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    first = VideoMap(Walk(), tiny_model, out, SETTINGS)
-    for _ in first:
-        first.stop()
+    stopped_at_once(map_video(Walk(), tiny_model, out, SETTINGS))
     other = replace(SETTINGS, session=replace(SESSION, keyframes=EveryNth(3)))
     with pytest.raises(SettingError, match=r"other settings \(session\)"):
-        VideoMap(Walk(), tiny_model, out, other, resume=True)
+        map_video(Walk(), tiny_model, out, other, resume=True)
     with pytest.raises(SettingError, match="is live"):
-        VideoMap(Walk(is_live=True), tiny_model, out, SETTINGS, resume=True)
-    list(VideoMap(Walk(), tiny_model, out, SETTINGS, resume=True))
+        map_video(Walk(is_live=True), tiny_model, out, SETTINGS, resume=True)
+    list(map_video(Walk(), tiny_model, out, SETTINGS, resume=True))
     with pytest.raises(SettingError, match="is complete"):
-        VideoMap(Walk(), tiny_model, out, SETTINGS, resume=True)
+        map_video(Walk(), tiny_model, out, SETTINGS, resume=True)
     with pytest.raises(InputError, match="holds a take already"):
-        VideoMap(Walk(), tiny_model, out, SETTINGS)
+        map_video(Walk(), tiny_model, out, SETTINGS)
 
 
 def test_a_damaged_checkpoint_is_refused_in_a_sentence(tiny_model: GeometryModel, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    first = VideoMap(Walk(), tiny_model, out, SETTINGS)
-    for _ in first:
-        first.stop()
+    stopped_at_once(map_video(Walk(), tiny_model, out, SETTINGS))
     (out / FOLDER / "latest.json").write_text("{")
     with pytest.raises(InputError, match=r"checkpoint .* is damaged"):
-        VideoMap(Walk(), tiny_model, out, SETTINGS, resume=True)
+        map_video(Walk(), tiny_model, out, SETTINGS, resume=True)
 
 
 def test_a_live_source_drops_what_comes_too_fast_and_counts_it(tiny_model: GeometryModel, tmp_path: Path) -> None:
     settings = replace(SETTINGS, when_full=WhenFull.NEWEST_WINS)
-    video = VideoMap(Walk(is_live=True), tiny_model, tmp_path / "out", settings)
-    items = list(video)
+    video = map_video(Walk(is_live=True), tiny_model, tmp_path / "out", settings)
+    items = list(frames_of(video))
     assert video.summary is not None
     assert video.summary.num_dropped > 0
     assert len(items) + video.summary.num_dropped == NUM_FRAMES
@@ -224,7 +243,7 @@ def test_a_live_source_drops_what_comes_too_fast_and_counts_it(tiny_model: Geome
 def test_an_error_in_a_sink_reaches_the_caller_and_leaves_whole_files(
     tiny_model: GeometryModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    video = VideoMap(Walk(), tiny_model, tmp_path / "out", SETTINGS)
+    video = map_video(Walk(), tiny_model, tmp_path / "out", SETTINGS)
     written: list[MappedFrame] = []
 
     def fail(self: object, frame: MappedFrame) -> None:
@@ -232,7 +251,7 @@ def test_an_error_in_a_sink_reaches_the_caller_and_leaves_whole_files(
         if len(written) == 15:
             raise InputError("The disk is full.")
 
-    monkeypatch.setattr("longtake.export.poses.KittiSink.write", fail)
+    monkeypatch.setattr("longtake.export.kitti.KittiSink.write", fail)
     with pytest.raises(InputError, match="The disk is full"):
         list(video)
     assert len(read_take(tmp_path / "out")) == 15
@@ -240,7 +259,7 @@ def test_an_error_in_a_sink_reaches_the_caller_and_leaves_whole_files(
 
 
 def test_statuses_are_counted(tiny_model: GeometryModel, tmp_path: Path) -> None:
-    video = VideoMap(Walk(frozenset({5})), tiny_model, tmp_path / "out", SETTINGS)
+    video = map_video(Walk(frozenset({5})), tiny_model, tmp_path / "out", SETTINGS)
     list(video)
     assert video.counts[FrameStatus.UNREADABLE] == 1
     assert sum(video.counts[status] for status in FrameStatus) == NUM_FRAMES
@@ -249,10 +268,8 @@ def test_statuses_are_counted(tiny_model: GeometryModel, tmp_path: Path) -> None
 def test_time_and_memory_are_written_as_the_video_runs_and_after_a_break(
     tiny_model: GeometryModel, tmp_path: Path
 ) -> None:
-    first = VideoMap(Walk(), tiny_model, tmp_path / "out", SETTINGS)
-    for _ in first:
-        first.stop()
-    list(VideoMap(Walk(), tiny_model, tmp_path / "out", SETTINGS, resume=True))
+    stopped_at_once(map_video(Walk(), tiny_model, tmp_path / "out", SETTINGS))
+    list(map_video(Walk(), tiny_model, tmp_path / "out", SETTINGS, resume=True))
     lines = [json.loads(line) for line in (tmp_path / "out" / PROGRESS_NAME).read_text().splitlines()]
     assert len(lines) == 2
     assert lines[0]["index"] == 0 < lines[1]["index"]
@@ -260,7 +277,7 @@ def test_time_and_memory_are_written_as_the_video_runs_and_after_a_break(
 
 
 def test_a_log_of_progress_that_cannot_be_written_is_a_sentence(tiny_model: GeometryModel, tmp_path: Path) -> None:
-    video = VideoMap(Walk(), tiny_model, tmp_path / "out", SETTINGS)
+    video = map_video(Walk(), tiny_model, tmp_path / "out", SETTINGS)
     (tmp_path / "out" / PROGRESS_NAME).mkdir()
     with pytest.raises(InputError, match=r"progress.jsonl cannot be written"):
         list(video)
@@ -282,19 +299,14 @@ def fail_half_way(frames: Iterable[MappedFrame], num_frames: int) -> Iterator[Ma
 
 
 def test_the_export_is_made_when_the_video_has_ended_and_not_before(tiny_model: GeometryModel, tmp_path: Path) -> None:
-    whole = VideoMap(Walk(), tiny_model, tmp_path / "whole", EXPORTING)
-    list(whole)
-    assert whole.exported is not None
-    assert (whole.exported.unit, whole.exported.frames) == ("m", NUM_FRAMES)
-    assert all(Path(file).exists() for file in whole.exported.files.values())
+    (made,) = exported(map_video(Walk(), tiny_model, tmp_path / "whole", EXPORTING))
+    assert (made.record.unit, made.record.frames) == ("m", NUM_FRAMES)
+    assert all(Path(file).exists() for file in made.record.files.values())
     assert "Lengths are in metres" in (tmp_path / "whole" / REPORT_NAME).read_text()
     out = tmp_path / "cut"
-    first = VideoMap(Walk(), tiny_model, out, EXPORTING)
-    for _ in first:
-        first.stop()
-    assert first.exported is None
+    stopped_at_once(map_video(Walk(), tiny_model, out, EXPORTING))
     assert not (out / EXPORT_FOLDER).exists()
-    list(VideoMap(Walk(), tiny_model, out, EXPORTING, resume=True))
+    list(map_video(Walk(), tiny_model, out, EXPORTING, resume=True))
     assert exported_files(out) == exported_files(tmp_path / "whole")
     live = contents(tmp_path / "whole")["poses.tum"]
     assert live == contents(out)["poses.tum"] != (out / EXPORT_FOLDER / "poses.tum").read_bytes()
@@ -308,41 +320,41 @@ def exported_files(out: Path) -> dict[str, bytes]:
 def test_an_export_that_died_is_made_when_resumed_and_no_frame_is_mapped_again(
     tiny_model: GeometryModel, tmp_path: Path
 ) -> None:
-    list(VideoMap(Walk(), tiny_model, tmp_path / "whole", EXPORTING))
+    list(map_video(Walk(), tiny_model, tmp_path / "whole", EXPORTING))
     out = tmp_path / "out"
-    first = VideoMap(Walk(), tiny_model, out, EXPORTING, on_export=fail_half_way)
+    first = map_video(Walk(), tiny_model, out, EXPORTING, on_export=fail_half_way)
     with pytest.raises(InputError, match="The disk is full"):
         list(first)
     assert is_done(out)
     assert not is_done(out, EXPORTING.outputs)
-    second = VideoMap(Walk(), tiny_model, out, EXPORTING, resume=True)
-    assert list(second) == []
+    second = map_video(Walk(), tiny_model, out, EXPORTING, resume=True)
+    assert list(frames_of(second)) == []
     assert second.summary == first.summary
     assert exported_files(out) == exported_files(tmp_path / "whole")
     assert is_done(out, EXPORTING.outputs)
     with pytest.raises(SettingError, match="is complete"):
-        VideoMap(Walk(), tiny_model, out, EXPORTING, resume=True)
+        map_video(Walk(), tiny_model, out, EXPORTING, resume=True)
 
 
 def test_what_is_left_of_a_run_can_be_exported_otherwise_but_not_mapped_otherwise(
     tiny_model: GeometryModel, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match="The disk is full"):
-        list(VideoMap(Walk(), tiny_model, tmp_path, EXPORTING, on_export=fail_half_way))
+        list(map_video(Walk(), tiny_model, tmp_path, EXPORTING, on_export=fail_half_way))
     other = replace(EXPORTING.outputs, session=True)
     with pytest.raises(SettingError, match=r"other settings \(outputs\)"):
-        VideoMap(Walk(), tiny_model, tmp_path, replace(EXPORTING, outputs=other), resume=True)
+        map_video(Walk(), tiny_model, tmp_path, replace(EXPORTING, outputs=other), resume=True)
     poses = replace(EXPORTING.outputs, export=ExportSettings(formats=("kitti",)))
-    list(VideoMap(Walk(), tiny_model, tmp_path, replace(EXPORTING, outputs=poses), resume=True))
+    list(map_video(Walk(), tiny_model, tmp_path, replace(EXPORTING, outputs=poses), resume=True))
     assert set(contents(tmp_path / EXPORT_FOLDER)) == {RECORD_NAME, "poses.kitti"}
 
 
 def test_a_run_that_replaces_another_leaves_nothing_of_its_export(tiny_model: GeometryModel, tmp_path: Path) -> None:
     settings = replace(EXPORTING, outputs=replace(EXPORTING.outputs, session=True))
-    list(VideoMap(Walk(), tiny_model, tmp_path, settings))
+    list(map_video(Walk(), tiny_model, tmp_path, settings))
     (tmp_path / EXPORT_FOLDER / "mine.txt").write_text("mine")
     plain = replace(EXPORTING, outputs=replace(EXPORTING.outputs, export=None))
-    list(VideoMap(Walk(), tiny_model, tmp_path, plain, overwrite=True))
+    list(map_video(Walk(), tiny_model, tmp_path, plain, overwrite=True))
     assert set(contents(tmp_path / EXPORT_FOLDER)) == {"mine.txt"}
     assert not (tmp_path / SESSION_NAME).exists()
 
@@ -360,7 +372,7 @@ def test_an_export_that_the_take_could_not_give_is_refused_beforehand(
     monkeypatch.setitem(sys.modules, "rerun", None)
     rerun = replace(EXPORTING, outputs=Outputs(export=ExportSettings(formats=("rrd",))))
     with pytest.raises(MissingExtraError, match="rerun"):
-        VideoMap(Walk(), tiny_model, tmp_path / "out", rerun)
+        map_video(Walk(), tiny_model, tmp_path / "out", rerun)
     assert not (tmp_path / "out").exists()
 
 
@@ -376,7 +388,7 @@ def test_a_saved_session_goes_on_as_if_the_video_had_never_ended(
 ) -> None:
     """It gives first what a later window might have replaced, which the video's end gave out too."""
     settings = replace(SETTINGS, session=session, outputs=Outputs(session=True))
-    list(VideoMap(Walk(num_frames=num_frames), tiny_model, tmp_path, settings))
+    list(map_video(Walk(num_frames=num_frames), tiny_model, tmp_path, settings))
     prepare = Preprocessor(fit=settings.fit, size=session.image_size, patch=tiny_model.config.patch)
     frames = [prepare(picture).pixels for picture in pictures()]
     times = [index / 10 for index in range(NUM_FRAMES)]
@@ -395,9 +407,7 @@ def test_a_saved_session_goes_on_as_if_the_video_had_never_ended(
 
 def test_no_session_is_saved_of_a_video_that_was_stopped(tiny_model: GeometryModel, tmp_path: Path) -> None:
     settings = replace(SETTINGS, outputs=Outputs(session=True))
-    video = VideoMap(Walk(), tiny_model, tmp_path, settings)
-    for _ in video:
-        video.stop()
+    stopped_at_once(map_video(Walk(), tiny_model, tmp_path, settings))
     assert not (tmp_path / SESSION_NAME).exists()
-    list(VideoMap(Walk(), tiny_model, tmp_path, settings, resume=True))
+    list(map_video(Walk(), tiny_model, tmp_path, settings, resume=True))
     assert (tmp_path / SESSION_NAME).exists()

@@ -25,13 +25,15 @@ from longtake.export.masks import MaskFolder
 from longtake.export.point_filter import PointFilter
 from longtake.export.report.folder import PROGRESS_NAME, SUMMARY_NAME
 from longtake.export.report.page import REPORT_NAME
-from longtake.export.sink import AppendSink, SinkState
+from longtake.export.sink import Sink, SinkState
 from longtake.export.take import DepthKind, PixelGrid, TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
 from longtake.pipeline import writer_process as aside_module
+from longtake.pipeline.events import Frame
 from longtake.pipeline.outputs import Outputs, open_sinks
-from longtake.pipeline.video_map import MapSettings, VideoMap
+from longtake.pipeline.run import Run
+from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink
 from longtake.runtime.build import SMALL, SessionSettings
 from longtake.runtime.retention import ContextRetention
@@ -45,7 +47,7 @@ from longtake.world.tour import Tour
 OUTPUTS = Outputs(
     take=TakeSettings(depth=DepthKind.NPZ, pixels=PixelGrid.SOURCE),
     cloud=CloudSettings(voxel=0.05, max_points=3000),
-    formats=("ply", "kitti"),
+    kitti=True,
 )
 SETTINGS = MapSettings(
     session=SessionSettings(
@@ -101,20 +103,23 @@ def frames(count: int) -> list[MappedFrame]:
     ]
 
 
+def frames_of(run: Run) -> Iterator[Frame]:
+    return (event for event in run if isinstance(event, Frame))
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, tiny_model: GeometryModel) -> dict[str, bytes]:
     """What this process writes."""
     out = tmp_path_factory.mktemp("whole") / "out"
-    list(VideoMap(open_source(SOURCE), tiny_model, out, SETTINGS))
+    list(map_video(open_source(SOURCE), tiny_model, out, SETTINGS))
     return contents(out)
 
 
 def test_files_are_the_same_and_frames_come_when_they_are_written(
     tiny_model: GeometryModel, ready: WriterProcess, whole: dict[str, bytes], tmp_path: Path
 ) -> None:
-    video = VideoMap(open_source(SOURCE), tiny_model, tmp_path / "out", SETTINGS, writer_process=ready)
-    for count, item in enumerate(video, 1):
-        assert isinstance(item, MappedFrame)
+    video = map_video(open_source(SOURCE), tiny_model, tmp_path / "out", SETTINGS, writer_process=ready)
+    for count, _ in enumerate(frames_of(video), 1):
         assert len(read_take(tmp_path / "out")) == count
     assert contents(tmp_path / "out") == whole
     assert video.summary is not None
@@ -162,11 +167,11 @@ def test_a_process_is_started_only_for_a_video_that_is_long_enough(
 def test_a_run_left_in_the_middle_resumes_to_the_same_files(
     tiny_model: GeometryModel, ready: WriterProcess, whole: dict[str, bytes], tmp_path: Path, abandoned_after: int
 ) -> None:
-    items = iter(VideoMap(open_source(SOURCE), tiny_model, tmp_path / "out", SETTINGS, writer_process=ready))
+    items = iter(map_video(open_source(SOURCE), tiny_model, tmp_path / "out", SETTINGS, writer_process=ready))
     for _ in range(abandoned_after):
         next(items)
     items.close()
-    list(VideoMap(open_source(SOURCE), tiny_model, tmp_path / "out", SETTINGS, writer_process=ready, resume=True))
+    list(map_video(open_source(SOURCE), tiny_model, tmp_path / "out", SETTINGS, writer_process=ready, resume=True))
     assert contents(tmp_path / "out") == whole
 
 
@@ -174,7 +179,7 @@ def test_two_runs_at_once_have_a_process_each(
     tiny_model: GeometryModel, ready: WriterProcess, own: WriterProcess, whole: dict[str, bytes], tmp_path: Path
 ) -> None:
     def run(name: str, process: WriterProcess) -> None:
-        list(VideoMap(open_source(SOURCE), tiny_model, tmp_path / name, SETTINGS, writer_process=process))
+        list(map_video(open_source(SOURCE), tiny_model, tmp_path / name, SETTINGS, writer_process=process))
 
     threads = [threading.Thread(target=run, args=pair) for pair in (("one", ready), ("other", own))]
     for thread in threads:
@@ -189,7 +194,7 @@ def test_what_the_disk_does_not_take_is_the_same_sentence(
 ) -> None:
     """The file of the next frame's depth cannot be made where a folder has its name."""
     out = tmp_path / "out"
-    video = VideoMap(open_source(SOURCE), tiny_model, out, SETTINGS, writer_process=ready)
+    video = map_video(open_source(SOURCE), tiny_model, out, SETTINGS, writer_process=ready)
     with pytest.raises(InputError, match=r"The take .*out cannot be written \(Is a directory\); make room there"):
         run_and(video, 5, (out / "depth" / "000005.npz").mkdir)
     assert video.counts[FrameStatus.OK] + video.counts[FrameStatus.WEAK] <= 5
@@ -205,23 +210,23 @@ def test_a_folder_that_is_taken_is_refused_before_anything_is_mapped(
 ) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(InputError, match="holds other files"):
-        VideoMap(open_source(SOURCE), tiny_model, tmp_path, SETTINGS, writer_process=ready)
+        map_video(open_source(SOURCE), tiny_model, tmp_path, SETTINGS, writer_process=ready)
 
 
 def test_a_process_that_dies_is_a_sentence_and_the_run_can_be_resumed_without_it(
     tiny_model: GeometryModel, own: WriterProcess, whole: dict[str, bytes], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    video = VideoMap(open_source(SOURCE), tiny_model, out, SETTINGS, writer_process=own)
+    video = map_video(open_source(SOURCE), tiny_model, out, SETTINGS, writer_process=own)
     with pytest.raises(InputError, match=r"process that writes the files has died \(exit code -9\)"):
         run_and(video, 10, helper().kill)
-    list(VideoMap(open_source(SOURCE), tiny_model, out, SETTINGS, writer_process=own, resume=True))
+    list(map_video(open_source(SOURCE), tiny_model, out, SETTINGS, writer_process=own, resume=True))
     assert contents(out) == whole
 
 
-def run_and(video: VideoMap, num_frames: int, do: Callable[[], object]) -> None:
+def run_and(video: Run, num_frames: int, do: Callable[[], object]) -> None:
     """Map a video to its end, and do something after so many frames."""
-    for count, _ in enumerate(video, 1):
+    for count, _ in enumerate(frames_of(video), 1):
         if count == num_frames:
             do()
 
@@ -250,7 +255,7 @@ def test_an_interrupt_while_waiting_for_an_answer_leaves_files_that_can_be_close
         monkeypatch.setattr(WriterProcess, "_next_answer", next_answer)
         raise KeyboardInterrupt
 
-    def write_interrupted(sink: AppendSink) -> None:
+    def write_interrupted(sink: Sink) -> None:
         with sink:
             sink.write(mapped[0])
             monkeypatch.setattr(WriterProcess, "_next_answer", interrupted)
@@ -288,7 +293,7 @@ class NoSky:
 def test_settings_that_cannot_travel_are_a_sentence(
     ready: WriterProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def opening(state: SinkState | None) -> AppendSink:
+    def opening(state: SinkState | None) -> Sink:
         return open_sinks(tmp_path, OUTPUTS, state)
 
     with pytest.raises(SettingError, match="cannot be pickled"):
@@ -315,8 +320,9 @@ RUN = """
 import sys, torch
 from pathlib import Path
 from longtake.hub.load import random_model
+from longtake.pipeline.events import Frame
 from longtake.pipeline.writer_process import WriterProcess
-from longtake.pipeline.video_map import MapSettings, VideoMap
+from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.runtime.build import SMALL
 from longtake.video.source import open_source
 from longtake.weights.presets import TINY
@@ -325,8 +331,9 @@ with WriterProcess() as aside:
     aside.wait_until_ready()
     source, settings = open_source("world:3?frames=45&size=56x42"), MapSettings(session=SMALL, checkpoint_every=10)
     model = random_model(TINY, torch.device("cpu"))
-    for item in VideoMap(source, model, Path(sys.argv[1]), settings, writer_process=aside):
-        print(item.index, flush=True)
+    for item in map_video(source, model, Path(sys.argv[1]), settings, writer_process=aside):
+        if isinstance(item, Frame):
+            print(item.index, flush=True)
 """
 
 
@@ -344,8 +351,8 @@ def test_killed_in_the_middle_and_resumed_the_files_are_identical(ready: WriterP
     assert (len(gone), alive) == (1, []), "the process that writes ends with the one that maps"
     settings, model = MapSettings(session=SMALL, checkpoint_every=10), random_model(TINY, torch.device("cpu"))
     source = "world:3?frames=45&size=56x42"
-    list(VideoMap(open_source(source), model, tmp_path / "cut", settings, resume=True, writer_process=ready))
-    list(VideoMap(open_source(source), model, tmp_path / "whole", settings))
+    list(map_video(open_source(source), model, tmp_path / "cut", settings, resume=True, writer_process=ready))
+    list(map_video(open_source(source), model, tmp_path / "whole", settings))
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 

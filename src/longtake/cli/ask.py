@@ -2,206 +2,162 @@
 
 import re
 import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Annotated, Any
 
-import numpy as np
-import torch
+import typer
+from typer.core import TyperCommand
 
-from longtake.cli.interrupt import stopped_by_interrupt
-from longtake.cli.replies import JsonReplies, PlainReplies, Replies, Reply, format_time
-from longtake.errors import LongtakeError, MemoryFullError, SettingError
+from longtake.attention.choose import backend_named
+from longtake.cli.options import parse_sampling
+from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, follow
+from longtake.cli.shared_options import (
+    BackendName,
+    Device,
+    End,
+    Fps,
+    JsonEvents,
+    PictureFps,
+    PrecisionName,
+    SourceText,
+    Start,
+    command_app,
+)
+from longtake.errors import LongtakeError, SettingError
+from longtake.hub.bundled import DEFAULT_LANGUAGE
 from longtake.hub.load import load_language_model
 from longtake.language.load import LanguageModel
 from longtake.language.retaining import dialogue_policy_named
 from longtake.language.sampling import TextSampling
 from longtake.memory.budget import Budget
-from longtake.pipeline.adaptive_chunking import SIZES, Chunks
-from longtake.pipeline.prefetch import Prefetcher, WhenFull
-from longtake.pipeline.question_schedule import (
-    Asked,
-    Due,
-    Every,
-    Once,
-    QuestionSchedule,
-    When,
-    parse_choices,
-    parse_every,
-    parse_when,
-)
+from longtake.pipeline.adaptive_chunking import Chunks
+from longtake.pipeline.live import LiveSession, LiveSettings
+from longtake.pipeline.prefetch import WhenFull
+from longtake.pipeline.question_schedule import Asked, Due, Once, When, parse_choices, parse_every, parse_when
+from longtake.pipeline.run import Run
 from longtake.runtime.dialogue import DialogueSession
-from longtake.runtime.execution import choose_device
-from longtake.video.frame import VideoFrame
-from longtake.video.sampling import FrameSampling, parse_time
-from longtake.video.source import Source, SourceOptions, open_source
+from longtake.runtime.execution import choose_execution
+from longtake.video.sampling import parse_time
+from longtake.video.source import SourceOptions, open_source
 
-_AUTO = "auto"
-_FRAMES_AHEAD = 4
-_QUESTION_TOKENS = 1024
+QUESTION_TOKENS = 1024
 """Room for a question, and for a last frame without a partner, beside that of its answer."""
+_AUTO = "auto"
 _INFO = ":info"
 
+At = Annotated[
+    list[str] | None, typer.Option(help="When to ask, such as 00:42: once a question, in order; else at the end.")
+]
+EverySoOften = Annotated[list[str] | None, typer.Option(metavar='10s "QUESTION"', help="Ask this again and again.")]
+Standing = Annotated[
+    list[str] | None,
+    typer.Option(metavar='"QUESTION=yes"', help="Ask at each look, and tell when the answer becomes this."),
+]
+LanguageName = Annotated[
+    str, typer.Option(help="Folder of a Qwen2.5-VL model, or its name in the package or on the Hugging Face hub.")
+]
+MaxTokens = Annotated[int, typer.Option(min=1, help="Longest answer.")]
+Temperature = Annotated[float, typer.Option(min=0.0, help="0 always takes the likeliest word.")]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskOptions:
-    """What the command line says, word by word."""
-
-    source: str
-    questions: tuple[str, ...]
-    model: str
-    at: tuple[str, ...]
-    choices: str | None
-    every: tuple[str, ...]
-    when: tuple[str, ...]
-    fps: float | None
-    start: str | None
-    end: str | None
-    picture_fps: float
-    size: int | None
-    memory: str
-    policy: str
-    max_tokens: int
-    temperature: float
-    chunk: str
-    device: str
+app = command_app()
 
 
-def run_ask(options: AskOptions, *, as_json: bool) -> None:
-    """Watch a source, answer what is due meanwhile and at its end, and what is typed or piped in then."""
-    asked, choices, speaking = _asked(options), _choices(options), _speaking(options)
-    budget_bytes, device = _budget_bytes(options.memory), choose_device(options.device)
-    retaining = dialogue_policy_named(options.policy)
-    chunk = _chunk(options)
-    sampling, read = _sampling(options), SourceOptions(picture_fps=options.picture_fps, device=str(device))
-    source = open_source(options.source, sampling, read)
-    language = _with_size(load_language_model(options.model, device=device), options.size)
-    answer_tokens = _QUESTION_TOKENS + options.max_tokens
-    session = DialogueSession(language, budget_bytes=budget_bytes, retaining=retaining, answer_tokens=answer_tokens)
-    replies: Replies = JsonReplies() if as_json else PlainReplies()
-    conversation = _Conversation(session, replies, choices, speaking)
+class AskCommand(TyperCommand):
+    """Takes `--every 10s "what is it?"`, a pair, as often as it is given; typer has pairs only once."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        joined: list[str] = []
+        rest = list(args)
+        while rest:
+            word = rest.pop(0)
+            joined.append(word)
+            is_pair = len(rest) > 1 and " " not in rest[0].strip() and not rest[1].startswith("--")
+            if word == "--every" and is_pair:
+                joined.append(f"{rest.pop(0).strip()} {rest.pop(0)}")
+        return super().parse_args(ctx, joined)
+
+
+@app.command(cls=AskCommand)
+def ask(
+    source: SourceText,
+    questions: Annotated[
+        list[str] | None, typer.Argument(help="What to ask; without any, typed afterwards, or one a line from a pipe.")
+    ] = None,
+    model: LanguageName = DEFAULT_LANGUAGE,
+    at: At = None,
+    choices: Annotated[str | None, typer.Option(help="Choose the likeliest of these answers: yes,no,maybe.")] = None,
+    every: EverySoOften = None,
+    when: Standing = None,
+    fps: Fps = 2.0,
+    start: Start = None,
+    end: End = None,
+    picture_fps: PictureFps = 30.0,
+    size: Annotated[
+        int | None,
+        typer.Option(help="A frame has at most the pixels of a square of this side; else as the model likes."),
+    ] = None,
+    memory: Annotated[str, typer.Option(help="Room for keys and values, such as 4GB.")] = "512MB",
+    policy: Annotated[
+        str, typer.Option(help="What stays when it is full: window (the newest), thinned or novel (and of the past).")
+    ] = "window",
+    max_tokens: MaxTokens = 64,
+    temperature: Temperature = 0.0,
+    chunk: Annotated[str, typer.Option(help="Frames of one look, or auto: as many as keep up.")] = _AUTO,
+    device: Device = "auto",
+    precision: PrecisionName = "auto",
+    backend: BackendName = "auto",
+    as_json: JsonEvents = False,
+) -> None:
+    """Watch a video and answer questions about it, at given moments, again and again, or when it has ended."""
+    asked = parse_questions(questions or (), at or (), every or (), when or ())
+    settings = LiveSettings(
+        ask_fps=None,  # the source has the rate
+        speaking=TextSampling(temperature=temperature, max_new_tokens=max_tokens),
+        choices=() if choices is None else _parse_choices(choices),
+        when_full="raise --memory, or lower --size, --chunk or --max-tokens, or ask in fewer words",
+    )
+    budget_bytes, retaining = _parse_memory(memory), dialogue_policy_named(policy)
+    execution = choose_execution(device, precision, backend)
+    num_together = _parse_chunk(chunk)
+    reading = SourceOptions(picture_fps=picture_fps, device=execution.device)
+    video = open_source(source, parse_sampling(start, end, fps), reading)
+    language = load_language_model(model, device=execution.device, dtype=execution.precision.dtype)
+    dialogue = DialogueSession(
+        _with_size(language, size),
+        budget_bytes=budget_bytes,
+        retaining=retaining,
+        answer_tokens=QUESTION_TOKENS + max_tokens,
+        backend=backend_named(execution.backend),
+    )
+    has_standing = any(isinstance(each, When) for each in asked)
+    chunks = (
+        Chunks.auto(is_live=video.is_live, has_standing=has_standing) if num_together is None else Chunks(num_together)
+    )
+    session = LiveSession(None, dialogue, settings, chunks=chunks)
+    reporter: Reporter = JsonReporter() if as_json else TerminalReporter(has_answers=True, is_labelled=len(asked) > 1)
     try:
-        require_askable(session, asked, choices)
-        conversation.watch(source, asked, chunk)
+        require_askable(dialogue, asked, settings.choices)
+        follow(Run(video, session, asked, when_full=WhenFull.NEWEST_WINS), reporter)
         if not asked:
-            _converse(conversation, as_json=as_json)
+            _converse(session, dialogue, reporter, as_json=as_json)
     finally:
-        session.close()
+        dialogue.close()
 
 
-class _Conversation:
-    """One session, how answers are made, and who is told of them."""
-
-    def __init__(
-        self, session: DialogueSession, replies: Replies, choices: tuple[str, ...], speaking: TextSampling
-    ) -> None:
-        self._session, self._replies = session, replies
-        self._choices, self._speaking = choices, speaking
-
-    def watch(self, source: Source, asked: Sequence[Asked], chunk: int | None) -> None:
-        """Frames and questions in the order of time; how many frames together is decided here if it is not said."""
-        schedule, is_labelled = QuestionSchedule(asked), len(asked) > 1
-        has_standing = any(isinstance(each, When) for each in asked)
-        chunks = Chunks.auto(is_live=source.is_live, has_standing=has_standing) if chunk is None else Chunks(chunk)
-        when_full, num_ahead = WhenFull.BLOCK, _FRAMES_AHEAD
-        if source.is_live:
-            # as many as may come while a chunk is looked at
-            when_full, num_ahead = WhenFull.NEWEST_WINS, max(_FRAMES_AHEAD, chunk or SIZES[-1])
-        with (
-            self._replies.watching(source),
-            stopped_by_interrupt(source.stop),
-            Prefetcher(source.frames(), num_ahead, when_full) as frames,
-        ):
-            for item in schedule.through(self._readable(frames), lambda: chunks.size):
-                if isinstance(item, Due):
-                    self._answer_due(item, schedule, is_labelled=is_labelled)
-                else:
-                    started = time.perf_counter()
-                    self._see(item)
-                    chunks.seen([frame.timestamp_s for frame in item], time.perf_counter() - started)
-        for unasked in schedule.never_due:
-            self._replies.note(never_due_note(unasked))
-        self._replies.watched(self._session.info)
-
-    def answer(self, question: str) -> None:
-        """A question at the end of the video."""
-        self._reply(question, self._session.info.seen_until_s, kind="once", label="")
-
-    def tell_info(self) -> None:
-        self._replies.watched(self._session.info)
-
-    def tell_problem(self, error: LongtakeError) -> None:
-        self._replies.note(str(error))
-
-    def _readable(self, frames: Iterable[VideoFrame]) -> Iterator[VideoFrame]:
-        for frame in frames:
-            if frame.problem is None:
-                yield frame
-            else:
-                self._replies.note(frame.problem)
-
-    def _see(self, frames: Sequence[VideoFrame]) -> None:
-        pictures = np.stack([frame.image for frame in frames if frame.image is not None])
-        seen_s = self._session.info.seen_until_s or 0.0
-        with _room_for(f"the frames after {format_time(seen_s)}", "--size or --chunk"):
-            self._session.see(
-                torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous(), [frame.timestamp_s for frame in frames]
-            )
-        self._replies.seen(len(frames), self._session.info)
-
-    def _answer_due(self, due: Due, schedule: QuestionSchedule, *, is_labelled: bool) -> None:
-        asked = due.asked
-        if isinstance(asked, When):
-            self._answer_when(due, asked, schedule)
-            return
-        if isinstance(asked, Once) and asked.at_s is not None and due.is_late and due.time_s is not None:
-            self._replies.note(
-                f"The video ends at {format_time(due.time_s)}, before {format_time(asked.at_s)}; '{asked.text}' is "
-                "answered at its end."
-            )
-        is_once = isinstance(asked, Once)
-        label = f"[{format_time(due.time_s or 0.0)}] {asked.text} " if is_labelled or not is_once else ""
-        self._reply(asked.text, due.time_s, kind="once" if is_once else "every", label=label)
-
-    def _answer_when(self, due: Due, asked: When, schedule: QuestionSchedule) -> None:
-        reply = self._chosen(asked.text, asked.choices, due.time_s, kind="when")
-        if schedule.became(asked, reply.text):
-            self._replies.became(reply)
-
-    def _reply(self, question: str, time_s: float | None, *, kind: str, label: str) -> None:
-        if self._session.info.seen_until_s is None:
-            self._replies.note(f"No frame has been seen; '{question}' is answered without video.")
-        with self._replies.replying(label):
-            if self._choices:
-                self._replies.chosen(self._chosen(question, self._choices, time_s, kind=kind))
-            else:
-                self._replies.said(self._said(question, time_s, kind=kind))
-
-    def _chosen(self, question: str, choices: Sequence[str], time_s: float | None, *, kind: str) -> Reply:
-        started = time.perf_counter()
-        with _room_for("the question", "--size, or ask in fewer words"):
-            scored = self._session.ask_choice(question, choices)
-        best = max(scored, key=lambda choice: choice.mean_log_likelihood)
-        return Reply(
-            kind=kind,
-            time_s=time_s,
-            question=question,
-            text=best.text,
-            choices=tuple(scored),
-            total_s=time.perf_counter() - started,
+def parse_questions(
+    questions: Sequence[str], at: Sequence[str], every: Sequence[str], when: Sequence[str]
+) -> list[Asked]:
+    """Questions with their moments: the first `--at` is the first question's, those without are asked at the end."""
+    if len(at) > len(questions):
+        raise SettingError(
+            f"Expected a question for each of {len(at)} --at, but got {len(questions)}; the first --at is the first "
+            "question's, and questions without one are asked at the end."
         )
-
-    def _said(self, question: str, time_s: float | None, *, kind: str) -> Reply:
-        with _room_for("the question and its answer", "--size or --max-tokens, or ask in fewer words"):
-            for piece in self._session.ask_stream(question, self._speaking):
-                if isinstance(piece, str):
-                    self._replies.piece(piece)
-                else:
-                    answer = piece
-        return Reply(
-            kind=kind, time_s=time_s, question=question, text=answer.text, answer=answer, total_s=answer.timing.total_s
-        )
+    moments = [*map(parse_time, at), *[None] * (len(questions) - len(at))]
+    once = [Once(text=text, at_s=at_s) for text, at_s in zip(questions, moments, strict=True)]
+    return [*once, *map(parse_every, every), *map(parse_when, when)]
 
 
 def require_askable(session: DialogueSession, asked: Sequence[Asked], choices: Sequence[str] = ()) -> None:
@@ -212,42 +168,34 @@ def require_askable(session: DialogueSession, asked: Sequence[Asked], choices: S
             session.require_askable(each.text, of)
 
 
-def never_due_note(asked: Every) -> str:
-    """Why there is no answer to a question that was to be asked every so often."""
-    return f"The video ended within {asked.every_s:g} s of its first frame; '{asked.text}' was never due."
-
-
-@contextmanager
-def _room_for(what: str, to_lower: str) -> Iterator[None]:
-    """Says what did not fit in words of the command line."""
-    try:
-        yield
-    except MemoryFullError as error:
-        raise MemoryFullError(f"The memory has no room for {what}; raise --memory, or lower {to_lower}.") from error
-
-
-def _converse(conversation: _Conversation, *, as_json: bool) -> None:
+def _converse(session: LiveSession, dialogue: DialogueSession, reporter: Reporter, *, as_json: bool) -> None:
     """Questions as they are typed, until an empty line or the end; from a pipe, one a line."""
     if sys.stdin.isatty():
         for question in _typed(as_json=as_json):
-            _answer_typed(conversation, question)
+            _answer_typed(session, dialogue, reporter, question)
         return
     num_asked = 0
     for question in filter(None, map(str.strip, sys.stdin)):
-        conversation.answer(question)
+        _answer(session, dialogue, reporter, question)
         num_asked += 1
     if not num_asked:
         raise SettingError("Expected a question, but there is none; write it after the source, or one a line to stdin.")
 
 
-def _answer_typed(conversation: _Conversation, question: str) -> None:
+def _answer(session: LiveSession, dialogue: DialogueSession, reporter: Reporter, question: str) -> None:
+    due = Due(asked=Once(text=question), time_s=dialogue.info.seen_until_s)
+    for event in session.answer(due):
+        reporter.tell(event)
+
+
+def _answer_typed(session: LiveSession, dialogue: DialogueSession, reporter: Reporter, question: str) -> None:
     if question == _INFO:
-        conversation.tell_info()
+        reporter.tell_dialogue(dialogue.info)
         return
     try:
-        conversation.answer(question)
+        _answer(session, dialogue, reporter, question)
     except LongtakeError as error:  # the next question may be a better one
-        conversation.tell_problem(error)
+        reporter.note(str(error))
 
 
 def _typed(*, as_json: bool) -> Iterator[str]:
@@ -268,48 +216,28 @@ def _line(prompt: str, *, is_drawn: bool) -> str:
     return input("")
 
 
-def _asked(options: AskOptions) -> list[Asked]:
-    if len(options.at) > len(options.questions):
-        raise SettingError(
-            f"Expected a question for each of {len(options.at)} --at, but got {len(options.questions)}; the first --at "
-            "is the first question's, and questions without one are asked at the end."
-        )
-    moments = [*map(parse_time, options.at), *[None] * (len(options.questions) - len(options.at))]
-    once = [Once(text=text, at_s=at_s) for text, at_s in zip(options.questions, moments, strict=True)]
-    return [*once, *map(parse_every, options.every), *map(parse_when, options.when)]
-
-
-def _choices(options: AskOptions) -> tuple[str, ...]:
-    if options.choices is None:
-        return ()
-    choices = parse_choices(options.choices)
+def _parse_choices(text: str) -> tuple[str, ...]:
+    choices = parse_choices(text)
     if len(choices) < 2 or len(set(choices)) < len(choices) or not all(choices):
         raise SettingError(
-            f"Expected two choices or more between commas, all different, as --choices yes,no, but got "
-            f"'{options.choices}'."
+            f"Expected two choices or more between commas, all different, as --choices yes,no, but got '{text}'."
         )
     return choices
 
 
-def _chunk(options: AskOptions) -> int | None:
+def _parse_chunk(text: str) -> int | None:
     """Frames of one look; None where the video decides."""
-    if options.chunk == _AUTO:
+    if text == _AUTO:
         return None
-    if re.fullmatch(r"0*[1-9]\d{0,3}", options.chunk, re.ASCII) is None:
-        raise SettingError(f"Expected --chunk {_AUTO}, or a number from 1 to 9999, but got '{options.chunk}'.")
-    return int(options.chunk)
+    if re.fullmatch(r"0*[1-9]\d{0,3}", text, re.ASCII) is None:
+        raise SettingError(f"Expected --chunk {_AUTO}, or a number from 1 to 9999, but got '{text}'.")
+    return int(text)
 
 
-def _speaking(options: AskOptions) -> TextSampling:
-    return TextSampling(temperature=options.temperature, max_new_tokens=options.max_tokens)
-
-
-def _budget_bytes(memory: str) -> int:
-    budget = Budget.parse(memory)
+def _parse_memory(text: str) -> int:
+    budget = Budget.parse(text)
     if budget.num_bytes is None:
-        raise SettingError(
-            f"Expected --memory in bytes such as 512MB, but got '{memory}'; how large a frame is varies."
-        )
+        raise SettingError(f"Expected --memory in bytes such as 512MB, but got '{text}'; how large a frame is varies.")
     return budget.num_bytes
 
 
@@ -321,11 +249,3 @@ def _with_size(language: LanguageModel, size: int | None) -> LanguageModel:
         raise SettingError(f"Expected --size from {pictures.factor}, the side of one token, but got {size}.")
     limits = replace(pictures, max_pixels=size**2, min_pixels=min(pictures.min_pixels, size**2))
     return replace(language, picture_format=limits)
-
-
-def _sampling(options: AskOptions) -> FrameSampling:
-    return FrameSampling(
-        start_s=0.0 if options.start is None else parse_time(options.start),
-        end_s=None if options.end is None else parse_time(options.end),
-        fps=options.fps,
-    )

@@ -9,7 +9,7 @@ from longtake.cli.shared_options import AsJson
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.world.seeds import Split
 
-bench = typer.Typer(help="Measure longtake on this machine.", no_args_is_help=True)
+app = bench = typer.Typer(help="Measure longtake on this machine.", no_args_is_help=True, add_completion=False)
 
 
 @bench.command("memory")

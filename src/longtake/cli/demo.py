@@ -5,15 +5,17 @@ import time
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+import typer
 from rich.console import Console
 
 from longtake.bench.exactness import Exactness, measure_exactness
 from longtake.cli.demo_picture import draw_demo
 from longtake.cli.demo_report import ask_on_the_way, truth_for_report
 from longtake.cli.reporting import TerminalReporter
+from longtake.cli.shared_options import command_app
 from longtake.cli.world import WorldSettings, film
 from longtake.errors import SettingError
 from longtake.evaluate.asked_walk import FEWEST_FRAMES, Asking
@@ -25,8 +27,9 @@ from longtake.export.report.truth import TRUTH_NAME
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.hub.load import load_language_model, load_model
+from longtake.pipeline.events import Frame, MapSummary
 from longtake.pipeline.outputs import Outputs
-from longtake.pipeline.video_map import MapSettings, MapSummary, VideoMap
+from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.runtime.build import SMALL
 from longtake.takes.take import Take, read_take
 from longtake.video.source import open_source
@@ -61,6 +64,19 @@ class DemoFigures:
     def record(self) -> dict[str, Any]:
         named = {name: getattr(self, name) for name in ("seed", "frames", "frames_per_s", "memory_bytes", "seconds")}
         return named | asdict(self.exactness) | self.quality.figures() | _answers_record(self.asked)
+
+
+app = command_app()
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the walk, the map, the picture and the figures.")] = Path("out"),
+    frames: Annotated[int, typer.Option(min=3, help="Length of the walk.")] = 150,
+    seed: Annotated[int, typer.Option(min=0, help="Which house; one that ends in 9 is of no training.")] = 9,
+) -> None:
+    """Film a walk through a house unseen in training, map it, ask about it, and score map and answers by the truth."""
+    run(out, num_frames=frames, seed=seed)
 
 
 def run(out: Path, *, num_frames: int, seed: int) -> None:
@@ -117,12 +133,13 @@ def _map(walk: Path, model: GeometryModel, out: Path) -> MapSummary:
     outputs = Outputs(formats=("ply", "kitti"), session=True, export=ExportSettings(formats=formats))
     source, reporter = open_source(str(walk)), TerminalReporter()
     settings = MapSettings(session=SMALL, outputs=outputs)
-    video = VideoMap(source, model, out, settings, overwrite=True, on_export=reporter.exporting)
-    with reporter.telling(source, out):
-        for frame in video:
-            reporter.frame(frame, video)
-    assert video.summary is not None
-    return video.summary
+    run = map_video(source, model, out, settings, overwrite=True, on_export=reporter.exporting)
+    with reporter.watching(run):
+        for event in run:
+            if isinstance(event, Frame):
+                reporter.tell(event)
+    assert run.summary is not None
+    return run.summary
 
 
 def _ask(num_frames: int, seed: int, path: Path, console: Console) -> Asked | None:

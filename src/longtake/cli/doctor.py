@@ -13,6 +13,7 @@ from rich.table import Table
 from longtake import __version__
 from longtake.attention.reference import ReferenceBackend
 from longtake.attention.sdpa import SdpaBackend
+from longtake.cli.shared_options import AsJson, command_app
 from longtake.errors import MissingExtraError
 from longtake.extras import import_from_extra, known_extras
 
@@ -29,7 +30,12 @@ class Finding:
     ok: bool = True
 
 
-def run(*, as_json: bool) -> None:
+app = command_app()
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """Say what is installed, which attention backend is used and why, and check that it computes right."""
     findings = [*_software(), *_hardware(), *_attention(), *_extras()]
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], indent=1))

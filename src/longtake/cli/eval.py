@@ -2,14 +2,15 @@
 
 import json
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
+import typer
 from rich.console import Console
 
 from longtake.cli.eval_tables import print_report
+from longtake.cli.shared_options import AsJson, command_app
 from longtake.errors import SettingError
 from longtake.evaluate.alignment_mode import AlignmentMode
 from longtake.evaluate.depth_alignment import AlignmentSpan, DepthAlignment
@@ -22,39 +23,40 @@ from longtake.evaluate.settings import EvalSettings, Part
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvalOptions:
-    """Options as people write them."""
-
-    align: str
-    max_gap_s: float
-    offset_s: float
-    delta: str
-    all_pairs: bool
-    depth_align: str
-    depth_span: str
-    threshold: float
-    only: str | None
-    times: Path | None
-    fps: float | None
-
-    def settings(self) -> EvalSettings:
-        return EvalSettings(
-            align=_choose(self.align, AlignmentMode, "alignment"),
-            max_gap_s=self.max_gap_s,
-            offset_s=self.offset_s,
-            delta=parse_delta(self.delta, all_pairs=self.all_pairs),
-            depth_align=_choose(self.depth_align, DepthAlignment, "depth alignment"),
-            depth_span=_choose(self.depth_span, AlignmentSpan, "span of a depth alignment"),
-            threshold=self.threshold,
-            only=None if self.only is None else parse_parts(self.only),
-            times=self.times,
-            fps=self.fps,
-        )
+app = command_app()
 
 
-def run_eval(result: Path, truth: Path, options: EvalOptions, *, as_json: bool, plots: Path | None) -> None:
-    settings = options.settings()
+@app.command("eval")
+def evaluate_(
+    result: Annotated[Path, typer.Argument(help="A take's folder, or a TUM or KITTI file.")],
+    truth: Annotated[Path, typer.Argument(help="A take's folder, or a TUM or KITTI file.")],
+    align: Annotated[str, typer.Option(help="How the result may be moved: sim3, se3 or none.")] = "sim3",
+    max_gap: Annotated[float, typer.Option(help="Largest gap between matched timestamps, in seconds.")] = 0.02,
+    offset: Annotated[float, typer.Option(help="Seconds to add to the result's timestamps.")] = 0.0,
+    delta: Annotated[str, typer.Option(help="Between the frames of a relative error: 1f, 10f, 0.5m.")] = "1f",
+    all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Let a relative error begin at every frame.")] = False,
+    depth_align: Annotated[str, typer.Option(help="metric, scale or scale-shift; the one that is drawn.")] = "scale",
+    depth_span: Annotated[str, typer.Option(help="Align depth over the sequence, or frame by frame.")] = "sequence",
+    threshold: Annotated[float, typer.Option(help="Distance at which points count as met, in metres.")] = 0.05,
+    only: Annotated[str | None, typer.Option(help="Some of trajectory,depth,points,answers.")] = None,
+    times: Annotated[Path | None, typer.Option(help="Timestamps of a KITTI file, one a line.")] = None,
+    fps: Annotated[float | None, typer.Option(help="Frame rate of a KITTI file.")] = None,
+    as_json: AsJson = False,
+    plots: Annotated[Path | None, typer.Option(help="Also draw into this folder.")] = None,
+) -> None:
+    """Compare a result with the truth: trajectory, depth, points and answers, as far as both have them."""
+    settings = EvalSettings(
+        align=_choose(align, AlignmentMode, "alignment"),
+        max_gap_s=max_gap,
+        offset_s=offset,
+        delta=parse_delta(delta, all_pairs=all_pairs),
+        depth_align=_choose(depth_align, DepthAlignment, "depth alignment"),
+        depth_span=_choose(depth_span, AlignmentSpan, "span of a depth alignment"),
+        threshold=threshold,
+        only=None if only is None else parse_parts(only),
+        times=times,
+        fps=fps,
+    )
     if plots is not None:
         require_plots()
     with Console(stderr=True).status("reading") as status:

@@ -4,27 +4,40 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
 from longtake.cli.options import parse_size
+from longtake.cli.shared_options import AsJson
 from longtake.errors import SettingError
 from longtake.extras import import_from_extra
 from longtake.language.explain import RANGES, FormatPlaces, Stream, explain, picture_format
 
+app = typer.Typer(help="Show what a model is told, without a model.", no_args_is_help=True, add_completion=False)
 
-def run_positions(
-    size: str,
-    *,
-    fps: float,
-    chunks: int,
-    chunk_frames: int,
-    tokens_per_second: float,
-    max_tokens_per_frame: int | None,
-    plot: Path | None,
-    as_json: bool,
+
+@app.callback()
+def _explain() -> None:
+    """Show what a model is told, without a model."""
+
+
+@app.command("positions")
+def explain_positions(
+    size: Annotated[str, typer.Option(help="Width x height of the video, in pixels.")] = "1280x720",
+    fps: Annotated[float, typer.Option(help="Frames a second.")] = 4.0,
+    chunks: Annotated[int, typer.Option(min=1, max=1000, help="Chunks to show.")] = 3,
+    chunk_frames: Annotated[int, typer.Option(min=1, help="Frames of each.")] = 2,
+    tokens_per_second: Annotated[float, typer.Option(help="Positions a second, of the model's config.json.")] = 2.0,
+    max_tokens_per_frame: Annotated[
+        int | None, typer.Option(min=1, help="Frames are made smaller to have no more; by default as published.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw time positions over time into this PNG file.")] = None,
+    as_json: AsJson = False,
 ) -> None:
+    """Where tokens of a video stand (time, row, column) in each format, and when the range runs out."""
     fit = picture_format(max_tokens_per_frame).fit(*parse_size(size))
     stream = Stream(fps=fps, num_chunks=chunks, chunk_frames=chunk_frames, tokens_per_second=tokens_per_second, fit=fit)
     formats = explain(stream)

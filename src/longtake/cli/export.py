@@ -2,13 +2,29 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.progress import track
 
 from longtake.cli.options import one_of
+from longtake.cli.shared_options import (
+    AsJson,
+    DropPercent,
+    FixedCamera,
+    Intrinsics,
+    Mask,
+    MaxPoints,
+    Overwrite,
+    ScaleFrom,
+    Sky,
+    Up,
+    Voxel,
+    command_app,
+)
 from longtake.export.adjust import ExportAdjustments
 from longtake.export.camera_files import known_camera
 from longtake.export.cloud import CloudSettings
@@ -21,74 +37,69 @@ from longtake.export.saved import read_result
 from longtake.export.scale import parse_scale
 from longtake.export.sky import OnnxSky
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PointOptions:
-    """Which pixels become points, word by word."""
-
-    drop_percent: float
-    mask: Path | None
-    sky: Path | None
-    voxel: float | None
-    max_points: int
-
-    def parsed(self) -> CloudSettings:
-        points = PointFilter(
-            drop_percent=self.drop_percent,
-            masks=None if self.mask is None else MaskFolder(self.mask),
-            sky=None if self.sky is None else OnnxSky(self.sky),
-        )
-        return CloudSettings(points=points, voxel=self.voxel, max_points=self.max_points)
+app = command_app()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdjustmentOptions:
-    """What is known, and what is wanted, word by word."""
-
-    intrinsics: str | None
-    fixed_camera: bool
-    scale_from: str | None
-    up: str
-
-    def parsed(self) -> ExportAdjustments:
-        return ExportAdjustments(
-            camera=None if self.intrinsics is None else known_camera(self.intrinsics),
-            fixed_camera=self.fixed_camera,
-            length=None if self.scale_from is None else parse_scale(self.scale_from),
-            upright=one_of("--up", self.up, ("auto", "none")) == "auto",
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportOptions:
-    """What the command line says, word by word."""
-
-    result: Path
-    out: Path
-    formats: str
-    points: PointOptions
-    adjustments: AdjustmentOptions
-    overwrite: bool
-
-
-def run_export(options: ExportOptions, *, as_json: bool) -> None:
-    """Parse, export with a bar, and tell what came of it."""
+@app.command()
+def export(
+    result: Annotated[Path, typer.Argument(help="A folder that map wrote.")],
+    out: Annotated[Path, typer.Option(help="Folder to write; another than the result's.")],
+    formats: Annotated[
+        str, typer.Option("--format", help="Of tum, kitti, ply, take, colmap, nerfstudio, glb, rrd.")
+    ] = "tum,ply",
+    drop_percent: DropPercent = 25.0,
+    mask: Mask = None,
+    sky: Sky = None,
+    voxel: Voxel = None,
+    max_points: MaxPoints = 2_000_000,
+    intrinsics: Intrinsics = None,
+    fixed_camera: FixedCamera = False,
+    scale_from: ScaleFrom = None,
+    up: Up = "none",
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write other files from a saved result, with other filters, a known camera or scale, upright; no model runs."""
     settings = ExportSettings(
-        formats=tuple(dict.fromkeys(options.formats.split(","))),
-        adjustments=options.adjustments.parsed(),
-        cloud=options.points.parsed(),
-        overwrite=options.overwrite,
+        formats=tuple(dict.fromkeys(formats.split(","))),
+        adjustments=parse_adjustments(intrinsics=intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up),
+        cloud=parse_points(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points),
+        overwrite=overwrite,
     )
     console = Console(stderr=as_json)
 
-    def told(frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:
+    def with_bar(frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:
         return track(frames, "Exporting", total=num_frames, console=console, transient=True)
 
-    record = export_take(read_result(options.result), options.out, settings, told)
+    record = export_take(read_result(result), out, settings, with_bar)
     if as_json:
         print(json.dumps(asdict(record)))
     else:
         tell_record(record, Console(highlight=False))
+
+
+def parse_points(
+    *, drop_percent: float, mask: Path | None, sky: Path | None, voxel: float | None, max_points: int
+) -> CloudSettings:
+    """Which pixels become points."""
+    points = PointFilter(
+        drop_percent=drop_percent,
+        masks=None if mask is None else MaskFolder(mask),
+        sky=None if sky is None else OnnxSky(sky),
+    )
+    return CloudSettings(points=points, voxel=voxel, max_points=max_points)
+
+
+def parse_adjustments(
+    *, intrinsics: str | None, fixed_camera: bool, scale_from: str | None, up: str
+) -> ExportAdjustments:
+    """What is known of the camera and of lengths, and whether the world is turned upright."""
+    return ExportAdjustments(
+        camera=None if intrinsics is None else known_camera(intrinsics),
+        fixed_camera=fixed_camera,
+        length=None if scale_from is None else parse_scale(scale_from),
+        upright=one_of("--up", up, ("auto", "none")) == "auto",
+    )
 
 
 def tell_record(record: ExportRecord, console: Console) -> None:

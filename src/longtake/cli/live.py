@@ -1,64 +1,60 @@
 """`longtake live`: where the camera is and answers to questions, from one reader and one memory."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
-import torch
+import typer
 
-from longtake.cli.ask import never_due_note, require_askable
-from longtake.cli.interrupt import stopped_by_interrupt
-from longtake.cli.live_reporting import JsonLiveReporter, LiveReporter, TerminalLiveReporter
-from longtake.errors import BudgetError, MemoryFullError, SettingError
-from longtake.export.frame import PosedFrame
+from longtake.attention.choose import backend_named
+from longtake.cli.ask import (
+    QUESTION_TOKENS,
+    AskCommand,
+    At,
+    EverySoOften,
+    LanguageName,
+    MaxTokens,
+    Standing,
+    Temperature,
+    parse_questions,
+    require_askable,
+)
+from longtake.cli.options import parse_sampling
+from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, follow
+from longtake.cli.shared_options import (
+    BackendName,
+    Device,
+    End,
+    Fps,
+    JsonEvents,
+    PictureFps,
+    PrecisionName,
+    SourceText,
+    Start,
+    command_app,
+)
+from longtake.errors import BudgetError, SettingError
 from longtake.export.poses import LivePoses
-from longtake.geometry.model import GeometryModel
+from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.hub.load import RANDOM, load_language_model, load_model
 from longtake.language.retaining import dialogue_policy_named
 from longtake.language.sampling import TextSampling
 from longtake.memory.budget import Budget
-from longtake.pipeline.live import FrameKnown, LiveSession, LiveSettings
+from longtake.pipeline.live import LiveSession, LiveSettings
 from longtake.pipeline.mapper import Mapper
-from longtake.pipeline.question_schedule import Asked, Once, parse_every, parse_when
-from longtake.pipeline.status import StatusJudge
-from longtake.runtime.build import SessionSettings, open_session, usual_settings
+from longtake.pipeline.run import Run
+from longtake.pipeline.video_map import adjusted_session
+from longtake.runtime.build import open_session, usual_settings
 from longtake.runtime.dialogue import DialogueSession
-from longtake.runtime.execution import choose_device
-from longtake.runtime.rules import rule_named
+from longtake.runtime.execution import choose_execution
+from longtake.runtime.steps import VideoSession
 from longtake.takes.header import POSES_NAME
 from longtake.video.preprocess import Preprocessor
-from longtake.video.sampling import FrameSampling, parse_time
 from longtake.video.source import SourceOptions, open_source
 
-_QUESTION_TOKENS = 1024
-"""Room for a question, and for a last frame without a partner, beside that of its answer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveOptions:
-    """What the command line says, word by word."""
-
-    source: str
-    questions: tuple[str, ...]
-    model: str
-    language: str
-    memory: str
-    share: float
-    at: tuple[str, ...]
-    every: tuple[str, ...]
-    when: tuple[str, ...]
-    ask_fps: float
-    ask_policy: str
-    policy: str | None
-    fps: float | None
-    start: str | None
-    end: str | None
-    picture_fps: float
-    max_tokens: int
-    temperature: float
-    device: str
-    out: Path | None
+app = command_app()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,91 +78,83 @@ class Shares:
         return cls(map_bytes=map_bytes, dialogue_bytes=num_bytes - map_bytes)
 
 
-def run_live(options: LiveOptions, *, as_json: bool) -> None:
-    """Watch a source once; tell poses and answers as they become known."""
-    asked, shares = _asked(options), Shares.of(options.memory, options.share)
-    speaking = TextSampling(temperature=options.temperature, max_new_tokens=options.max_tokens)
-    settings = LiveSettings(ask_fps=options.ask_fps, speaking=speaking)
-    device = choose_device(options.device)
-    read = SourceOptions(picture_fps=options.picture_fps, device=str(device))
-    source = open_source(options.source, _sampling(options), read)
-    model = load_model(options.model, device=device)
-    watching = _session_settings(options, model, shares)
-    reporter: LiveReporter = JsonLiveReporter() if as_json else TerminalLiveReporter()
-    with ExitStack() as opened:
-        dialogue = _dialogue(options, device, shares)
-        opened.callback(dialogue.close)
-        require_askable(dialogue, asked)
-        live = LiveSession(
-            source,
-            dialogue,
-            asked,
-            settings,
-            prepare=Preprocessor(size=watching.image_size, patch=model.config.patch),
-            open_mapper=_mapper_opener(model, watching),
-        )
-        poses = None if options.out is None else opened.enter_context(closing(LivePoses(options.out / POSES_NAME)))
-        if options.model in RANDOM:
-            reporter.note("The map's weights are random: poses show how longtake works, and no geometry.")
-        with reporter.watching(source), stopped_by_interrupt(live.stop), _told_of_full_memory():
-            _tell_all(live, dialogue, reporter, poses)
-        for unasked in live.never_due:
-            reporter.note(never_due_note(unasked))
-        reporter.watched(dialogue.info, live.num_dropped)
-
-
-def _tell_all(live: LiveSession, dialogue: DialogueSession, reporter: LiveReporter, poses: LivePoses | None) -> None:
-    with closing(iter(live)) as events:
-        for event in events:
-            reporter.tell(event, dialogue.info)
-            if poses is not None and isinstance(event, FrameKnown):
-                poses.write(_posed(event))
-
-
-def _posed(event: FrameKnown) -> PosedFrame:
-    return PosedFrame(
-        index=event.index,
-        timestamp_s=event.time_s,
-        status=event.status,
-        world_from_camera=event.world_from_camera,
-    )
-
-
-def _asked(options: LiveOptions) -> list[Asked]:
-    if len(options.at) > len(options.questions):
-        raise SettingError(
-            f"Expected a question for each of {len(options.at)} --at, but got {len(options.questions)}; the first --at "
-            "is the first question's, and questions without one are asked at the end."
-        )
-    moments = [*map(parse_time, options.at), *[None] * (len(options.questions) - len(options.at))]
-    once = [Once(text=text, at_s=at_s) for text, at_s in zip(options.questions, moments, strict=True)]
-    asked: list[Asked] = [*once, *map(parse_every, options.every), *map(parse_when, options.when)]
+@app.command(cls=AskCommand)
+def live(
+    source: SourceText,
+    questions: Annotated[list[str] | None, typer.Argument(help="What to ask, at the end or when --at says.")] = None,
+    model: Annotated[
+        str, typer.Option(help="Of the map: a checkpoint, a name of longtake models, or tiny (random weights).")
+    ] = DEFAULT_MODEL,
+    language: LanguageName = DEFAULT_LANGUAGE,
+    memory: Annotated[str, typer.Option(help="Room for keys and values of both, such as 4GB.")] = "1GB",
+    share: Annotated[float, typer.Option(help="The map's part of the memory, between 0 and 1.")] = 0.5,
+    at: At = None,
+    every: EverySoOften = None,
+    when: Standing = None,
+    ask_fps: Annotated[float, typer.Option(help="Frames a second that the language model sees at most.")] = 2.0,
+    ask_policy: Annotated[
+        str, typer.Option(help="What the dialogue keeps when it is full: window, thinned or novel, as for ask.")
+    ] = "window",
+    policy: Annotated[
+        str | None, typer.Option(help="What the map forgets: managed, window, context, ... By default as trained.")
+    ] = None,
+    fps: Fps = None,
+    start: Start = None,
+    end: End = None,
+    picture_fps: PictureFps = 30.0,
+    max_tokens: MaxTokens = 64,
+    temperature: Temperature = 0.0,
+    device: Device = "auto",
+    precision: PrecisionName = "auto",
+    backend: BackendName = "auto",
+    out: Annotated[Path | None, typer.Option(help="Folder for the poses, written while they come.")] = None,
+    as_json: JsonEvents = False,
+) -> None:
+    """Follow the camera and answer questions at once, from one memory: answers say when, where and from what."""
+    asked, shares = parse_questions(questions or (), at or (), every or (), when or ()), Shares.of(memory, share)
     if not asked:
         raise SettingError(
             "Expected a question, but there is none; write it after the source, or give --every or --when; for poses "
             "alone there is longtake map."
         )
-    return asked
+    settings = LiveSettings(
+        ask_fps=ask_fps,
+        speaking=TextSampling(temperature=temperature, max_new_tokens=max_tokens),
+        when_full="raise --memory, or lower --share",
+    )
+    execution = choose_execution(device, precision, backend)
+    attention, dtype = backend_named(execution.backend), execution.precision.dtype
+    reading = SourceOptions(picture_fps=picture_fps, device=execution.device)
+    video = open_source(source, parse_sampling(start, end, fps), reading)
+    network = load_model(model, device=execution.device, trunk_dtype=dtype)
+    mapping = replace(
+        adjusted_session(usual_settings(network.config), policy=policy, precision=execution.precision),
+        budget=Budget(num_bytes=shares.map_bytes),
+    )
+    retaining = dialogue_policy_named(ask_policy)
 
-
-def _dialogue(options: LiveOptions, device: torch.device, shares: Shares) -> DialogueSession:
-    retaining = dialogue_policy_named(options.ask_policy)
-    loaded = load_language_model(options.language, device=device)
-    with _named_share("dialogue"):
-        return DialogueSession(
-            loaded,
-            budget_bytes=shares.dialogue_bytes,
-            retaining=retaining,
-            answer_tokens=_QUESTION_TOKENS + options.max_tokens,
-        )
-
-
-def _mapper_opener(model: GeometryModel, settings: SessionSettings) -> Callable[[tuple[int, int]], Mapper]:
-    def opened(size: tuple[int, int]) -> Mapper:
+    def open_map(picture_size: tuple[int, int]) -> VideoSession:
         with _named_share("map"):
-            return Mapper(open_session(model, settings, size), StatusJudge())
+            return open_session(network, mapping, picture_size, attention)
 
-    return opened
+    reporter: Reporter = JsonReporter() if as_json else TerminalReporter(has_answers=True)
+    with ExitStack() as opened:
+        spoken = load_language_model(language, device=execution.device, dtype=dtype)
+        with _named_share("dialogue"):
+            dialogue = DialogueSession(
+                spoken,
+                budget_bytes=shares.dialogue_bytes,
+                retaining=retaining,
+                answer_tokens=QUESTION_TOKENS + max_tokens,
+                backend=attention,
+            )
+        opened.callback(dialogue.close)
+        require_askable(dialogue, asked)
+        mapper = Mapper(open_map, Preprocessor(size=mapping.image_size, patch=network.config.patch))
+        poses = None if out is None else LivePoses(out / POSES_NAME)
+        if model in RANDOM:
+            reporter.note("The map's weights are random: poses show how longtake works, and no geometry.")
+        follow(Run(video, LiveSession(mapper, dialogue, settings), asked, output=poses), reporter)
 
 
 @contextmanager
@@ -176,31 +164,3 @@ def _named_share(whose: str) -> Iterator[None]:
         yield
     except BudgetError as error:
         raise BudgetError(f"For the {whose}'s share of --memory: {error}") from error
-
-
-@contextmanager
-def _told_of_full_memory() -> Iterator[None]:
-    try:
-        yield
-    except MemoryFullError as error:
-        raise MemoryFullError(
-            "The dialogue's share of the memory has no room for one more look or question; raise --memory, or "
-            "lower --share."
-        ) from error
-
-
-def _session_settings(options: LiveOptions, model: GeometryModel, shares: Shares) -> SessionSettings:
-    usual = usual_settings(model.config)
-    return replace(
-        usual,
-        retention=usual.retention if options.policy is None else rule_named(options.policy),
-        budget=Budget(num_bytes=shares.map_bytes),
-    )
-
-
-def _sampling(options: LiveOptions) -> FrameSampling:
-    return FrameSampling(
-        start_s=0.0 if options.start is None else parse_time(options.start),
-        end_s=None if options.end is None else parse_time(options.end),
-        fps=options.fps,
-    )

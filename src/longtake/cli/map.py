@@ -2,155 +2,226 @@
 
 import re
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import torch
+import typer
 
-from longtake.attention.choose import backend_named
-from longtake.cli.export import AdjustmentOptions, PointOptions
-from longtake.cli.interrupt import stopped_by_interrupt
-from longtake.cli.options import one_of
-from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter
+from longtake.cli.export import parse_adjustments, parse_points
+from longtake.cli.options import one_of, parse_sampling
+from longtake.cli.reporting import INTERRUPTED, JsonReporter, Reporter, TerminalReporter, follow
+from longtake.cli.shared_options import (
+    BackendName,
+    Device,
+    DropPercent,
+    End,
+    FixedCamera,
+    Fps,
+    Intrinsics,
+    JsonEvents,
+    Mask,
+    MaxPoints,
+    Overwrite,
+    PictureFps,
+    PrecisionName,
+    ScaleFrom,
+    Sky,
+    Start,
+    Up,
+    Voxel,
+    command_app,
+)
 from longtake.errors import InputError, LongtakeError, SettingError
 from longtake.export.take import PixelGrid
 from longtake.geometry.model import GeometryModel
+from longtake.hub.bundled import DEFAULT_MODEL
 from longtake.hub.load import RANDOM, load_model
-from longtake.memory.budget import Budget
 from longtake.pipeline.outputs import Outputs, choose_outputs
 from longtake.pipeline.prefetch import WhenFull
-from longtake.pipeline.video_map import MapSettings, VideoMap, is_done
+from longtake.pipeline.run import Run
+from longtake.pipeline.run_folder import is_done
+from longtake.pipeline.video_map import MapSettings, adjusted_session, map_video
 from longtake.pipeline.writer_process import WriterProcess
-from longtake.runtime.alignment import Alignment
-from longtake.runtime.build import SMALL, SessionSettings, parse_keyframes, parse_windows, usual_settings
-from longtake.runtime.execution import choose_device
-from longtake.runtime.rules import rule_named
+from longtake.runtime.build import SMALL, usual_settings
+from longtake.runtime.execution import choose_execution
 from longtake.video.resize import Fit
-from longtake.video.sampling import FrameSampling, parse_time
 from longtake.video.source import Source, SourceOptions, open_source
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
+app = command_app()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MapOptions:
-    """What the command line says, word by word."""
-
-    sources: tuple[str, ...]
-    out: Path
-    model: str
-    memory: str | None
-    policy: str | None
-    keyframes: str | None
-    windows: str | None
-    align: str | None
-    size: int | None
-    fit: str
-    formats: str
-    pixels: str
-    start: str | None
-    end: str | None
-    fps: float | None
-    stride: int
-    picture_fps: float
-    follow: bool
-    when_full: str
-    points: PointOptions
-    adjustments: AdjustmentOptions
-    device: str
-    backend: str
-    resume: bool
-    skip_done: bool
-    overwrite: bool
-    checkpoint_every: int
-
-
-def run_map(options: MapOptions, *, as_json: bool) -> None:
-    """Each source in turn; of several, one that fails does not keep the others from being mapped."""
-    torch.set_num_threads(max(1, torch.get_num_threads() - 1))  # one is left to decode, prepare and write
-    settings = _settings(options)
+@app.command("map")
+def map_(
+    sources: Annotated[
+        list[str], typer.Argument(help="Videos, image folders, takes, camera:0, rtsp://…, http://…, or world:7.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write; several sources get one each below it.")] = Path(
+        "out/map"
+    ),
+    model: Annotated[
+        str, typer.Option(help="A checkpoint, a name of longtake models, or tiny (random weights, to test files fast).")
+    ] = DEFAULT_MODEL,
+    memory: Annotated[str | None, typer.Option(help="Room for keys and values, such as 4GB or 8 frames.")] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="What to forget: managed, window, context, keep-all, ... By default as trained.")
+    ] = None,
+    keyframes: Annotated[str | None, typer.Option(help="every:6 or flow:12px; every frame by default.")] = None,
+    windows: Annotated[
+        str | None, typer.Option(help="128/16: kept frames by shared frames; none for one. By default as trained.")
+    ] = None,
+    align: Annotated[str | None, typer.Option(help="Windows by first-frame, keyframe-pairs or robust.")] = None,
+    size: Annotated[int | None, typer.Option(help="Longer side of what the network sees, in pixels.")] = None,
+    fit: Annotated[str, typer.Option(help="crop, pad or square.")] = "crop",
+    formats: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="Of tum (always), ply, kitti, depth, depth-npz, confidence, images; when the video has ended: colmap, "
+            "nerfstudio, glb, rrd, session.",
+        ),
+    ] = "tum,ply,depth,confidence",
+    pixels: Annotated[str, typer.Option(help="Depth and intrinsics in the model's or the source's pixels.")] = "model",
+    start: Start = None,
+    end: End = None,
+    fps: Fps = None,
+    stride: Annotated[int, typer.Option(min=1, help="Every n-th of these frames.")] = 1,
+    picture_fps: PictureFps = 30.0,
+    follow_folder: Annotated[
+        bool, typer.Option("--follow/--no-follow", help="The folder is still being written; wait for more.")
+    ] = False,
+    when_full: Annotated[str, typer.Option(help="For live sources: newest-wins or block.")] = "newest-wins",
+    drop_percent: DropPercent = 25.0,
+    mask: Mask = None,
+    sky: Sky = None,
+    voxel: Voxel = None,
+    max_points: MaxPoints = 2_000_000,
+    intrinsics: Intrinsics = None,
+    fixed_camera: FixedCamera = False,
+    scale_from: ScaleFrom = None,
+    up: Up = "none",
+    device: Device = "auto",
+    precision: PrecisionName = "auto",
+    backend: BackendName = "auto",
+    resume: Annotated[bool, typer.Option(help="Go on with a run that was interrupted or killed.")] = False,
+    skip_done: Annotated[bool, typer.Option(help="Leave out sources that are mapped already.")] = False,
+    overwrite: Overwrite = False,
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Frames between checkpoints.")] = 250,
+    as_json: JsonEvents = False,
+) -> None:
+    """Map a video: poses, depth and points, written while it runs; Ctrl-C ends it so that it can be resumed."""
+    execution = choose_execution(device, precision, backend)
+    adjust = partial(
+        adjusted_session,
+        precision=execution.precision,
+        size=size,
+        memory=memory,
+        policy=policy,
+        keyframes=keyframes,
+        windows=windows,
+        align=align,
+    )
+    points = parse_points(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points)
+    adjustments = parse_adjustments(intrinsics=intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up)
+    settings = MapSettings(
+        session=adjust(SMALL),  # until the network is known; what was asked for is checked now
+        fit=Fit(one_of("fit", fit, [known.value for known in Fit])),
+        outputs=choose_outputs(
+            tuple(dict.fromkeys(formats.split(","))),
+            pixels=PixelGrid(one_of("--pixels", pixels, [grid.value for grid in PixelGrid])),
+            fps=fps,
+            cloud=points,
+            adjustments=adjustments,
+        ),
+        when_full=WhenFull(one_of("--when-full", when_full, [known.value for known in WhenFull])),
+        checkpoint_every=checkpoint_every,
+        execution=execution,
+    )
+    sampling = parse_sampling(start, end, fps, stride)
+    reading = SourceOptions(follow=follow_folder, picture_fps=picture_fps, device=execution.device)
     reporter: Reporter = JsonReporter() if as_json else TerminalReporter()
-    if options.model in RANDOM:
-        reporter.note("The weights are random: the files show how longtake works, and no geometry.")
-    if _has_small_images(settings.outputs):
-        reporter.note("Images of colmap and nerfstudio are made of the network's; --pixels source keeps the video's.")
+    _note_beforehand(model, settings.outputs, reporter)
+    torch.set_num_threads(max(1, torch.get_num_threads() - 1))  # one is left to decode, prepare and write
+    network = _Once(lambda: load_model(model, device=execution.device, trunk_dtype=execution.precision.dtype))
     with WriterProcess() as writer_process:
-        num_failed = _map_each(options, settings, reporter, writer_process)
-    if num_failed:
-        raise InputError(f"{num_failed} of {len(options.sources)} sources could not be mapped; the others are done.")
+
+        def open_run(source: Source, folder: Path) -> Run:
+            return map_video(
+                source,
+                network.get(),
+                folder,
+                replace(settings, session=adjust(usual_settings(network.get().config))),
+                overwrite=overwrite,
+                resume=resume,
+                on_export=reporter.exporting,
+                writer_process=writer_process,
+            )
+
+        is_done_already = partial(is_done, outputs=settings.outputs) if skip_done else lambda _: False
+        _map_each(
+            _folders(sources, out),
+            lambda text, folder: open_run(open_source(text, sampling, reading), folder),
+            is_done_already,
+            reporter,
+        )
 
 
-def _map_each(options: MapOptions, settings: MapSettings, reporter: Reporter, writer_process: WriterProcess) -> int:
-    """How many of several failed."""
-    sampling, device = _sampling(options), choose_device(options.device)
-    model: GeometryModel | None = None
+class _Once:
+    """A network that is loaded when it is first wanted."""
+
+    def __init__(self, load: Callable[[], GeometryModel]) -> None:
+        self._load = load
+        self._model: GeometryModel | None = None
+
+    def get(self) -> GeometryModel:
+        self._model = self._model or self._load()
+        return self._model
+
+
+def _map_each(
+    folders: Sequence[tuple[str, Path]],
+    open_run: Callable[[str, Path], Run],
+    is_done_already: Callable[[Path], bool],
+    reporter: Reporter,
+) -> None:
+    """Each source in turn; of several, one that fails does not keep the others from being mapped."""
     num_failed = 0
-    for text, out in _folders(options):
-        if options.skip_done and is_done(out, settings.outputs):
-            reporter.skipped(text, out)
+    for text, folder in folders:
+        if is_done_already(folder):
+            reporter.skipped(text, folder)
             continue
         try:
-            source = open_source(text, sampling, _source_options(options, device))
-            if model is None:
-                model = load_model(options.model, device=device)
-                settings = replace(settings, session=_session_settings(options, usual_settings(model.config)))
-            _map_one(source, model, out, settings, options, reporter, writer_process)
+            run = open_run(text, folder)
+            follow(run, reporter)
         except LongtakeError as error:
-            if len(options.sources) == 1:
+            if len(folders) == 1:
                 raise
             num_failed += 1
             reporter.failed(text, str(error))
-    return num_failed
+        else:
+            assert run.summary is not None
+            if not run.summary.is_complete:
+                sys.exit(INTERRUPTED)
+    if num_failed:
+        raise InputError(f"{num_failed} of {len(folders)} sources could not be mapped; the others are done.")
 
 
-def _map_one(
-    source: Source,
-    model: GeometryModel,
-    out: Path,
-    settings: MapSettings,
-    options: MapOptions,
-    reporter: Reporter,
-    writer_process: WriterProcess,
-) -> None:
-    video = VideoMap(
-        source,
-        model,
-        out,
-        settings,
-        backend=backend_named(options.backend),
-        overwrite=options.overwrite,
-        resume=options.resume,
-        on_export=reporter.exporting,
-        writer_process=writer_process,
-    )
-    try:
-        with reporter.telling(source, out), stopped_by_interrupt(partial(_stop, video)):
-            for item in video:
-                reporter.frame(item, video)
-    finally:  # an export that fails leaves a video that is mapped
-        if video.summary is not None:
-            reporter.done(video.summary, out)
-    assert video.summary is not None
-    if video.exported is not None:
-        reporter.exported(video.exported)
-    if not video.summary.is_complete:
-        sys.exit(INTERRUPTED)
+def _note_beforehand(model: str, outputs: Outputs, reporter: Reporter) -> None:
+    if model in RANDOM:
+        reporter.note("The weights are random: the files show how longtake works, and no geometry.")
+    has_scene = outputs.export is not None and any(known.needs_images for known in outputs.export.known)
+    if has_scene and outputs.take.pixels is PixelGrid.MODEL:
+        reporter.note("Images of colmap and nerfstudio are made of the network's; --pixels source keeps the video's.")
 
 
-def _stop(video: VideoMap) -> None:
-    """End the run after the frames begun, or at once while it exports."""
-    if video.summary is not None:
-        raise KeyboardInterrupt
-    video.stop()
-
-
-def _folders(options: MapOptions) -> list[tuple[str, Path]]:
+def _folders(sources: Sequence[str], out: Path) -> list[tuple[str, Path]]:
     """Where each source goes: into the folder itself if it is the only one, else into one of its own below it."""
-    if len(options.sources) == 1:
-        return [(options.sources[0], options.out)]
-    folders = [(text, options.out / _stem(text)) for text in options.sources]
+    if len(sources) == 1:
+        return [(sources[0], out)]
+    folders = [(text, out / _stem(text)) for text in sources]
     names = [folder.name for _, folder in folders]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
@@ -162,53 +233,3 @@ def _stem(text: str) -> str:
     path = Path(text)
     name = path.stem if path.is_file() else path.name
     return re.sub(r"[^\w.-]+", "_", name or text)
-
-
-def _settings(options: MapOptions) -> MapSettings:
-    return MapSettings(
-        session=_session_settings(options, SMALL),  # until the network is known; what was asked for is checked now
-        fit=Fit(one_of("fit", options.fit, [fit.value for fit in Fit])),
-        outputs=_outputs(options),
-        when_full=WhenFull(one_of("--when-full", options.when_full, [policy.value for policy in WhenFull])),
-        checkpoint_every=options.checkpoint_every,
-    )
-
-
-def _session_settings(options: MapOptions, usual: SessionSettings) -> SessionSettings:
-    return replace(
-        usual,
-        image_size=options.size or usual.image_size,
-        retention=usual.retention if options.policy is None else rule_named(options.policy),
-        keyframes=usual.keyframes if options.keyframes is None else parse_keyframes(options.keyframes),
-        windows=usual.windows if options.windows is None else parse_windows(options.windows),
-        alignment=usual.alignment if options.align is None else Alignment.named(options.align),
-        budget=None if options.memory is None else Budget.parse(options.memory),
-    )
-
-
-def _outputs(options: MapOptions) -> Outputs:
-    return choose_outputs(
-        tuple(dict.fromkeys(options.formats.split(","))),
-        pixels=PixelGrid(one_of("--pixels", options.pixels, [grid.value for grid in PixelGrid])),
-        fps=options.fps,
-        cloud=options.points.parsed(),
-        adjustments=options.adjustments.parsed(),
-    )
-
-
-def _has_small_images(outputs: Outputs) -> bool:
-    is_scene = outputs.export is not None and any(known.needs_images for known in outputs.export.known)
-    return is_scene and outputs.take.pixels is PixelGrid.MODEL
-
-
-def _source_options(options: MapOptions, device: torch.device) -> SourceOptions:
-    return SourceOptions(follow=options.follow, picture_fps=options.picture_fps, device=str(device))
-
-
-def _sampling(options: MapOptions) -> FrameSampling:
-    return FrameSampling(
-        start_s=0.0 if options.start is None else parse_time(options.start),
-        end_s=None if options.end is None else parse_time(options.end),
-        fps=options.fps,
-        stride=options.stride,
-    )

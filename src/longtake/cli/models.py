@@ -3,11 +3,14 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from longtake.cli.shared_options import AsJson
 from longtake.errors import CheckpointError, MissingExtraError
 from longtake.extras import import_from_extra
 from longtake.hub.bundled import BUNDLED, Bundled
@@ -28,7 +31,17 @@ class Holdings:
     num_bytes: int
 
 
-def run_list(*, as_json: bool) -> None:
+app = typer.Typer(invoke_without_command=True, add_completion=False)
+
+
+@app.callback()
+def models(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the weights known by name: sizes, where from, their licence, and whether they are on this machine."""
+    if context.invoked_subcommand is None:
+        _list(as_json=as_json)
+
+
+def _list(*, as_json: bool) -> None:
     rows = [(known, *_found(known)) for known in (*BUNDLED, *PRESETS)]
     if as_json:
         print(json.dumps([asdict(known) | {"found": path, "note": note} for known, path, note in rows], indent=1))
@@ -70,7 +83,14 @@ def _found(known: Bundled | Preset) -> tuple[str | None, str]:
     return (str(path), "") if path else (None, "not on this machine; it is downloaded when first used")
 
 
-def run_check(name_or_path: str, *, as_json: bool) -> None:
+@app.command("check")
+def check(
+    name_or_path: Annotated[
+        str, typer.Argument(metavar="PATH", help="A file, a folder, or a name in the hub's cache.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Say what a file of weights holds and check its names and shapes; its values are not read."""
     holdings = _holdings(name_or_path)
     if as_json:
         print(json.dumps(asdict(holdings), indent=1))

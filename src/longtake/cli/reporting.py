@@ -1,11 +1,13 @@
-"""How a long job tells what it does: a bar for people, a line of JSON for each event for programs."""
+"""What people and programs are told while a run goes on: a bar and lines of text, or a JSON object for each event."""
 
 import json
+import signal
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from rich.console import Console
@@ -14,39 +16,54 @@ from rich.text import Text
 
 from longtake.cli.export import tell_record
 from longtake.export.frame import FrameStatus, MappedFrame
-from longtake.export.record import ExportRecord
+from longtake.language.evidence import Evidence
 from longtake.memory.budget import format_bytes
-from longtake.pipeline.run import KEPT, Unreadable
-from longtake.pipeline.video_map import MapSummary, VideoMap
+from longtake.pipeline.events import (
+    Answered,
+    AnswerText,
+    Asking,
+    CameraPose,
+    Dropped,
+    Ended,
+    Event,
+    Exported,
+    Forgotten,
+    Frame,
+    MapSummary,
+    Saved,
+    Unreadable,
+)
+from longtake.pipeline.question_schedule import Due, Every, Once, When, format_time
+from longtake.pipeline.run import KEPT, Run
+from longtake.runtime.answers import DialogueInfo
 from longtake.types import FrameKind
-from longtake.video.reading import Source
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
 
 
 class Reporter(ABC):
-    """Told of everything that happens."""
+    """Is given every event of a run, in order."""
 
     @abstractmethod
     @contextmanager
-    def telling(self, source: Source, out: Path) -> Iterator[None]:
-        """While one source is mapped."""
+    def watching(self, run: Run) -> Iterator[None]:
+        """While a run goes on."""
 
     @abstractmethod
-    def frame(self, item: MappedFrame | Unreadable, video: VideoMap) -> None:
-        """A frame was written, or could not be read."""
+    def tell(self, event: Event) -> None: ...
 
     @abstractmethod
     def note(self, text: str) -> None:
-        """Something to know beforehand."""
+        """Something to know that is no result."""
+
+    @abstractmethod
+    def tell_dialogue(self, info: DialogueInfo) -> None:
+        """What a language model has seen and holds."""
 
     @abstractmethod
     def exporting(self, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:
-        """Hands on the frames of an export while the source is still told of."""
-
-    @abstractmethod
-    def done(self, summary: MapSummary, out: Path) -> None: ...
-
-    @abstractmethod
-    def exported(self, record: ExportRecord) -> None: ...
+        """Hands on the frames of an export."""
 
     @abstractmethod
     def skipped(self, source: str, out: Path) -> None: ...
@@ -55,38 +72,70 @@ class Reporter(ABC):
     def failed(self, source: str, problem: str) -> None: ...
 
 
+def follow(run: Run, reporter: Reporter) -> None:
+    """A run to its end. The first Ctrl-C stops it, and what was begun is finished."""
+    with reporter.watching(run), stopped_by_interrupt(run.stop), closing(iter(run)) as events:
+        for event in events:
+            reporter.tell(event)
+
+
+@contextmanager
+def stopped_by_interrupt(stop: Callable[[], None]) -> Iterator[None]:
+    """The first Ctrl-C calls `stop`, and what was begun is finished; a second one ends the command at once."""
+
+    def wish(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        signal.signal(signal.SIGINT, usual)
+        stop()
+
+    usual = signal.signal(signal.SIGINT, wish)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
 class JsonReporter(Reporter):
-    """A JSON object a line on stdout: `event` is note, start, frame, unreadable, done, export, skipped or failed."""
+    """A JSON object a line on stdout; `event` says which."""
 
     @contextmanager
-    def telling(self, source: Source, out: Path) -> Iterator[None]:
-        self._say("start", source=source.name, out=str(out), num_frames=source.num_frames)
+    def watching(self, run: Run) -> Iterator[None]:
+        out = {} if run.out is None else {"out": str(run.out)}
+        self._say("start", source=run.source.name, **out, num_frames=run.source.num_frames)
+        self._out = out
         yield
 
-    def frame(self, item: MappedFrame | Unreadable, video: VideoMap) -> None:  # noqa: ARG002
-        if isinstance(item, Unreadable):
-            self._say("unreadable", **asdict(item))
-            return
-        self._say(
-            "frame",
-            index=item.index,
-            timestamp_s=item.timestamp_s,
-            status=item.status,
-            keyframe=item.kind is not FrameKind.PASSING,
-            window=item.window,
-        )
+    def tell(self, event: Event) -> None:
+        match event:
+            case Frame(mapped=MappedFrame() as mapped):
+                keyframe = mapped.kind is not FrameKind.PASSING
+                self._say("frame", **_pose_record(CameraPose.of(mapped)), keyframe=keyframe, window=mapped.window)
+            case Unreadable():
+                self._say("unreadable", index=event.index, time_s=event.timestamp_s, problem=event.problem)
+            case Forgotten():
+                self._say("forgotten", count=event.count)
+            case Dropped():
+                self._say("dropped", num_frames=event.num_frames)
+            case Asking():
+                self._note_each(_notes_on(event))
+            case Answered():
+                self._say("answer", **_answer_record(event))
+            case Saved():
+                self._say("saved", path=str(event.path), num_frames=event.num_frames)
+            case Ended():
+                self._tell_end(event)
+            case Exported():
+                self._say("export", **asdict(event.record))
+            case Frame() | AnswerText():
+                pass
 
     def note(self, text: str) -> None:
         self._say("note", text=text)
 
+    def tell_dialogue(self, info: DialogueInfo) -> None:
+        self._say("watched", **asdict(info))
+
     def exporting(self, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:  # noqa: ARG002
         return frames
-
-    def done(self, summary: MapSummary, out: Path) -> None:
-        self._say("done", out=str(out), **asdict(summary))
-
-    def exported(self, record: ExportRecord) -> None:
-        self._say("export", **asdict(record))
 
     def skipped(self, source: str, out: Path) -> None:
         self._say("skipped", source=source, out=str(out))
@@ -94,75 +143,223 @@ class JsonReporter(Reporter):
     def failed(self, source: str, problem: str) -> None:
         self._say("failed", source=source, problem=problem)
 
+    def _tell_end(self, ended: Ended) -> None:
+        self._note_each(map(_never_due, ended.never_due))
+        if ended.summary is not None:
+            self._say("done", **self._out, **asdict(ended.summary))
+        if ended.dialogue is not None:
+            self._say("watched", num_dropped=ended.num_dropped, **asdict(ended.dialogue))
+
+    def _note_each(self, notes: Iterable[str]) -> None:
+        for note in notes:
+            self.note(note)
+
     def _say(self, event: str, **values: Any) -> None:
-        print(json.dumps({"event": event, **values}), flush=True)
+        print(json.dumps({"event": event, **values}, ensure_ascii=False), flush=True)
 
 
 class TerminalReporter(Reporter):
-    """A bar with frames a second, memory, keyframes and what went wrong; a line at the end."""
+    """A bar, notes and a line at the end on one stream; answers on stdout."""
 
-    def __init__(self) -> None:
-        self._console = Console(highlight=False)
+    def __init__(self, *, has_answers: bool = False, is_labelled: bool = True) -> None:
+        """Where there are answers, stdout is for them alone; labels say which question each is the answer to."""
+        self._console = Console(stderr=has_answers, highlight=False)
+        self._is_labelled = is_labelled
         self._progress = self._new_progress()
+        self._run: Run | None = None
+        self._is_watching = False
 
     @contextmanager
-    def telling(self, source: Source, out: Path) -> Iterator[None]:  # noqa: ARG002
+    def watching(self, run: Run) -> Iterator[None]:
+        self._run, self._is_watching = run, True
         with self._new_progress() as self._progress:
-            self._progress.add_task(source.name, total=source.num_frames, rate="", state="")
-            yield
+            self._progress.add_task(run.source.name, total=run.source.num_frames, state="")
+            try:
+                yield
+            finally:
+                self._is_watching = False
 
-    def frame(self, item: MappedFrame | Unreadable, video: VideoMap) -> None:
-        task = self._progress.tasks[0]
-        if isinstance(item, Unreadable):
-            self._console.print(Text(f"frame {item.index} at {item.timestamp_s:.3f} s: {item.problem}"), soft_wrap=True)
-        resident = format_bytes(video.resident_bytes).partition(" (")[0]
-        self._progress.update(
-            task.id,
-            advance=1,
-            rate=f"{task.speed or 0:.1f} frames/s",
-            state=f"{resident}, {video.counts[KEPT]} kept{_troubles(video.counts)}",
+    def tell(self, event: Event) -> None:
+        match event:
+            case Frame():
+                self._advance()
+            case Unreadable():
+                self.note(f"frame {event.index} at {event.timestamp_s:.3f} s: {event.problem}")
+                self._advance()
+            case Asking():
+                self._begin_answer(event)
+            case AnswerText():
+                print(event.text, end="", flush=True)
+            case Answered():
+                self._end_answer(event)
+            case Ended():
+                self._tell_end(event)
+            case Exported():
+                tell_record(event.record, self._console)
+            case Forgotten() | Dropped() | Saved():
+                pass
+
+    def note(self, text: str) -> None:
+        self._console.print(text, style="yellow", soft_wrap=True, markup=False)
+
+    def tell_dialogue(self, info: DialogueInfo) -> None:
+        self._console.print(
+            f"{info.num_frames} frames up to {format_time(info.seen_until_s or 0.0)}, {info.num_tokens} tokens in "
+            f"memory ({info.live_bytes / 1e6:.1f} of {info.num_bytes / 1e6:.1f} MB), seen in {info.seeing_s:.1f} s",
+            soft_wrap=True,
         )
 
     def exporting(self, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:
-        task = self._progress.add_task("Exporting", total=num_frames, rate="", state="")
+        task = self._progress.add_task("Exporting", total=num_frames, state="")
         for frame in frames:
             yield frame
             self._progress.advance(task)
 
-    def exported(self, record: ExportRecord) -> None:
-        tell_record(record, self._console)
-
-    def note(self, text: str) -> None:
-        self._console.print(text, style="yellow", soft_wrap=True)
-
-    def done(self, summary: MapSummary, out: Path) -> None:
-        end = "" if summary.is_complete else "; interrupted, go on with --resume"
-        dropped = f", {summary.num_dropped} dropped" if summary.num_dropped else ""
-        windows = f", {summary.num_windows} windows" if summary.num_windows > 1 else ""
-        self._console.print(
-            f"{summary.num_frames} frames at {summary.frames_per_s:.1f} frames/s, {summary.num_keyframes} kept{windows}"
-            f"{dropped}{_troubles(summary.statuses)}; memory of {summary.memory_bytes / 1e6:.1f} MB, at most "
-            f"{summary.peak_resident_bytes / 1e6:.0f} MB in all; in {out}{end}",
-            soft_wrap=True,
-        )
-
     def skipped(self, source: str, out: Path) -> None:
-        self._console.print(f"{source} is done, in {out}", soft_wrap=True)
+        self._console.print(f"{source} is done, in {out}", soft_wrap=True, markup=False)
 
     def failed(self, source: str, problem: str) -> None:
         self._console.print(Text(f"{source}: {problem}", style="red"), soft_wrap=True)
 
+    def _advance(self) -> None:
+        assert self._run is not None
+        task = self._progress.tasks[0]
+        dialogue = self._run.session.dialogue
+        if dialogue is not None:
+            info = dialogue.info
+            state = f"{format_time(info.seen_until_s or 0.0)}, {info.num_tokens} tokens in memory"
+        else:
+            resident, counts = format_bytes(self._run.resident_bytes).partition(" (")[0], self._run.counts
+            state = f"{task.speed or 0:.1f} frames/s {resident}, {counts[KEPT]} kept{_troubles(counts)}"
+        self._progress.update(task.id, advance=1, state=state)
+
+    def _begin_answer(self, asking: Asking) -> None:
+        for note in _notes_on(asking):
+            self.note(note)
+        self._progress.stop()  # it would be drawn into the text where both go to one terminal
+        if self._is_labelled or not isinstance(asking.due.asked, Once):
+            print(f"{_label(asking.due)} ", end="", flush=True)
+
+    def _end_answer(self, answered: Answered) -> None:
+        if isinstance(answered.due.asked, When):
+            self._progress.stop()
+            print(f"{_label(answered.due)} {answered.text}", end="")
+        elif answered.choices:
+            scores = ", ".join(f"{choice.text} {choice.mean_log_likelihood:.2f}" for choice in answered.choices)
+            print(f"{answered.text} ({scores})", end="")
+        attended = looked_at(answered.evidence)
+        if self._run is not None and self._run.session.mapper is not None:
+            print(f" ({'; '.join(filter(None, (_where(answered.pose), attended)))})", flush=True)
+        else:
+            print(flush=True)
+            if attended:
+                self._console.print(attended, style="dim", soft_wrap=True)
+        if self._is_watching:
+            self._progress.start()
+
+    def _tell_end(self, ended: Ended) -> None:
+        for unasked in ended.never_due:
+            self.note(_never_due(unasked))
+        if ended.summary is not None:
+            self._console.print(_summary_line(ended.summary, self._run), soft_wrap=True, markup=False)
+        if ended.dialogue is not None:
+            if ended.num_dropped:
+                self.note(f"{ended.num_dropped} frames came while the sessions were busy, and were dropped.")
+            self.tell_dialogue(ended.dialogue)
+
     def _new_progress(self) -> Progress:
         return Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TextColumn("{task.fields[state]}"),
+            TextColumn("{task.fields[state]}", markup=False),
             TimeElapsedColumn(),
             console=self._console,
             transient=True,
+            disable=not self._console.is_terminal,
         )
+
+
+def looked_at(evidence: Sequence[Evidence]) -> str:
+    """Which times of the video an answer comes from, for people."""
+    spans = [f"{_span(span)} {span.weight:.0%}" for span in evidence]
+    return f"looked at {', '.join(spans)}" if spans else ""
+
+
+def _span(span: Evidence) -> str:
+    start, end = format_time(span.start_s), format_time(span.end_s)
+    return start if start == end else f"{start}-{end}"
+
+
+def _label(due: Due) -> str:
+    return f"[{format_time(due.time_s or 0.0)}] {due.asked.text}"
+
+
+def _where(pose: CameraPose | None) -> str:
+    if pose is None:
+        return "no pose yet"
+    x, y, z = pose.world_from_camera[:3, 3].tolist()
+    return f"at {x:.2f} {y:.2f} {z:.2f}"
+
+
+def _notes_on(asking: Asking) -> list[str]:
+    """What to know before an answer comes."""
+    asked, time_s = asking.due.asked, asking.due.time_s
+    notes: list[str] = []
+    if isinstance(asked, Once) and asked.at_s is not None and asking.due.is_late and time_s is not None:
+        notes.append(
+            f"The video ends at {format_time(time_s)}, before {format_time(asked.at_s)}; '{asked.text}' is answered "
+            "at its end."
+        )
+    if asking.seen_until_s is None:
+        notes.append(f"No frame has been seen; '{asked.text}' is answered without video.")
+    return notes
+
+
+def _never_due(asked: Every) -> str:
+    return f"The video ended within {asked.every_s:g} s of its first frame; '{asked.text}' was never due."
+
+
+def _pose_record(pose: CameraPose) -> dict[str, Any]:
+    return {
+        "index": pose.index,
+        "time_s": pose.timestamp_s,
+        "status": pose.status,
+        "world_from_camera": pose.world_from_camera.tolist(),
+    }
+
+
+def _answer_record(answered: Answered) -> dict[str, Any]:
+    """Every key for every answer; null where it has no meaning."""
+    answer = answered.answer
+    return {
+        "kind": type(answered.due.asked).__name__.lower(),
+        "time_s": answered.due.time_s,
+        "is_late": answered.due.is_late,
+        "question": answered.due.asked.text,
+        "text": answered.text,
+        "choices": [asdict(choice) for choice in answered.choices] or None,
+        "seen_until_s": answered.seen_until_s,
+        "evidence": [asdict(span) for span in answered.evidence],
+        "pose": None if answered.pose is None else _pose_record(answered.pose),
+        "ending": None if answer is None else answer.ending,
+        "tokens": None if answer is None else len(answer.ids),
+        "first_token_s": None if answer is None else answer.timing.first_token_s,
+        "tokens_per_s": None if answer is None else answer.timing.tokens_per_s,
+        "total_s": answered.total_s,
+    }
+
+
+def _summary_line(summary: MapSummary, run: Run | None) -> str:
+    end = "" if summary.is_complete else "; interrupted, go on with --resume"
+    dropped = f", {summary.num_dropped} dropped" if summary.num_dropped else ""
+    windows = f", {summary.num_windows} windows" if summary.num_windows > 1 else ""
+    place = "" if run is None else f"; in {run.out}"
+    return (
+        f"{summary.num_frames} frames at {summary.frames_per_s:.1f} frames/s, {summary.num_keyframes} kept{windows}"
+        f"{dropped}{_troubles(summary.statuses)}; memory of {summary.memory_bytes / 1e6:.1f} MB, at most "
+        f"{summary.peak_resident_bytes / 1e6:.0f} MB in all{place}{end}"
+    )
 
 
 def _troubles(counts: Mapping[str, int]) -> str:

@@ -1,7 +1,40 @@
-"""Options that several commands have in common."""
+"""Options that several commands share, declared once; nothing here needs torch."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+JsonEvents = Annotated[bool, typer.Option("--json", help="Print a JSON object for each event.")]
+Overwrite = Annotated[bool, typer.Option(help="Replace what is in the folder.")]
+
+SourceText = Annotated[str, typer.Argument(help="A video, image folder, take, camera:0, rtsp://…, or world:7.")]
+Start = Annotated[str | None, typer.Option(help="Where to begin, such as 00:42.")]
+End = Annotated[str | None, typer.Option(help="Where to end.")]
+Fps = Annotated[float | None, typer.Option(help="At most so many frames a second, by their times.")]
+PictureFps = Annotated[float, typer.Option(help="Frames a second of a folder, whose pictures have no times.")]
+
+Device = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
+PrecisionName = Annotated[str, typer.Option("--precision", help="fp32 (exact), bf16, fp16, or auto: fast on a GPU.")]
+BackendName = Annotated[str, typer.Option("--backend", help="Attention backend, or auto: the fastest installed.")]
+
+DropPercent = Annotated[float, typer.Option(help="Least confident pixels that give no points.")]
+Mask = Annotated[Path | None, typer.Option(help="Folder of masks: white gives points, black does not.")]
+Sky = Annotated[Path | None, typer.Option(help="ONNX model that finds sky, which gives no points.")]
+Voxel = Annotated[float | None, typer.Option(help="One point a voxel of this edge, in the unit of the files.")]
+MaxPoints = Annotated[int, typer.Option(min=1, help="Voxels widen until no more points are left.")]
+Intrinsics = Annotated[
+    str | None,
+    typer.Option(help="The camera: fx,fy,cx,cy in the video's pixels, cameras.txt, cameras.bin, transforms.json."),
+]
+FixedCamera = Annotated[bool, typer.Option("--fixed-camera", help="One camera, the median of all frames'.")]
+ScaleFrom = Annotated[
+    str | None, typer.Option(help="distance:0,57=2.4m, height:1.5m or depth:12=depth.png@0.001 makes it metric.")
+]
+Up = Annotated[str, typer.Option(help="auto turns the floor level and to y = 0; none leaves the world.")]
+
+
+def command_app() -> typer.Typer:
+    """What a module declares its command, or commands, on."""
+    return typer.Typer(add_completion=False)

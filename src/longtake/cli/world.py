@@ -6,15 +6,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
+import typer
 from jaxtyping import UInt8
 from PIL import Image
 from rich.console import Console
 from rich.progress import track
 
 from longtake.cli.options import parse_size
+from longtake.cli.shared_options import AsJson, command_app
 from longtake.errors import SettingError
 from longtake.runtime.execution import choose_device
 from longtake.takes.depth_files import DepthFiles, step_for
@@ -50,6 +53,39 @@ class WorldSettings:
     device: str
     out: Path
     overwrite: bool
+
+
+app = command_app()
+
+
+@app.command()
+def world(
+    out: Annotated[Path, typer.Option(help="Folder to write; new or empty.")],
+    seed: Annotated[int, typer.Option(min=0, help="Which house and which walk.")] = 7,
+    frames: Annotated[int, typer.Option(min=1, help="Length of the walk.")] = 600,
+    size: Annotated[str, typer.Option(help="Width x height of the images, in pixels.")] = "448x336",
+    fps: Annotated[float, typer.Option(help="Frames a second.")] = 10.0,
+    images: Annotated[str, typer.Option(help="mp4, png or jpg.")] = "mp4",
+    depth: Annotated[str, typer.Option(help="png (16 bits), npz (float32) or none.")] = "png",
+    questions: Annotated[int, typer.Option(min=0, help="Questions to ask along the way.")] = 40,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    overwrite: Annotated[bool, typer.Option(help="Replace a take that is there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Film a walk through a procedural house, with its exact truth: poses, depth, what is visible, questions."""
+    settings = WorldSettings(
+        seed=seed,
+        frames=frames,
+        size=size,
+        fps=fps,
+        images=images,
+        depth=depth,
+        questions=questions,
+        device=device,
+        out=out,
+        overwrite=overwrite,
+    )
+    run_world(settings, as_json=as_json)
 
 
 def run_world(settings: WorldSettings, *, as_json: bool) -> None:

@@ -22,7 +22,7 @@ RANDOM: Mapping[str, GeometryConfig] = MappingProxyType({"tiny": TINY, "micro": 
 def load_model(
     name_or_path: Path | str, *, device: torch.device | str = "cpu", trunk_dtype: torch.dtype = torch.float32
 ) -> GeometryModel:
-    """A model ready to answer, from a path, a preset's name or a place on the hub.
+    """A model ready to answer, from a path, a preset's name or a place on the hub; `tiny` and `micro` are `RANDOM`.
 
     Products are computed in `trunk_dtype`, so their weights are held in it. VGGT and StreamVGGT have the same names and
     shapes: a file of either is given as `vggt:path` or `streamvggt:path`.

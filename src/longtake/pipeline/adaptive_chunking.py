@@ -53,6 +53,11 @@ class Chunks:
     def size(self) -> int:
         return self._size
 
+    @property
+    def most(self) -> int:
+        """The largest it may become."""
+        return SIZES[-1] if self._grows else self._size
+
     def seen(self, times_s: Sequence[float], seeing_s: float) -> None:
         """Frames that came at these times were looked at; a chunk that a question cut short says nothing."""
         if not self._grows or len(times_s) != self._size:

@@ -30,14 +30,22 @@ class Checkpoint:
     """Frames taken from the source, unreadable ones included."""
     first_owed: int
     """The oldest of them whose result had not come yet; they are read again."""
-    settings: Mapping[str, Any]
-    """What the run was asked to do; only the same can go on."""
     judge: Mapping[str, Any]
     sinks: Mapping[str, Any]
     counts: Mapping[str, int]
     num_event_bytes: int
     """Of the file of events."""
     arrays: Mapping[str, np.ndarray]
+    session: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """A checkpoint on its way: the session is saved, the results before it are still to be written."""
+
+    num_frames: int
+    first_owed: int
+    judge: Mapping[str, Any]
     session: Path
 
 
@@ -63,18 +71,17 @@ class Checkpoints:
         folder = checkpoint.session.parent
         with replacing(folder / _ARRAYS) as file:
             np.savez(file, allow_pickle=False, **checkpoint.arrays)
-        said = {
+        record = {
             "folder": folder.name,
             "num_frames": checkpoint.num_frames,
             "first_owed": checkpoint.first_owed,
-            "settings": checkpoint.settings,
             "judge": checkpoint.judge,
             "sinks": checkpoint.sinks,
             "counts": checkpoint.counts,
             "num_event_bytes": checkpoint.num_event_bytes,
         }
         with replacing(self._folder / _LATEST) as file:
-            file.write(json.dumps(said).encode())
+            file.write(json.dumps(record).encode())
         for other in self._folder.iterdir():
             if other.is_dir() and int(other.name) < int(folder.name):  # a newer one may be on its way
                 shutil.rmtree(other)
@@ -85,11 +92,11 @@ class Checkpoints:
         if not path.exists():
             return None
         try:
-            said = json.loads(path.read_text(encoding="utf-8"))
-            folder = self._folder / said.pop("folder")
+            record = json.loads(path.read_text(encoding="utf-8"))
+            folder = self._folder / record.pop("folder")
             with np.load(folder / _ARRAYS) as file:
                 arrays = {name: file[name] for name in file.files}
-            return Checkpoint(**said, arrays=arrays, session=folder / _SESSION)
+            return Checkpoint(**record, arrays=arrays, session=folder / _SESSION)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise InputError(
                 f"The checkpoint {path} is damaged ({error}); start again without --resume, or delete {self._folder}."

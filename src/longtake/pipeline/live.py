@@ -1,193 +1,238 @@
-"""One reader, two sessions: a video's geometry and its dialogue side by side, so that an answer knows where it was.
+"""A map and a dialogue about one video, with either or both: frames go in one by one, questions between them.
 
-source ─▶ decode ─▶ every frame ─▶ geometry session ─▶ FrameKnown
-                        └─ some a second ─▶ dialogue ─▶ Answered, with the camera's pose then
+frame ─▶ prepare ─┬─ every frame ───▶ geometry session ─▶ MappedFrame, Frame
+                  └─ some a second ─▶ language model ───▶ Answered, with the camera's pose at the last frame seen
 """
 
 import math
+import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from longtake.errors import SettingError
-from longtake.export.frame import FrameStatus, MappedFrame
+from longtake.errors import MemoryFullError, SettingError
+from longtake.export.frame import MappedFrame
 from longtake.language.evidence import Evidence
 from longtake.language.sampling import TextSampling
+from longtake.pipeline.adaptive_chunking import Chunks
+from longtake.pipeline.events import Answered, AnswerText, Asking, CameraPose, Event, Forgotten, Frame
 from longtake.pipeline.mapper import Mapper, Prepared
-from longtake.pipeline.prefetch import Prefetcher, WhenFull
-from longtake.pipeline.question_schedule import Asked, Due, Every, QuestionSchedule, When
-from longtake.pipeline.run import QUEUED, Unreadable
+from longtake.pipeline.question_schedule import Due, Once, QuestionSchedule, When, format_time
+from longtake.runtime.answers import Answer, Choice
 from longtake.runtime.dialogue import DialogueSession
 from longtake.video.frame import VideoFrame
-from longtake.video.preprocess import Preprocessor
-from longtake.video.reading import Source
 
 # Containers round times to a millisecond, so that a frame may come that much before its tick.
 _ROUNDING_S = 0.001
 _ONE_TOKEN = TextSampling(max_new_tokens=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FrameKnown:
-    """A frame has a pose."""
-
-    index: int
-    """Its place among the frames that were asked for, from 0."""
-    time_s: float
-    status: FrameStatus
-    world_from_camera: Float[Tensor, "4 4"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answered:
-    """An answer, what it is about, and where the camera was."""
-
-    due: Due
-    text: str
-    seen_until_s: float | None
-    """The time of the last frame that the dialogue had seen; None where there was none."""
-    evidence: tuple[Evidence, ...]
-    """The spans that were attended to most, strongest first; for a standing question those of one word said to it."""
-    pose: FrameKnown | None
-    """The last frame up to `seen_until_s` that had a pose by then; None where a first block was still to come."""
-
-
-Event = FrameKnown | Unreadable | Answered
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveSettings:
-    """How the dialogue looks and speaks."""
+    """How the language model looks and speaks."""
 
-    ask_fps: float = 2.0
-    """Frames a second that the dialogue sees at most, by their times; the geometry session sees all."""
+    ask_fps: float | None = 2.0
+    """Frames a second that it sees at most, by their times; None for all. A map sees all."""
     speaking: TextSampling = field(default_factory=TextSampling)
+    choices: tuple[str, ...] = ()
+    """Answers to choose from; none for free speech."""
+    when_full: str = "open the session with more memory, or show smaller pictures"
+    """What to do where its memory has no room, said with the error."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.ask_fps < math.inf:
+        if self.ask_fps is not None and not 0 < self.ask_fps < math.inf:
             raise SettingError(f"Expected more than 0 frames a second for the dialogue, but got {self.ask_fps:g}.")
 
 
 class LiveSession:
-    """Iterate to watch: poses and answers come as they become known, in the order of time."""
+    """One video, watched by a geometry session, a language model, or both. Both stay the caller's, to be closed."""
 
     def __init__(
         self,
-        source: Source,
-        dialogue: DialogueSession,
-        asked: Sequence[Asked],
-        settings: LiveSettings,
+        mapper: Mapper | None = None,
+        dialogue: DialogueSession | None = None,
+        settings: LiveSettings | None = None,
         *,
-        prepare: Preprocessor,
-        open_mapper: Callable[[tuple[int, int]], Mapper],
+        chunks: Chunks | None = None,
     ) -> None:
-        """The geometry session is opened with the first frame, for images of its height and width.
-
-        The dialogue stays the caller's, to be asked more when the video has ended, and to be closed.
-        """
-        self._source, self._dialogue, self._speaking = source, dialogue, settings.speaking
-        self._schedule = QuestionSchedule(asked)
-        self._prepare, self._open_mapper = prepare, open_mapper
-        self._mapper: Mapper | None = None
-        self._rate, self._trail = _Rate(settings.ask_fps), _Trail()
-        self._decoded: Prefetcher[VideoFrame] | None = None
+        """`chunks` says how many frames a language model without a map sees together; by default one by one."""
+        assert mapper is None or chunks is None, "a map's frames come one by one"
+        if mapper is None and dialogue is None:
+            raise SettingError("Expected a map, a language model or both to watch with, but got neither.")
+        self._mapper, self._dialogue = mapper, dialogue
+        self._settings = settings or LiveSettings()
+        self._chunks = chunks or Chunks(1)
+        self._rate, self._trail = _Rate(self._settings.ask_fps), _Trail()
+        self._num_forgotten = 0
         self._has_looked = False
 
     @property
-    def num_dropped(self) -> int:
-        """Frames of a live source that came while both sessions were busy."""
-        return 0 if self._decoded is None else self._decoded.num_dropped
+    def mapper(self) -> Mapper | None:
+        return self._mapper
 
     @property
-    def never_due(self) -> tuple[Every, ...]:
-        """Questions asked every so often whose first moment has not come."""
-        return self._schedule.never_due
+    def dialogue(self) -> DialogueSession | None:
+        return self._dialogue
 
-    def stop(self) -> None:
-        """Take no more frames; what is to be asked at the end is asked."""
-        self._source.stop()
+    @property
+    def chunk_size(self) -> int:
+        """Frames to be given to `step` together."""
+        return self._chunks.size
 
-    def __iter__(self) -> Generator[Event, None, None]:
-        when_full = WhenFull.NEWEST_WINS if self._source.is_live else WhenFull.BLOCK
-        beside: deque[Event] = deque()
-        with Prefetcher(self._source.frames(), QUEUED, when_full) as self._decoded:
-            try:
-                # One by one, so that a question comes between just the frames that it lies between.
-                for item in self._schedule.through(self._readable(self._decoded, beside), lambda: 1):
-                    yield from _drained(beside)
-                    yield from self._answer(item) if isinstance(item, Due) else self._watch(item[0])
-                yield from _drained(beside)
-            finally:
-                self._source.stop()  # so that nobody waits for frames that are not wanted any more
+    @property
+    def most_together(self) -> int:
+        """The most frames that may be seen together."""
+        return self._chunks.most
 
-    def _readable(self, frames: Iterable[VideoFrame], beside: deque[Event]) -> Iterator[VideoFrame]:
-        """Frames with pictures; the others, and the poses that come last, go beside them."""
-        for frame in frames:
-            if frame.problem is None:
-                yield frame
-            else:
-                beside.append(Unreadable(frame.index, frame.timestamp_s, frame.problem))
+    def prepare(self, frame: VideoFrame) -> Prepared:
+        """A frame with a picture as `step` takes it; may be called from another thread."""
+        return Prepared(frame, None) if self._mapper is None else self._mapper.prepare(frame)
+
+    def step(self, *frames: Prepared) -> Iterator[MappedFrame | Event]:
+        """Take the next frame, or several that are seen together: final results, each before its event, and events."""
         if self._mapper is not None:
-            beside.extend(self._known(self._mapper.finish()))
-
-    def _watch(self, frame: VideoFrame) -> Iterator[FrameKnown]:
-        assert frame.image is not None
-        resized = self._prepare(frame.image)
+            for prepared in frames:
+                yield from self._known(self._mapper.step(prepared))
+        if self._dialogue is not None:
+            yield from self._look(self._dialogue, frames)
         if self._mapper is None:
-            height, width = resized.pixels.shape[-2:]
-            self._mapper = self._open_mapper((height, width))
-        yield from self._known(self._mapper.step(Prepared(frame, resized)))
-        self._has_looked = self._rate.takes(frame.timestamp_s)
-        if self._has_looked:
-            picture = torch.from_numpy(np.ascontiguousarray(frame.image.transpose(2, 0, 1)))
-            self._dialogue.see(picture[None], [frame.timestamp_s])
-            self._trail.up_to(frame.timestamp_s)
+            for prepared in frames:
+                yield Frame(index=prepared.frame.index, timestamp_s=prepared.timestamp_s, mapped=None)
 
-    def _known(self, mapped: Iterable[MappedFrame]) -> Iterator[FrameKnown]:
+    def finish(self) -> Iterator[MappedFrame | Event]:
+        """The results still owed when no more frames come; questions may follow."""
+        if self._mapper is not None:
+            yield from self._known(self._mapper.finish())
+
+    def ask(self, question: str) -> Answered:
+        """The answer to a question about the video so far; it leaves no trace in what is remembered."""
+        *_, answered = self.answer(Due(asked=Once(text=question), time_s=self._seen_until_s))
+        assert isinstance(answered, Answered)
+        return answered
+
+    def answer(self, due: Due) -> Iterator[Asking | AnswerText | Answered]:
+        """The answer to a question that is due, as it is made."""
+        yield Asking(due=due, seen_until_s=self._seen_until_s)
+        if self._settings.choices:
+            scored = self._choose(due.asked.text, self._settings.choices)
+            yield self._answered(due, scored.best, choices=scored.choices, total_s=scored.seconds)
+        else:
+            yield from self._answer_freely(due)
+
+    def answer_standing(self, due: Due, schedule: QuestionSchedule) -> Iterator[Answered]:
+        """The answer to a question that stands, where it was just looked at the video and the answer has turned."""
+        assert isinstance(due.asked, When)
+        if not self._has_looked:
+            return
+        scored = self._choose(due.asked.text, due.asked.choices)
+        if schedule.became(due.asked, scored.best):
+            # Choices are scored without a recorder; what an answer attends to is known from one word said freely.
+            evidence = self._speaker.ask(due.asked.text, _ONE_TOKEN).evidence
+            yield self._answered(due, scored.best, evidence=evidence, choices=scored.choices, total_s=scored.seconds)
+
+    @property
+    def _speaker(self) -> DialogueSession:
+        if self._dialogue is None:
+            raise SettingError("Expected a language model to ask, but this session has a map only; open it with both.")
+        return self._dialogue
+
+    @property
+    def _seen_until_s(self) -> float | None:
+        return self._speaker.info.seen_until_s
+
+    def _known(self, mapped: Sequence[MappedFrame]) -> Iterator[MappedFrame | Event]:
         for frame in mapped:
-            known = FrameKnown(
-                index=frame.index,
-                time_s=frame.timestamp_s,
-                status=frame.status,
-                world_from_camera=frame.world_from_camera,
-            )
-            self._trail.add(known)
-            yield known
+            if self._dialogue is not None:
+                self._trail.add(CameraPose.of(frame))
+            yield frame
+            yield Frame(index=frame.index, timestamp_s=frame.timestamp_s, mapped=frame)
 
-    def _answer(self, due: Due) -> Iterator[Answered]:
-        if not isinstance(due.asked, When):
-            answer = self._dialogue.ask(due.asked.text, self._speaking)
-            yield self._answered(due, answer.text, answer.evidence)
-        elif self._has_looked and self._has_turned(due.asked):
-            # Choices are scored without a witness; what an answer attends to is known from one word said freely.
-            looked_at = self._dialogue.ask(due.asked.text, _ONE_TOKEN).evidence
-            yield self._answered(due, due.asked.becomes, looked_at)
+    def _look(self, dialogue: DialogueSession, frames: Sequence[Prepared]) -> Iterator[Forgotten]:
+        seen = [prepared.frame for prepared in frames if self._rate.takes(prepared.timestamp_s)]
+        self._has_looked = bool(seen)
+        if not seen:
+            return
+        pictures = np.stack([frame.image for frame in seen if frame.image is not None])
+        times_s = [frame.timestamp_s for frame in seen]
+        started = time.perf_counter()
+        with self._room_for(f"the frames after {format_time(dialogue.info.seen_until_s or 0.0)}"):
+            dialogue.see(torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous(), times_s)
+        self._chunks.seen(times_s, time.perf_counter() - started)
+        self._trail.up_to(times_s[-1])
+        before, self._num_forgotten = self._num_forgotten, dialogue.info.num_forgotten
+        if self._num_forgotten > before:
+            yield Forgotten(count=self._num_forgotten - before)
 
-    def _has_turned(self, asked: When) -> bool:
-        scored = self._dialogue.ask_choice(asked.text, asked.choices)
+    def _answer_freely(self, due: Due) -> Iterator[AnswerText | Answered]:
+        with self._room_for("the question and its answer"):
+            for piece in self._speaker.ask_stream(due.asked.text, self._settings.speaking):
+                if isinstance(piece, str):
+                    yield AnswerText(piece)
+                else:
+                    answer = piece
+        yield self._answered(due, answer.text, evidence=answer.evidence, total_s=answer.timing.total_s, answer=answer)
+
+    def _choose(self, question: str, choices: Sequence[str]) -> "_Scored":
+        started = time.perf_counter()
+        with self._room_for("the question"):
+            scored = self._speaker.ask_choice(question, choices)
         best = max(scored, key=lambda choice: choice.mean_log_likelihood)
-        return self._schedule.became(asked, best.text)
+        return _Scored(best.text, tuple(scored), time.perf_counter() - started)
 
-    def _answered(self, due: Due, text: str, evidence: tuple[Evidence, ...]) -> Answered:
-        seen_until_s = self._dialogue.info.seen_until_s
-        pose = None if seen_until_s is None else self._trail.up_to(seen_until_s)
-        return Answered(due=due, text=text, seen_until_s=seen_until_s, evidence=evidence, pose=pose)
+    def _answered(
+        self,
+        due: Due,
+        text: str,
+        *,
+        total_s: float,
+        evidence: tuple[Evidence, ...] = (),
+        choices: tuple[Choice, ...] = (),
+        answer: Answer | None = None,
+    ) -> Answered:
+        seen_until_s = self._seen_until_s
+        return Answered(
+            due=due,
+            text=text,
+            seen_until_s=seen_until_s,
+            evidence=evidence,
+            pose=None if seen_until_s is None else self._trail.up_to(seen_until_s),
+            choices=choices,
+            answer=answer,
+            total_s=total_s,
+        )
+
+    @contextmanager
+    def _room_for(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except MemoryFullError as error:
+            raise MemoryFullError(f"The memory has no room for {what}; {self._settings.when_full}.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """Choices with their likelihoods, and the likeliest."""
+
+    best: str
+    choices: tuple[Choice, ...]
+    seconds: float
 
 
 class _Rate:
-    """Takes the first frame in each interval of 1/fps, counted from the first frame."""
+    """Takes the first frame in each interval of 1/fps, counted from the first frame; all where there is no rate."""
 
-    def __init__(self, fps: float) -> None:
+    def __init__(self, fps: float | None) -> None:
         self._fps = fps
         self._first_s: float | None = None
         self._taken = -1
 
     def takes(self, time_s: float) -> bool:
+        if self._fps is None:
+            return True
         self._first_s = time_s if self._first_s is None else self._first_s
         rounding_s = min(_ROUNDING_S, 0.25 / self._fps)
         interval = math.floor((time_s - self._first_s + rounding_s) * self._fps)
@@ -199,18 +244,13 @@ class _Trail:
     """Poses since the last moment that was asked for; moments never go back, so that older ones can leave."""
 
     def __init__(self) -> None:
-        self._frames: deque[FrameKnown] = deque()
+        self._poses: deque[CameraPose] = deque()
 
-    def add(self, frame: FrameKnown) -> None:
-        self._frames.append(frame)
+    def add(self, pose: CameraPose) -> None:
+        self._poses.append(pose)
 
-    def up_to(self, time_s: float) -> FrameKnown | None:
-        """The last frame that is not after this moment."""
-        while len(self._frames) > 1 and self._frames[1].time_s <= time_s:
-            self._frames.popleft()
-        return self._frames[0] if self._frames and self._frames[0].time_s <= time_s else None
-
-
-def _drained(events: deque[Event]) -> Iterator[Event]:
-    while events:
-        yield events.popleft()
+    def up_to(self, time_s: float) -> CameraPose | None:
+        """The last one that is not after this moment."""
+        while len(self._poses) > 1 and self._poses[1].timestamp_s <= time_s:
+            self._poses.popleft()
+        return self._poses[0] if self._poses and self._poses[0].timestamp_s <= time_s else None

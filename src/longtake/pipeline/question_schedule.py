@@ -3,10 +3,19 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from longtake.errors import SettingError
-from longtake.video.sampling import Timed, parse_time
+from longtake.video.sampling import parse_time
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """What a schedule has to know of a frame."""
+
+    @property
+    def timestamp_s(self) -> float: ...
+
 
 _Frame = TypeVar("_Frame", bound=Timed)
 _YES_NO = ("yes", "no")
@@ -82,6 +91,15 @@ def parse_when(text: str) -> When:
     if len(choices) == 1 and choices[0] in _YES_NO:
         return When(text=question.strip(), becomes=choices[0])
     return When(text=question.strip(), becomes=choices[0], choices=choices)
+
+
+def format_time(time_s: float) -> str:
+    """As people write it: `00:42.5`, `1:02:03`."""
+    tenths = round(time_s * 10)
+    minutes, rest = divmod(tenths, 600)
+    hours, minutes = divmod(minutes, 60)
+    seconds = f"{rest // 10:02d}" + (f".{rest % 10}" if rest % 10 else "")
+    return f"{hours}:{minutes:02d}:{seconds}" if hours else f"{minutes:02d}:{seconds}"
 
 
 def parse_choices(text: str) -> tuple[str, ...]:

@@ -1,199 +1,273 @@
-"""One video from its source to its files: decode, prepare, map and write side by side.
+"""One source from its first frame to its last: decoded, prepared, looked at, asked about and written side by side.
 
-source ─▶ decode ─▶ prepare ─▶ map ─▶ write          a thread each, the last the caller's; a bounded queue between two
+source ─▶ decode ─▶ prepare ─▶ step, and answers between frames ─▶ write, and events to the caller
+          a thread each, the last the caller's; a bounded queue between two
 """
 
-import json
 import threading
-from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+import time
+from collections import Counter, deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from longtake.export.frame import FrameStatus, MappedFrame
-from longtake.export.sink import AppendSink
-from longtake.pipeline.checkpoint import Checkpoint, Checkpoints
-from longtake.pipeline.mapper import Mapper, Prepared
+from longtake.export.reexport import ProgressCallback, no_progress
+from longtake.export.sink import Sink
+from longtake.pipeline.checkpoint import Reached
+from longtake.pipeline.events import Dropped, Ended, Event, Exported, Frame, MapSummary, Saved, Unreadable
+from longtake.pipeline.live import LiveSession
+from longtake.pipeline.mapper import Prepared
 from longtake.pipeline.prefetch import Prefetcher, WhenFull
-from longtake.takes.atomic_files import LineFile, writing
+from longtake.pipeline.question_schedule import Asked, Due, QuestionSchedule, When
+from longtake.pipeline.run_folder import RunFolder
+from longtake.pipeline.writer_process import WriterProcess, peak_bytes, resident_bytes
+from longtake.takes.atomic_files import writing
 from longtake.types import FrameKind
 from longtake.video.frame import VideoFrame
-from longtake.video.preprocess import Preprocessor
 from longtake.video.reading import Source
 
 QUEUED = 4
-"""Frames that wait between two stages."""
+"""Frames that wait between two stages; of a live source only before the first, for the newest matters most."""
+PROGRESS_EVERY = 50
+"""Frames between two lines on time and memory."""
 KEPT = "kept"
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A frame that gave no picture."""
-
-    index: int
-    timestamp_s: float
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Reached:
-    """Travels behind the results it covers: the session is saved, the sinks are not yet."""
-
-    num_frames: int
-    first_owed: int
-    judge: Mapping[str, Any]
-    session: Path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """What a run is made of."""
-
-    source: Source
-    prepare: Preprocessor
-    open_mapper: Callable[[tuple[int, int]], Mapper]
-    """For images of this height and width."""
-    sinks: AppendSink
-    events: LineFile
-    """A line for each frame without a result."""
-    when_full: WhenFull = WhenFull.BLOCK
-    """What happens to a new frame while the rest is busy; only a live source may lose some."""
-    checkpoints: Checkpoints | None = None
-    checkpoint_every: int = 250
-    settings: Mapping[str, Any]
+_Item = MappedFrame | Event | Reached
 
 
 class Run:
-    """A job under way: iterate to do it. Items come after they were written; `stop` ends it after the frames begun."""
+    """A source under way through a session: iterate for what happens. `stop` ends it after the frames begun.
 
-    def __init__(self, job: Job, resumed: tuple[Checkpoint, Mapper] | None = None) -> None:
-        """Begins, or goes on from a checkpoint with the session that was saved there."""
-        self._job = job
-        self._checkpoint: Checkpoint | None = None
-        self._mapper: Mapper | None = None
-        if resumed is not None:
-            self._checkpoint, self._mapper = resumed
+    With a folder, results are written there, and a run that is stopped or killed can go on; with a sink they are
+    written alone; without either they come as events only.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        session: LiveSession,
+        asked: Sequence[Asked] = (),
+        *,
+        output: RunFolder | Sink | None = None,
+        checkpoint_every: int = 250,
+        when_full: WhenFull = WhenFull.NEWEST_WINS,
+        on_export: ProgressCallback = no_progress,
+        writer_process: WriterProcess | None = None,
+    ) -> None:
+        """`when_full` says what happens to a new frame of a live source while the sessions are busy; others wait."""
+        self.source, self.session = source, session
+        self._schedule = QuestionSchedule(asked)
+        self._output = output
+        self._folder = output if isinstance(output, RunFolder) else None
+        self._checkpoint_every, self._on_export = checkpoint_every, on_export
+        self._when_full = when_full if source.is_live else WhenFull.BLOCK
+        self._writer_process = writer_process
         self._stop = threading.Event()
         self._is_complete = False
         self._decoded: Prefetcher[VideoFrame] | None = None
-        self.counts: Counter[str] = Counter({} if self._checkpoint is None else self._checkpoint.counts)
+        checkpoint = None if self._folder is None else self._folder.checkpoint
+        self._first_owed, self._num_before = (
+            (0, 0) if checkpoint is None else (checkpoint.first_owed, checkpoint.num_frames)
+        )
+        self._num_taken = self._num_saved = self._num_before
+        self._num_told = self._num_told_dropped = 0
+        self._started_s = 0.0
+        self.counts: Counter[str] = Counter({} if checkpoint is None else checkpoint.counts)
         """Frames by status, and `KEPT` ones."""
 
     @property
-    def is_complete(self) -> bool:
-        """Whether the source came to its end, and every frame has been written."""
-        return self._is_complete
+    def out(self) -> Path | None:
+        """The folder, where there is one."""
+        return None if self._folder is None else self._folder.path
+
+    @property
+    def summary(self) -> MapSummary | None:
+        """What came of the folder, once the frames have ended."""
+        return None if self._folder is None else self._folder.summary
 
     @property
     def num_dropped(self) -> int:
+        """Frames of a live source that came while the sessions were busy."""
         return 0 if self._decoded is None else self._decoded.num_dropped
 
     @property
-    def mapper(self) -> Mapper | None:
-        """The session and its state, once there was a frame."""
-        return self._mapper
+    def resident_bytes(self) -> int:
+        """That this process holds now, and the one that writes where there is one."""
+        return resident_bytes() + (0 if self._writer_process is None else self._writer_process.resident_bytes)
 
     def stop(self) -> None:
-        """Take no more frames; what was begun is finished and written, and can be resumed."""
+        """Take no more frames; what was begun is finished and written. While it exports, end at once."""
+        if self.summary is not None:
+            raise KeyboardInterrupt
         self._stop.set()
-        self._job.source.stop()
+        self.source.stop()
 
-    def __iter__(self) -> Generator[MappedFrame | Unreadable, None, None]:
+    def __iter__(self) -> Generator[Event, None, None]:
+        with ExitStack() as closing:
+            if self._output is not None:
+                closing.callback(self._output.close)
+            if self.summary is None:
+                yield from self._watch()
+            yield self._ended()
+            if self._folder is not None and self._folder.wants_export:
+                yield Exported(record=self._folder.export(self._on_export))
+
+    def _watch(self) -> Iterator[Event]:
+        self._started_s, num_before = time.monotonic(), self._num_counted
+        num_ahead, num_queued = max(QUEUED, self.session.most_together), 1 if self.source.is_live else QUEUED
         with ExitStack() as stages:
-            stages.callback(self._job.events.close)
-            stages.callback(self._job.sinks.close)
-            self._decoded = stages.enter_context(Prefetcher(self._decode(), QUEUED, self._job.when_full))
-            prepared = stages.enter_context(Prefetcher(self._prepare(self._decoded), QUEUED))
-            mapped = stages.enter_context(Prefetcher(self._map(prepared), QUEUED))
-            stages.callback(self._job.source.stop)  # first of all, so that no stage waits for frames nobody wants
-            for item in mapped:
-                if isinstance(item, _Reached):
-                    self._publish(item)
-                else:
-                    self._write(item)
-                    yield item
-
-    def _decode(self) -> Generator[VideoFrame, None, None]:
-        yield from self._job.source.frames(self._checkpoint.first_owed if self._checkpoint else 0)
+            frames = self.source.frames(self._first_owed)
+            self._decoded = stages.enter_context(Prefetcher(frames, num_ahead, self._when_full))
+            prepared = stages.enter_context(Prefetcher(self._prepare(self._decoded), num_queued))
+            stepped = stages.enter_context(Prefetcher(self._step(prepared), num_queued))
+            stages.callback(self.source.stop)  # first of all, so that no stage waits for frames nobody wants
+            for item in stepped:
+                yield from self._written(item)
+        if self._folder is not None:
+            seconds = time.monotonic() - self._started_s
+            self._folder.finish(self._summarise(self._folder, seconds, (self._num_counted - num_before) / seconds))
 
     def _prepare(self, frames: Iterable[VideoFrame]) -> Generator[Prepared | Unreadable, None, None]:
         for frame in frames:
-            if frame.image is None:
-                assert frame.problem is not None
-                yield Unreadable(frame.index, frame.timestamp_s, frame.problem)
+            if frame.problem is None:
+                yield self.session.prepare(frame)
             else:
-                yield Prepared(frame, self._job.prepare(frame.image))
+                yield Unreadable(frame.index, frame.timestamp_s, frame.problem)
 
-    def _map(
-        self, prepared: Iterable[Prepared | Unreadable]
-    ) -> Generator[MappedFrame | Unreadable | _Reached, None, None]:
-        already = num_frames = saved_at = self._checkpoint.num_frames if self._checkpoint else 0
+    def _step(self, prepared: Iterable[Prepared | Unreadable]) -> Generator[_Item, None, None]:
+        """Frames and questions in the order of time."""
+        beside: deque[_Item] = deque()
+        for item in self._schedule.through(self._readable(prepared, beside), lambda: self.session.chunk_size):
+            yield from _drained(beside)
+            if isinstance(item, Due):
+                yield from self._answer(item)
+            else:
+                yield from self.session.step(*item)
+                if self._num_taken - self._num_saved >= self._checkpoint_every:
+                    yield from self._save()
+        yield from _drained(beside)
+        if self._stop.is_set():
+            yield from self._save()
+
+    def _readable(self, prepared: Iterable[Prepared | Unreadable], beside: deque[_Item]) -> Iterator[Prepared]:
+        """New frames with pictures; others, and the results that come last, go beside them."""
         for item in prepared:
             index = item.frame.index if isinstance(item, Prepared) else item.index
-            if index < already:
+            if index < self._num_before:
                 self._read_again(item)
                 continue
-            num_frames = index + 1
-            if isinstance(item, Unreadable):
+            self._num_taken = index + 1
+            if isinstance(item, Prepared):
                 yield item
             else:
-                yield from self._mapper_for(item).step(item)
-            if num_frames - saved_at >= self._job.checkpoint_every:
-                yield from self._save(num_frames)
-                saved_at = num_frames
-        if self._stop.is_set():
-            yield from self._save(num_frames)
-            return
-        if self._mapper is not None:
-            yield from self._mapper.finish()
-        self._is_complete = True
+                beside.append(item)
+        if self._folder is None or not self._stop.is_set():  # a folder's run that is stopped is to go on
+            beside.extend(self._finish())
+            self._is_complete = True
 
     def _read_again(self, item: Prepared | Unreadable) -> None:
         """A frame from before the checkpoint, needed only if its result is still to come."""
-        assert self._mapper is not None
+        assert self.session.mapper is not None
         if isinstance(item, Prepared):
-            self._mapper.recall(item)
+            self.session.mapper.recall(item)
 
-    def _mapper_for(self, prepared: Prepared) -> Mapper:
-        if self._mapper is None:
-            _, height, width = prepared.resized.pixels.shape
-            self._mapper = self._job.open_mapper((height, width))
-        return self._mapper
+    def _finish(self) -> Iterator[_Item]:
+        """The last results; before them the session is saved where it is wanted, for no frame may follow those."""
+        path = None if self._folder is None else self._folder.session_path
+        mapper = self.session.mapper
+        if path is not None and mapper is not None and mapper.session is not None:
+            with writing(str(path)):
+                mapper.save(path)
+            yield Saved(path=path, num_frames=self._num_taken)
+        yield from self.session.finish()
 
-    def _save(self, num_frames: int) -> Iterator[_Reached]:
+    def _answer(self, due: Due) -> Iterator[Event]:
+        if isinstance(due.asked, When):
+            return self.session.answer_standing(due, self._schedule)
+        return self.session.answer(due)
+
+    def _save(self) -> Iterator[Reached]:
         """The session now, the rest when the results before it are written."""
-        if self._job.checkpoints is None or self._mapper is None:
+        mapper, self._num_saved = self.session.mapper, self._num_taken
+        if self._folder is None or self._folder.checkpoints is None or mapper is None or mapper.session is None:
             return
-        path = self._job.checkpoints.session_path(num_frames)
+        path = self._folder.checkpoints.session_path(self._num_taken)
         with writing(f"The checkpoint {path.parent}"):
-            self._mapper.session.save(path)
-        first_owed = num_frames if self._mapper.first_owed is None else self._mapper.first_owed
-        yield _Reached(num_frames, first_owed, self._mapper.judge.state(), path)
-
-    def _publish(self, reached: _Reached) -> None:
-        assert self._job.checkpoints is not None
-        state = self._job.sinks.checkpoint()
-        self._job.checkpoints.publish(
-            Checkpoint(
-                num_frames=reached.num_frames,
-                first_owed=reached.first_owed,
-                settings=self._job.settings,
-                judge=reached.judge,
-                sinks=state.values,
-                arrays=state.arrays,
-                counts=dict(self.counts),
-                num_event_bytes=self._job.events.sync(),
-                session=reached.session,
-            )
+            mapper.save(path)
+        yield Reached(
+            num_frames=self._num_taken,
+            first_owed=self._num_taken if mapper.first_owed is None else mapper.first_owed,
+            judge=mapper.judge_state,
+            session=path,
         )
 
-    def _write(self, item: MappedFrame | Unreadable) -> None:
-        if isinstance(item, MappedFrame):
-            self._job.sinks.write(item)
-            self.counts[item.status] += 1
-            self.counts[KEPT] += item.kind is not FrameKind.PASSING
-        else:
-            self._job.events.append(json.dumps({**asdict(item), "status": FrameStatus.UNREADABLE}))
+    def _written(self, item: _Item) -> Iterator[Event]:
+        """What the caller gets of an item, once it is written."""
+        if self._decoded is not None and self._decoded.num_dropped > self._num_told_dropped:
+            before, self._num_told_dropped = self._num_told_dropped, self._decoded.num_dropped
+            yield Dropped(num_frames=self._num_told_dropped - before)
+        match item:
+            case MappedFrame():
+                self._write(item)
+            case Reached():
+                assert self._folder is not None
+                self._folder.write_checkpoint(item, self.counts)
+                yield Saved(path=item.session.parent, num_frames=item.num_frames)
+            case Frame() | Unreadable():
+                self._note(item)
+                yield item
+            case _:
+                yield item
+
+    def _write(self, frame: MappedFrame) -> None:
+        if self._output is not None:
+            self._output.write(frame)
+        self.counts[frame.status] += 1
+        self.counts[KEPT] += frame.kind is not FrameKind.PASSING
+
+    def _note(self, event: Frame | Unreadable) -> None:
+        if isinstance(event, Unreadable):
             self.counts[FrameStatus.UNREADABLE] += 1
+        if self._folder is None:
+            return
+        if isinstance(event, Unreadable):
+            self._folder.write_unreadable(event)
+        if self._num_told % PROGRESS_EVERY == 0:
+            self._folder.write_progress(event.index, time.monotonic() - self._started_s, self.resident_bytes)
+        self._num_told += 1
+
+    @property
+    def _num_counted(self) -> int:
+        return sum(self.counts[status] for status in FrameStatus)
+
+    def _ended(self) -> Ended:
+        dialogue = self.session.dialogue
+        return Ended(
+            num_dropped=self.num_dropped,
+            never_due=self._schedule.never_due,
+            summary=self.summary,
+            dialogue=None if dialogue is None else dialogue.info,
+        )
+
+    def _summarise(self, folder: RunFolder, seconds: float, frames_per_s: float) -> MapSummary:
+        mapper = self.session.mapper
+        assert mapper is not None
+        return MapSummary(
+            source=self.source.name,
+            is_complete=self._is_complete,
+            num_frames=self._num_counted,
+            statuses={status.value: self.counts[status] for status in FrameStatus if self.counts[status]},
+            num_keyframes=self.counts[KEPT],
+            num_dropped=self.num_dropped,
+            num_windows=mapper.num_windows,
+            seconds=seconds,
+            frames_per_s=frames_per_s,
+            settings=folder.settings,
+            memory_bytes=mapper.memory_bytes,
+            peak_resident_bytes=peak_bytes() + (0 if self._writer_process is None else self._writer_process.peak_bytes),
+        )
+
+
+def _drained(items: deque[_Item]) -> Iterator[_Item]:
+    while items:
+        yield items.popleft()

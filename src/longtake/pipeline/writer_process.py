@@ -30,7 +30,6 @@ from torch import Tensor
 from longtake.errors import InputError, LongtakeError, SettingError
 from longtake.export.frame import MappedFrame
 from longtake.export.sink import AppendSink, OpenAppendSink, SinkState
-from longtake.pipeline.resident import peak_bytes
 
 _START = (
     "import sys; sys.path[:] = {path!r}; import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
@@ -277,6 +276,21 @@ class _Desk:
         sink, self._sink = self._sink, None
         if sink is not None:
             sink.close()
+
+
+def resident_bytes() -> int:
+    """That this process holds now."""
+    return int(psutil.Process().memory_info().rss)
+
+
+def peak_bytes() -> int:
+    """The most that this process held since it began; 0 where the system does not tell."""
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 class _Pickler(pickle.Pickler):

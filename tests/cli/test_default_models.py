@@ -6,16 +6,14 @@ import pytest
 import torch
 from done import Done
 
-from longtake.cli.ask_commands import live
-from longtake.cli.bench_commands import bench_policies, bench_quality
-from longtake.cli.main import map_
+from longtake.cli.bench_commands import bench_eviction, bench_quality
+from longtake.cli.live import live
+from longtake.cli.map import map_
 from longtake.errors import CheckpointError
 from longtake.hub.load import RANDOM, load_model
 
-CPU = torch.device("cpu")
 
-
-@pytest.mark.parametrize("command", [map_, live, bench_quality, bench_policies])
+@pytest.mark.parametrize("command", [map_, live, bench_quality, bench_eviction])
 def test_default_is_the_trained_model_of_the_package(command: Callable[..., None]) -> None:
     assert signature(command).parameters["model"].default == "micro-map"
 
@@ -32,10 +30,10 @@ def test_map_without_a_model_is_that_of_micro_map(longtake: Callable[..., Done],
 
 @pytest.mark.parametrize("name", RANDOM)
 def test_random_networks_are_the_same_each_time(name: str) -> None:
-    first, second = (load_model(name, device=CPU).state_dict() for _ in range(2))
+    first, second = (load_model(name).state_dict() for _ in range(2))
     assert all(torch.equal(tensor, second[key]) for key, tensor in first.items())
 
 
-def test_network_that_is_not_there_is_refused() -> None:
+def test_other_names_are_refused() -> None:
     with pytest.raises(CheckpointError, match=r"Expected weights at gone\.pt"):
-        load_model("gone.pt", device=CPU)
+        load_model("gone.pt")

@@ -1,0 +1,168 @@
+"""What happens while a source is watched: one small set of records for terminals, programs, servers and tests.
+
+Frame        a frame was looked at; with a map, what became known of it
+Unreadable   a frame gave no picture
+Forgotten    frames left the language model's memory to make room
+Dropped      frames of a live source came while the sessions were busy
+Asking       a question is put; AnswerText: more of its answer; Answered: the whole of it
+Saved        a checkpoint or a session is on the disk
+Ended        the source has ended, and every question is answered; Exported: files were made of the whole
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from longtake import __version__
+from longtake.export.frame import FrameStatus, MappedFrame
+from longtake.export.record import ExportRecord
+from longtake.language.evidence import Evidence
+from longtake.pipeline.question_schedule import Due, Every
+from longtake.runtime.answers import Answer, Choice, DialogueInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Frame:
+    """A frame was looked at; where files are written, after it was written."""
+
+    index: int
+    """Its place among the frames that were asked for, from 0."""
+    timestamp_s: float
+    mapped: MappedFrame | None
+    """Its result; None where there is no map."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A frame that gave no picture."""
+
+    index: int
+    timestamp_s: float
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """Pieces of the video, or turns of the talk, that left the language model's memory."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """Frames of a live source that came while the sessions were busy."""
+
+    num_frames: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CameraPose:
+    """Where the camera was at a frame."""
+
+    index: int
+    timestamp_s: float
+    status: FrameStatus
+    world_from_camera: Float[Tensor, "4 4"]
+
+    @classmethod
+    def of(cls, frame: MappedFrame) -> "CameraPose":
+        return cls(
+            index=frame.index,
+            timestamp_s=frame.timestamp_s,
+            status=frame.status,
+            world_from_camera=frame.world_from_camera,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """A question whose moment has come, before its answer is made."""
+
+    due: Due
+    seen_until_s: float | None
+    """The time of the last frame that the language model has seen; None where there was none."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerText:
+    """More text of the answer that is being made."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Answered:
+    """An answer, what it is about, and where the camera was."""
+
+    due: Due
+    text: str
+    seen_until_s: float | None
+    """The time of the last frame that the language model had seen; None where there was none."""
+    evidence: tuple[Evidence, ...]
+    """The spans that were attended to most, strongest first; for a standing question those of one word said to it."""
+    pose: CameraPose | None
+    """Of the last frame up to `seen_until_s` that had a pose by then."""
+    choices: tuple[Choice, ...] = ()
+    """All that were scored, where the answer is one of them."""
+    answer: Answer | None = None
+    """With ids and times, where it was said freely."""
+    total_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """All that is needed to go on is on the disk."""
+
+    path: Path
+    num_frames: int
+    """Frames of the source that it covers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapSummary:
+    """What came of a run that maps into a folder."""
+
+    source: str
+    is_complete: bool
+    """Whether the video was mapped to its end."""
+    num_frames: int
+    statuses: Mapping[str, int]
+    num_keyframes: int
+    num_dropped: int
+    num_windows: int
+    seconds: float
+    """Of the last run, where there were several."""
+    frames_per_s: float
+    settings: Mapping[str, Any]
+    memory_bytes: int
+    """Of keys and values."""
+    peak_resident_bytes: int
+    """Of this process, and of the one that writes where there is one."""
+    longtake: str = __version__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """No more frames come, and every question is answered."""
+
+    num_dropped: int
+    never_due: tuple[Every, ...] = ()
+    """Questions asked every so often whose first moment has not come."""
+    summary: MapSummary | None = None
+    """Of the folder, where there is one."""
+    dialogue: DialogueInfo | None = None
+    """What the language model has seen and holds, where there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """Files were made of the whole video when it had ended."""
+
+    record: ExportRecord
+
+
+Event = Frame | Unreadable | Forgotten | Dropped | Asking | AnswerText | Answered | Saved | Ended | Exported

@@ -1,0 +1,280 @@
+"""The folder of one run: begun, gone on with after a break, summed up, exported; locked while it is open.
+
+run.json       what the run was asked to do, and which files are its own (`run_record.py`); before any of them
+resume/        where it can go on (`checkpoint.py`)
+events.jsonl   frames without a result      progress.jsonl   time and memory      summary.json   what came of it
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from longtake.errors import InputError, SettingError
+from longtake.export.formats import format_named
+from longtake.export.frame import FrameStatus, MappedFrame
+from longtake.export.record import EXPORT_FOLDER, RECORD_NAME, ExportRecord
+from longtake.export.reexport import ProgressCallback, export_take
+from longtake.export.report.asked import ASKED_NAME
+from longtake.export.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
+from longtake.export.report.page import REPORT_NAME, write_report
+from longtake.export.report.truth import TRUTH_NAME
+from longtake.export.saved import read_result
+from longtake.export.sink import AppendSink, SinkState
+from longtake.export.take import DepthKind
+from longtake.pipeline.checkpoint import FOLDER as CHECKPOINT_FOLDER
+from longtake.pipeline.checkpoint import Checkpoint, Checkpoints, Reached
+from longtake.pipeline.events import MapSummary, Unreadable
+from longtake.pipeline.outputs import SESSION_NAME, Outputs, open_sinks
+from longtake.pipeline.run_record import RUN_NAME, RunRecord, locked, numbered
+from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink
+from longtake.takes.atomic_files import LineFile, replacing, writing
+from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
+from longtake.takes.header import FRAMES_NAME, HEADER_NAME, POSES_NAME
+
+_NO_FRAMES = SinkState(values={"take": {"num_frames": 0, "num_pixels_too_far": 0}})
+"""Where a run begins: the record has seen to the room for the take."""
+
+
+class RunFolder:
+    """Takes the results of a run and all that it says of itself. Only what its record names is ever removed."""
+
+    def __init__(
+        self,
+        out: Path,
+        settings: Mapping[str, Any],
+        outputs: Outputs,
+        *,
+        source: Path | None = None,
+        is_live: bool = False,
+        overwrite: bool = False,
+        resume: bool = False,
+        writer_process: WriterProcess | None = None,
+    ) -> None:
+        """Begins a run in a new or empty folder or, with `overwrite`, in place of another; or goes on with it.
+
+        Nothing is removed before all is checked. `source` is the video's path, where it has one; of a live one there
+        are no checkpoints. Where only the export is missing, there is a `summary` and nothing to write.
+        """
+        self._out, self._settings, self._outputs = out, settings, outputs
+        self._checkpoints = None if is_live else Checkpoints(out)
+        self._source, self._writer_process = source, writer_process
+        self._progress: LineFile | None = None
+        self._files, self._is_blank = ExitStack(), False
+        self.checkpoint: Checkpoint | None = None
+        """Where to go on; None for a run that begins."""
+        self.summary: MapSummary | None = None
+        """What came of the run, once it has ended."""
+        with ExitStack() as opened:
+            opened.enter_context(locked(out))
+            opened.callback(self._leave_nothing_blank)
+            before = RunRecord.read(out)
+            if resume and (before is not None or any(out.iterdir())):
+                self._find_where_to_go_on(before)
+            else:
+                self._require_room(before, overwrite=overwrite)
+            if self.summary is None:
+                self._begin(before)
+                self._open_files(opened)
+            self._opened = opened.pop_all()
+
+    @property
+    def path(self) -> Path:
+        return self._out
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return self._settings
+
+    @property
+    def session_path(self) -> Path | None:
+        """Where the session goes when the video has ended; None where nobody wants it."""
+        return self._out / SESSION_NAME if self._outputs.session else None
+
+    @property
+    def checkpoints(self) -> Checkpoints | None:
+        return self._checkpoints
+
+    @property
+    def wants_export(self) -> bool:
+        return self._outputs.export is not None and self.summary is not None and self.summary.is_complete
+
+    def write(self, frame: MappedFrame) -> None:
+        """Take the next final result."""
+        self._is_blank = False
+        self._sink.write(frame)
+
+    def write_unreadable(self, frame: Unreadable) -> None:
+        """A line on a frame without a result."""
+        self._is_blank = False
+        self._events.append(json.dumps({**asdict(frame), "status": FrameStatus.UNREADABLE}))
+
+    def write_progress(self, index: int, seconds: float, resident_bytes: int) -> None:
+        """A line on how far the run is, how long it took and what it holds; after those of an earlier part of it."""
+        if self._progress is None:
+            path = self._out / PROGRESS_NAME
+            self._progress = LineFile(path, num_bytes=path.stat().st_size if path.exists() else None)
+            self._files.callback(self._progress.close)
+        line = {"index": index, "seconds": round(seconds, 3), "resident_bytes": resident_bytes}
+        self._progress.append(json.dumps(line))
+
+    def write_checkpoint(self, reached: Reached, counts: Mapping[str, int]) -> None:
+        """Bring all results so far to the disk; from then on the run can go on here."""
+        assert self._checkpoints is not None
+        state = self._sink.checkpoint()
+        self._checkpoints.publish(
+            Checkpoint(
+                num_frames=reached.num_frames,
+                first_owed=reached.first_owed,
+                judge=reached.judge,
+                sinks=state.values,
+                arrays=state.arrays,
+                counts=dict(counts),
+                num_event_bytes=self._events.sync(),
+                session=reached.session,
+            )
+        )
+
+    def finish(self, summary: MapSummary) -> None:
+        """The frames have ended, or were stopped: close all files and sum up."""
+        self._is_blank = False
+        self._files.close()
+        self.summary = summary
+        with writing(str(self._out / SUMMARY_NAME)), replacing(self._out / SUMMARY_NAME) as file:
+            file.write(json.dumps(asdict(summary), indent=1).encode())
+        if summary.is_complete:
+            Checkpoints(self._out).clear()
+        write_report(self._out)
+
+    def export(self, on_export: ProgressCallback) -> ExportRecord:
+        """Export the whole take into a folder below it, in place of what an earlier try left there."""
+        assert self._outputs.export is not None
+        before = RunRecord.read(self._out)
+        assert before is not None
+        before.remove_files(self._out, below=EXPORT_FOLDER)
+        before.with_files(_own_files(self._outputs)).write(self._out)
+        record = export_take(read_result(self._out), self._out / EXPORT_FOLDER, self._outputs.export, on_export)
+        write_report(self._out)
+        return record
+
+    def close(self) -> None:
+        """Leave whole files, and let others in. A run that came to nothing leaves nothing."""
+        self._opened.close()
+
+    def _leave_nothing_blank(self) -> None:
+        if self._is_blank:
+            self._record.remove_files(self._out)
+            (self._out / RUN_NAME).unlink(missing_ok=True)
+
+    def _find_where_to_go_on(self, before: RunRecord | None) -> None:
+        if before is None:
+            raise InputError(
+                f"Expected a run to go on with in {self._out}, but its files are of something else, or of an earlier "
+                "version of longtake; name another folder, or delete this one."
+            )
+        if changed := before.changed(self._settings):
+            raise SettingError(
+                f"The run in {self._out} was begun with other settings ({', '.join(changed)}); resume it with the "
+                "same, or start again with --overwrite."
+            )
+        if is_done(self._out):
+            self.summary = _read_summary(self._out)
+            if self.summary is None or is_done(self._out, self._outputs):
+                raise SettingError(
+                    f"{self._out} is complete; there is nothing to resume. Use --overwrite to map it again."
+                )
+        elif self._checkpoints is None:
+            raise SettingError("The source is live and cannot be read again, so nothing can be resumed.")
+        else:
+            self.checkpoint = self._checkpoints.newest()
+
+    def _require_room(self, before: RunRecord | None, *, overwrite: bool) -> None:
+        if before is None:
+            if any(self._out.iterdir()):
+                raise InputError(
+                    f"Expected a new or empty folder for a run, but {self._out} holds other files, which no run of "
+                    "this version of longtake has on record; name another folder, or delete this one."
+                )
+        elif before.present(self._out) and not overwrite:
+            raise InputError(
+                f"{self._out} holds a take already; name another folder, go on with --resume, or replace it with "
+                "--overwrite."
+            )
+        elif self._source is not None and self._source.resolve().is_relative_to(self._out.resolve()):
+            raise InputError(
+                f"Expected another folder than the one of the source {self._source}, which would be replaced; name one "
+                "with --out."
+            )
+
+    def _begin(self, before: RunRecord | None) -> None:
+        """Put the record there, in place of an earlier one and its files; one that goes on keeps them."""
+        self._record = RunRecord(settings=self._settings, files=_own_files(self._outputs))
+        if before is not None and self.checkpoint is not None:
+            self._record = before.with_files(self._record.files)
+        else:
+            own = set() if before is None else set(before.present(self._out))
+            foreign = [path for path in self._record.present(self._out) if path not in own]
+            if foreign:
+                raise InputError(
+                    f"{foreign[0]} is not of the run to be replaced; move it away, or name another folder."
+                )
+            if before is not None:
+                before.remove_files(self._out)
+        self._record.write(self._out)
+        self._is_blank = self.checkpoint is None
+
+    def _open_files(self, opened: ExitStack) -> None:
+        checkpoint = self.checkpoint
+        state = _NO_FRAMES if checkpoint is None else SinkState(values=checkpoint.sinks, arrays=checkpoint.arrays)
+        open_sink = partial(open_sinks, self._out, self._outputs)
+        self._sink: AppendSink = (
+            open_sink(state)
+            if self._writer_process is None
+            else WriterProcessSink(self._writer_process, open_sink, state)
+        )
+        opened.enter_context(self._files)
+        self._files.callback(self._sink.close)
+        num_bytes = None if checkpoint is None else checkpoint.num_event_bytes
+        self._events = LineFile(self._out / EVENTS_NAME, num_bytes=num_bytes)
+        self._files.callback(self._events.close)
+
+
+def is_done(out: Path, outputs: Outputs | None = None) -> bool:
+    """Whether a video was mapped into this folder, to its end, and exported where that was asked for."""
+    try:
+        is_mapped = bool(json.loads((out / SUMMARY_NAME).read_text(encoding="utf-8"))["is_complete"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    has_export = outputs is not None and outputs.export is not None
+    return is_mapped and ((out / EXPORT_FOLDER / RECORD_NAME).exists() or not has_export)
+
+
+def _read_summary(out: Path) -> MapSummary | None:
+    """None for one of another version."""
+    try:
+        return MapSummary(**json.loads((out / SUMMARY_NAME).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _own_files(outputs: Outputs) -> tuple[str, ...]:
+    """Names, below its folder, of all that a run may write, and of what `longtake demo` adds about it."""
+    take, export = outputs.take, outputs.export
+    depth = DepthFiles(None if take.depth is DepthKind.NPZ else 1.0).pattern
+    optional = {
+        "" if take.images is None else numbered(take.images): take.images is not None,
+        numbered(depth): take.depth is not None,
+        numbered(CONFIDENCE_FILES): take.confidence,
+        **{format_named(name).file: True for name in outputs.formats},
+        SESSION_NAME: outputs.session,
+        f"{EXPORT_FOLDER}/{RECORD_NAME}": export is not None,
+        **{f"{EXPORT_FOLDER}/{known.file}": True for known in (() if export is None else export.known)},
+    }
+    always = (
+        *(HEADER_NAME, FRAMES_NAME, POSES_NAME, CHECKPOINT_FOLDER),
+        *(EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME, REPORT_NAME, TRUTH_NAME, ASKED_NAME),
+    )
+    return (*always, *(name for name, is_written in optional.items() if is_written))

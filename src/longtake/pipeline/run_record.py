@@ -1,0 +1,150 @@
+"""What a run says of itself before it writes: what it was asked to do, and which files of its folder are its own."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from longtake import __version__
+from longtake.errors import InputError
+from longtake.takes.atomic_files import replacing, writing
+from longtake.takes.fields import JsonObject
+
+RUN_NAME = "run.json"
+_FORMAT = "longtake-run"
+_VERSION = 1
+_DIGITS = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """The record of one run."""
+
+    settings: Mapping[str, Any]
+    """What it was asked to do, as plain values; only the same can go on."""
+    files: tuple[str, ...]
+    """Its own, below the folder: a `*` stands for digits, and a folder is its own whole."""
+
+    @classmethod
+    def read(cls, out: Path) -> "RunRecord | None":
+        """The record of the run in a folder; None where there is none."""
+        path = out / RUN_NAME
+        try:
+            record = JsonObject.parse(path.read_bytes(), str(path))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise InputError(f"{path} cannot be read ({error.strerror}); name another folder.") from error
+        if record.fields.get("format") != _FORMAT or record.fields.get("version") != _VERSION:
+            raise InputError(
+                f"Expected the record of a run of this version of longtake in {path}, but it is of "
+                f"{record.fields.get('made_by', 'something else')}; name another folder, or delete {out}."
+            )
+        files = record.fields.get("files")
+        if not isinstance(files, list) or not all(isinstance(name, str) and _is_below(name) for name in files):
+            raise record.refuse("files", "names below the folder")
+        return cls(settings=record.object("settings").fields, files=tuple(files))
+
+    def write(self, out: Path) -> None:
+        record = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "made_by": f"longtake {__version__}",
+            "settings": self.settings,
+            "files": self.files,
+        }
+        with writing(str(out / RUN_NAME)), replacing(out / RUN_NAME) as file:
+            file.write((json.dumps(record, indent=1) + "\n").encode())
+
+    def changed(self, settings: Mapping[str, Any]) -> list[str]:
+        """Names of settings that are others here."""
+        return [name for name, value in settings.items() if self.settings.get(name) != value]
+
+    def with_files(self, files: Sequence[str]) -> "RunRecord":
+        """The same run with more files of its own."""
+        return replace(self, files=tuple(dict.fromkeys((*self.files, *files))))
+
+    def present(self, out: Path, below: str = "") -> list[Path]:
+        """Its own files that are there; a link that leads out of the folder is not followed."""
+        return [path for name in self.files if Path(name).is_relative_to(below) for path in _found(out, name)]
+
+    def remove_files(self, out: Path, below: str = "") -> None:
+        """Remove its own files, all or those below a folder; the record itself stays."""
+        with writing(str(out)):
+            for path in self.present(out, below):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+            for folder in {(out / name).parent for name in self.files if Path(name).is_relative_to(below)} - {out}:
+                with suppress(OSError):  # something else lies there
+                    folder.rmdir()
+
+
+def numbered(pattern: str) -> str:
+    """A name on record for all files whose names are made of an index by this format."""
+    return pattern.replace("{index:06d}", _DIGITS)
+
+
+def plain(value: Any) -> Any:
+    """Settings as values that JSON holds; a record is an object that names its type."""
+    if is_dataclass(value) and not isinstance(value, type):
+        values = {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        return {"type": type(value).__name__, **values}
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if isinstance(value, Enum):
+        return value.value
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else repr(value)
+
+
+@contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """Keeps others from running in a folder, which is made; the system takes the lock from a process that died."""
+    is_new = not out.exists()
+    with writing(str(out)):
+        out.mkdir(parents=True, exist_ok=True)
+    if os.name != "posix":
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(out, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(
+                f"Another run is writing to {out}; wait for its end, or name another folder with --out."
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)
+        if is_new:
+            with suppress(OSError):  # something was written
+                out.rmdir()
+
+
+def _is_below(name: str) -> bool:
+    path = Path(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+
+
+def _found(out: Path, name: str) -> list[Path]:
+    path = out / name
+    if path.parent != out and path.parent.is_symlink():
+        return []
+    if _DIGITS not in path.name:
+        return [path] if path.exists() or path.is_symlink() else []
+    return [found for found in path.parent.glob(path.name) if found.stem.isdecimal()]

@@ -1,0 +1,163 @@
+"""A run removes only what it has on record, never its source, and nobody else may write to its folder meanwhile."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from longtake.errors import InputError, SettingError
+from longtake.export.report.folder import EVENTS_NAME
+from longtake.export.take import TakeSettings
+from longtake.pipeline.events import MapSummary
+from longtake.pipeline.outputs import Outputs
+from longtake.pipeline.run_folder import RunFolder
+from longtake.pipeline.run_record import RUN_NAME, RunRecord, plain
+from longtake.runtime.build import SMALL
+from longtake.runtime.keyframes import EveryNth
+from longtake.takes.images import ImageFiles
+
+SETTINGS = {"source": {"name": "walk", "fps": 10.0}, "model": "abc"}
+OUTPUTS = Outputs()
+
+
+def opened(out: Path, **options: bool | Path) -> RunFolder:
+    return RunFolder(out, SETTINGS, OUTPUTS, **options)
+
+
+def ended(folder: RunFolder, *, is_complete: bool) -> None:
+    summary = MapSummary(
+        source="walk",
+        is_complete=is_complete,
+        num_frames=0,
+        statuses={},
+        num_keyframes=0,
+        num_dropped=0,
+        num_windows=1,
+        seconds=1.0,
+        frames_per_s=0.0,
+        settings=SETTINGS,
+        memory_bytes=0,
+        peak_resident_bytes=0,
+    )
+    folder.finish(summary)
+    folder.close()
+
+
+def names(out: Path) -> set[str]:
+    return {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("options", [{}, {"overwrite": True}, {"resume": True}])
+def test_files_that_no_run_has_on_record_are_left_alone(tmp_path: Path, options: dict[str, bool]) -> None:
+    for name in (EVENTS_NAME, "summary.json", "report.html", "video.mp4", "take.json"):
+        (tmp_path / name).write_text("{}")
+    before = names(tmp_path)
+    with pytest.raises(InputError, match="name another folder"):
+        opened(tmp_path, **options)
+    assert names(tmp_path) == before
+
+
+def test_a_run_in_place_of_another_removes_what_that_one_wrote_and_nothing_else(tmp_path: Path) -> None:
+    ended(opened(tmp_path), is_complete=True)
+    (tmp_path / "depth").mkdir()
+    for name in ("depth/000007.png", "depth/mine.png", "video.mp4", "questions.json", "poses.kitti"):
+        (tmp_path / name).write_text("")
+    with pytest.raises(InputError, match=r"go on with --resume, or replace it with --overwrite"):
+        opened(tmp_path)
+    opened(tmp_path, overwrite=True).close()
+    assert names(tmp_path) == {"depth/mine.png", "video.mp4", "questions.json", "poses.kitti"}
+
+
+def test_a_file_of_somebody_else_in_the_way_is_named_and_nothing_is_removed(tmp_path: Path) -> None:
+    ended(opened(tmp_path), is_complete=True)
+    (tmp_path / "poses.kitti").write_text("mine")
+    before = names(tmp_path)
+    with pytest.raises(InputError, match=r"poses.kitti is not of the run to be replaced"):
+        RunFolder(tmp_path, SETTINGS, replace(OUTPUTS, kitti=True), overwrite=True)
+    assert names(tmp_path) == before
+
+
+def test_a_run_never_replaces_its_own_source(tmp_path: Path) -> None:
+    ended(opened(tmp_path), is_complete=True)
+    before = names(tmp_path)
+    for source in (tmp_path, tmp_path / "images"):
+        with pytest.raises(InputError, match="which would be replaced"):
+            opened(tmp_path, overwrite=True, source=source)
+    assert names(tmp_path) == before
+
+
+def test_a_link_is_not_followed_out_of_the_folder(tmp_path: Path) -> None:
+    elsewhere, out = tmp_path / "elsewhere", tmp_path / "out"
+    elsewhere.mkdir()
+    (elsewhere / "000000.png").write_text("mine")
+    ended(opened(out), is_complete=True)
+    (out / "depth").symlink_to(elsewhere)
+    opened(out, overwrite=True).close()
+    assert (elsewhere / "000000.png").read_text() == "mine"
+
+
+def test_a_record_that_names_files_outside_is_refused(tmp_path: Path) -> None:
+    ended(opened(tmp_path), is_complete=True)
+    record = json.loads((tmp_path / RUN_NAME).read_text())
+    for name in ("../mine", "/mine", ""):
+        (tmp_path / RUN_NAME).write_text(json.dumps(record | {"files": [name]}))
+        with pytest.raises(InputError, match="names below the folder"):
+            RunRecord.read(tmp_path)
+    (tmp_path / RUN_NAME).write_text(json.dumps(record | {"version": 2}))
+    with pytest.raises(InputError, match="of this version of longtake"):
+        opened(tmp_path, resume=True)
+
+
+def test_what_differs_is_said_also_before_the_first_checkpoint(tmp_path: Path) -> None:
+    ended(opened(tmp_path), is_complete=False)
+    before = names(tmp_path)
+    for name, value in (("source", {"name": "walk", "fps": 5.0}), ("model", "abd")):
+        with pytest.raises(SettingError, match=rf"other settings \({name}\)"):
+            RunFolder(tmp_path, SETTINGS | {name: value}, OUTPUTS, resume=True)
+    assert names(tmp_path) == before
+    with pytest.raises(SettingError, match="is live"):
+        opened(tmp_path, resume=True, is_live=True)
+    folder = opened(tmp_path, resume=True)
+    assert folder.checkpoint is None
+    folder.close()
+
+
+def test_a_second_run_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
+    first = opened(tmp_path / "out")
+    with pytest.raises(InputError, match="Another run is writing to"):
+        opened(tmp_path / "out", overwrite=True)
+    first.close()
+    opened(tmp_path / "out").close()
+
+
+def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
+    start = (
+        "import os, signal, sys; from pathlib import Path; from longtake.pipeline.run_folder import RunFolder\n"
+        "from longtake.pipeline.outputs import Outputs\n"
+        "folder = RunFolder(Path(sys.argv[1]), {}, Outputs())\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run([sys.executable, "-c", start, str(tmp_path / "out")], check=False, timeout=100)
+    assert done.returncode == -9
+    RunFolder(tmp_path / "out", {}, OUTPUTS, resume=True).close()
+
+
+def test_a_run_that_comes_to_nothing_leaves_nothing(tmp_path: Path) -> None:
+    opened(tmp_path / "out").close()
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "given").mkdir()
+    opened(tmp_path / "given").close()
+    assert not names(tmp_path / "given")
+
+
+def test_settings_are_plain_values(tmp_path: Path) -> None:
+    settings = plain(replace(SMALL, keyframes=EveryNth(2), trunk_dtype=torch.bfloat16))
+    assert settings["keyframes"] == {"type": "EveryNth", "interval": 2}
+    assert settings["trunk_dtype"] == "bfloat16"
+    assert json.loads(json.dumps(settings)) == settings
+    outputs = plain(Outputs(take=TakeSettings(images=ImageFiles.PNG)))
+    assert outputs["take"]["images"] == "images/{index:06d}.png"
