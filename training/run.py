@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from longtake.cli.interrupt import stopped_by_interrupt
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from longtake.cli.map import INTERRUPTED
+from longtake.cli.reporting import INTERRUPTED, stopped_by_interrupt
 from longtake.errors import InputError, SettingError
 from longtake.runtime.execution import choose_device
 from longtake.weights.presets import MICRO, TINY
