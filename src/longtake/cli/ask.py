@@ -137,6 +137,7 @@ def ask(
     )
     session = LiveSession(None, dialogue, settings, chunks=chunks)
     reporter: Reporter = JsonReporter() if as_json else TerminalReporter(has_answers=True, is_labelled=len(asked) > 1)
+    reporter.uses(model, execution)
     try:
         require_askable(dialogue, asked, settings.choices)
         follow(Run(video, session, asked, when_full=WhenFull.NEWEST_WINS), reporter)

@@ -16,6 +16,7 @@ from longtake.attention.sdpa import SdpaBackend
 from longtake.cli.shared_options import AsJson, command_app
 from longtake.errors import MissingExtraError
 from longtake.extras import import_from_extra, known_extras
+from longtake.runtime.execution import choose_execution
 
 _TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 
@@ -101,7 +102,11 @@ def _attention() -> list[Finding]:
     else:
         why = "the fused CPU kernel returns log-sum-exp, so blocks of memory are merged exactly"
         checks = [(torch.device("cpu"), dtype) for dtype in (torch.float32, torch.bfloat16)]
-    findings = [Finding("attention", "sdpa", why)]
+    default = choose_execution()
+    findings = [
+        Finding("by default", f"{default.precision} on {default.device}, attention by {default.backend}", default.why),
+        Finding("attention", "sdpa", why),
+    ]
     for device, dtype in checks:
         error = _attention_error(device, dtype)
         tolerance = _TOLERANCES[dtype]

@@ -138,6 +138,7 @@ def live(
             return open_session(network, mapping, picture_size, attention)
 
     reporter: Reporter = JsonReporter() if as_json else TerminalReporter(has_answers=True)
+    reporter.uses(f"{model} and {language}", execution)
     with ExitStack() as opened:
         spoken = load_language_model(language, device=execution.device, dtype=dtype)
         with _named_share("dialogue"):

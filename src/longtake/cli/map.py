@@ -138,11 +138,13 @@ def map_(
         ),
         when_full=WhenFull(one_of("--when-full", when_full, [known.value for known in WhenFull])),
         checkpoint_every=checkpoint_every,
+        model_name=model,
         execution=execution,
     )
     sampling = parse_sampling(start, end, fps, stride)
     reading = SourceOptions(follow=follow_folder, picture_fps=picture_fps, device=execution.device)
     reporter: Reporter = JsonReporter() if as_json else TerminalReporter()
+    reporter.uses(model, execution)
     _note_beforehand(model, settings.outputs, reporter)
     torch.set_num_threads(max(1, torch.get_num_threads() - 1))  # one is left to decode, prepare and write
     network = _Once(lambda: load_model(model, device=execution.device, trunk_dtype=execution.precision.dtype))

@@ -36,6 +36,7 @@ from longtake.pipeline.events import (
 from longtake.pipeline.question_schedule import Due, Every, Once, When, format_time
 from longtake.pipeline.run import KEPT, Run
 from longtake.runtime.answers import DialogueInfo
+from longtake.runtime.execution import Execution
 from longtake.types import FrameKind
 
 INTERRUPTED = 130
@@ -52,6 +53,10 @@ class Reporter(ABC):
 
     @abstractmethod
     def tell(self, event: Event) -> None: ...
+
+    @abstractmethod
+    def uses(self, model: str, execution: Execution) -> None:
+        """Which model runs, and how it is computed; before anything is watched."""
 
     @abstractmethod
     def note(self, text: str) -> None:
@@ -97,10 +102,16 @@ def stopped_by_interrupt(stop: Callable[[], None]) -> Iterator[None]:
 class JsonReporter(Reporter):
     """A JSON object a line on stdout; `event` says which."""
 
+    def __init__(self) -> None:
+        self._used: dict[str, Any] = {}
+
+    def uses(self, model: str, execution: Execution) -> None:
+        self._used = {"model": model, **asdict(execution)}
+
     @contextmanager
     def watching(self, run: Run) -> Iterator[None]:
         out = {} if run.out is None else {"out": str(run.out)}
-        self._say("start", source=run.source.name, **out, num_frames=run.source.num_frames)
+        self._say("start", source=run.source.name, **out, num_frames=run.source.num_frames, **self._used)
         self._out = out
         yield
 
@@ -168,6 +179,9 @@ class TerminalReporter(Reporter):
         self._progress = self._new_progress()
         self._run: Run | None = None
         self._is_watching = False
+
+    def uses(self, model: str, execution: Execution) -> None:
+        self._console.print(f"{model}, {execution}", style="dim", soft_wrap=True, markup=False)
 
     @contextmanager
     def watching(self, run: Run) -> Iterator[None]:

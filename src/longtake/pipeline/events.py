@@ -127,6 +127,9 @@ class MapSummary:
     """What came of a run that maps into a folder."""
 
     source: str
+    model: str
+    execution: Mapping[str, str]
+    """How the model was computed: device, precision, backend, and why these."""
     is_complete: bool
     """Whether the video was mapped to its end."""
     num_frames: int

@@ -9,6 +9,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 
 from longtake.export.frame import FrameStatus, MappedFrame
@@ -22,6 +23,7 @@ from longtake.pipeline.prefetch import Prefetcher, WhenFull
 from longtake.pipeline.question_schedule import Asked, Due, QuestionSchedule, When
 from longtake.pipeline.run_folder import RunFolder
 from longtake.pipeline.writer_process import WriterProcess, peak_bytes, resident_bytes
+from longtake.runtime.execution import Execution
 from longtake.takes.atomic_files import writing
 from longtake.types import FrameKind
 from longtake.video.frame import VideoFrame
@@ -49,6 +51,8 @@ class Run:
         asked: Sequence[Asked] = (),
         *,
         output: RunFolder | Sink | None = None,
+        model_name: str = "",
+        execution: Execution | None = None,
         checkpoint_every: int = 250,
         when_full: WhenFull = WhenFull.NEWEST_WINS,
         on_export: ProgressCallback = no_progress,
@@ -58,6 +62,7 @@ class Run:
         self.source, self.session = source, session
         self._schedule = QuestionSchedule(asked)
         self._output = output
+        self._model_name, self._execution = model_name, execution or Execution()
         self._folder = output if isinstance(output, RunFolder) else None
         self._checkpoint_every, self._on_export = checkpoint_every, on_export
         self._when_full = when_full if source.is_live else WhenFull.BLOCK
@@ -254,6 +259,8 @@ class Run:
         assert mapper is not None
         return MapSummary(
             source=self.source.name,
+            model=self._model_name,
+            execution=asdict(self._execution),
             is_complete=self._is_complete,
             num_frames=self._num_counted,
             statuses={status.value: self.counts[status] for status in FrameStatus if self.counts[status]},

@@ -1,7 +1,7 @@
 """A whole video mapped into a folder."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,8 @@ class MapSettings:
     when_full: WhenFull = WhenFull.BLOCK
     checkpoint_every: int = 250
     """Frames between two checkpoints of a source that can be read again."""
+    model_name: str = "a model without a name"
+    """As the summary calls it."""
     execution: Execution = field(default_factory=Execution)
     """How the network is computed; its number type is that of the session."""
 
@@ -87,6 +89,8 @@ def map_video(
         source,
         LiveSession(mapper),
         output=folder,
+        model_name=settings.model_name,
+        execution=settings.execution,
         checkpoint_every=settings.checkpoint_every,
         when_full=settings.when_full,
         on_export=on_export,
@@ -125,7 +129,7 @@ def _what_must_stay(source: Source, model: GeometryModel, settings: MapSettings)
         "sampling": plain(source.sampling),
         "model": fingerprint(model),
         "session": plain(settings.session),
-        "execution": plain(settings.execution),
+        "execution": {name: value for name, value in asdict(settings.execution).items() if name != "why"},
         "fit": settings.fit.value,
         "outputs": plain(replace(settings.outputs, export=None)),
     }
