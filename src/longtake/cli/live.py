@@ -28,7 +28,7 @@ from longtake.runtime.dialogue import DialogueSession
 from longtake.runtime.rules import rule_named
 from longtake.takes.header import POSES_NAME
 from longtake.takes.tum import tum_line
-from longtake.video.preprocess import Preprocessor
+from longtake.video.resize import Preprocessor
 from longtake.video.sampling import FrameSampling, parse_time
 from longtake.video.source import SourceOptions, open_source
 

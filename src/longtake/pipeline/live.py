@@ -24,8 +24,8 @@ from longtake.pipeline.question_schedule import Asked, Due, Every, QuestionSched
 from longtake.pipeline.run import QUEUED, Unreadable
 from longtake.runtime.dialogue import DialogueSession
 from longtake.video.frame import VideoFrame
-from longtake.video.preprocess import Preprocessor
 from longtake.video.reading import Source
+from longtake.video.resize import Preprocessor
 
 # Containers round times to a millisecond, so that a frame may come that much before its tick.
 _ROUNDING_S = 0.001

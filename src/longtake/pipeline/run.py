@@ -21,8 +21,8 @@ from longtake.pipeline.prefetch import Prefetcher, WhenFull
 from longtake.takes.atomic_files import writing
 from longtake.types import FrameKind
 from longtake.video.frame import VideoFrame
-from longtake.video.preprocess import Preprocessor
 from longtake.video.reading import Source
+from longtake.video.resize import Preprocessor
 
 QUEUED = 4
 """Frames that wait between two stages."""

@@ -36,9 +36,8 @@ from longtake.runtime.steps import VideoSession
 from longtake.runtime.windowed import WindowedSession, resume_session
 from longtake.takes.atomic_files import replacing, writing
 from longtake.takes.header import is_take
-from longtake.video.preprocess import Preprocessor
 from longtake.video.reading import Source
-from longtake.video.resize import Fit
+from longtake.video.resize import Fit, Preprocessor
 
 _BESIDE_THE_TAKE = (
     EVENTS_NAME,

@@ -19,7 +19,7 @@ from longtake.takes.depth_files import CONFIDENCE_FILES, read_array
 from longtake.takes.fields import read_objects
 from longtake.takes.frames import FrameRecord
 from longtake.takes.header import FRAMES_NAME, POSES_NAME, QUESTIONS_NAME, TakeHeader, read_header
-from longtake.takes.images import ImageFiles, read_image, read_video
+from longtake.takes.images import ImageFiles, read_image
 from longtake.takes.trajectory import Trajectory
 
 _NUM_POSE_NUMBERS = 8
@@ -80,6 +80,8 @@ class Take:
         return self.header.images
 
     def _video_images(self) -> Iterator[UInt8[np.ndarray, "height width 3"]]:
+        from longtake.takes.video_file import read_video
+
         path = self.folder / ImageFiles.VIDEO
         count = 0
         for image in islice(read_video(path, self.header.size), len(self)):
