@@ -5,6 +5,7 @@ model would get for the video so far. A question closes the clip on a fork, whic
 remembered, becomes the session. Two other formats give every call of `see` a turn of its own.
 """
 
+import copy
 import math
 import threading
 import time
@@ -246,6 +247,13 @@ class DialogueSession:
         session._memory.restore(saved)
         session._state = state_from_record(said["talk"], saved, language.picture_format)
         return session
+
+    def fork(self) -> "DialogueSession":
+        """A session that goes on from here on its own; end it with `close`."""
+        branch = copy.copy(self)
+        branch._memory, branch._state = self._fork()
+        branch._lock, branch._changing = threading.Lock(), threading.Lock()
+        return branch
 
     def close(self) -> None:
         self._memory.close()

@@ -1,5 +1,6 @@
 """A session of windows: each is a fresh sequence, moved into the first one's world by the frames it shares with it."""
 
+import copy
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -84,6 +85,18 @@ class WindowedSession(VideoSession):
         if not self._is_full(window):  # in a full one nothing waits but what a failed start of the next has left
             self._receive(window, self._session.finish(), num_new=0)
         return window.emit(window.num_placed, self._session.nothing())
+
+    def fork(self) -> "WindowedSession":
+        """A session that goes on from here on its own; end it with `close`."""
+        branch = copy.copy(self)
+        branch._session = self._session.fork()
+        branch._recent, branch._ended = self._recent.copy(), self._ended.copy()
+        branch._current = self._current.copy()
+        return branch
+
+    def close(self) -> None:
+        """End the session; a fork gives its slots back."""
+        self._session.close()
 
     def save(self, path: Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
@@ -188,6 +201,9 @@ class _Window:
     @property
     def num_placed(self) -> int:
         return self.num_emitted + len(self.held)
+
+    def copy(self) -> "_Window":
+        return replace(self, unplaced=self.unplaced.copy(), held=self.held.copy())
 
     @classmethod
     def restored(cls, span: WindowSpan, said: WindowedRecord, saved: SavedTensors, device: torch.device) -> "_Window":
