@@ -8,19 +8,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
+from longtake.api.exporting import cloud_settings, export_adjustments
 from longtake.cli.options import one_of
 from longtake.export.adjust import ExportAdjustments
-from longtake.export.camera_files import known_camera
 from longtake.export.cloud import CloudSettings
 from longtake.export.frame import MappedFrame
-from longtake.export.masks import MaskFolder
 from longtake.export.names import NAMES
-from longtake.export.point_filter import PointFilter
 from longtake.export.record import ExportRecord
 from longtake.export.reexport import ExportSettings, export_take
 from longtake.export.saved import read_result
-from longtake.export.scale import parse_scale
-from longtake.export.sky import OnnxSky
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +30,13 @@ class PointOptions:
     max_points: int
 
     def parsed(self) -> CloudSettings:
-        points = PointFilter(
+        return cloud_settings(
             drop_percent=self.drop_percent,
-            masks=None if self.mask is None else MaskFolder(self.mask),
-            sky=None if self.sky is None else OnnxSky(self.sky),
+            mask=self.mask,
+            sky=self.sky,
+            voxel=self.voxel,
+            max_points=self.max_points,
         )
-        return CloudSettings(points=points, voxel=self.voxel, max_points=self.max_points)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +49,8 @@ class AdjustmentOptions:
     up: str
 
     def parsed(self) -> ExportAdjustments:
-        return ExportAdjustments(
-            camera=None if self.intrinsics is None else known_camera(self.intrinsics),
-            fixed_camera=self.fixed_camera,
-            length=None if self.scale_from is None else parse_scale(self.scale_from),
-            upright=one_of("--up", self.up, ("auto", "none")) == "auto",
-        )
+        up = one_of("--up", self.up, ("auto", "none"))
+        return export_adjustments(self.intrinsics, fixed_camera=self.fixed_camera, scale_from=self.scale_from, up=up)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,9 @@
 """Sizes, devices and choices as people write them."""
 
 import re
-from collections.abc import Sequence
 
-import torch
-
+from longtake.api.choices import choose_device as choose_device
+from longtake.api.choices import one_of as one_of
 from longtake.errors import SettingError
 
 
@@ -14,21 +13,3 @@ def parse_size(text: str) -> tuple[int, int]:
     if match is None:
         raise SettingError(f"Expected a size such as 518x378, width by height, but got '{text}'.")
     return int(match[2]), int(match[1])
-
-
-def choose_device(name: str) -> torch.device:
-    """A device by name; `auto` is the GPU where torch sees one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name not in ("cpu", "cuda"):
-        raise SettingError(f"There is no device '{name}'; choose one of cpu, cuda, auto.")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise SettingError("Torch sees no CUDA device here; choose cpu, or install a CUDA build of torch.")
-    return torch.device(name)
-
-
-def one_of(what: str, given: str, known: Sequence[str]) -> str:
-    """One of several words."""
-    if given not in known:
-        raise SettingError(f"Expected {what} as {', '.join(known)}, but got '{given}'.")
-    return given
