@@ -18,9 +18,10 @@ from benchmarks.precision import PrecisionFigures, measure_precision
 from benchmarks.soak import SoakFigures, small
 from benchmarks.soak import soak as measure_soak
 from benchmarks.world import WorldFigures, measure_world
+from longtake.api.choices import one_of
 from longtake.attention.choose import backend_named
 from longtake.cli.bench_speed import CONFIGS, choose
-from longtake.cli.options import one_of, parse_size
+from longtake.cli.options import parse_size
 from longtake.cli.shared_options import AsJson
 from longtake.cli.tables import counting, show, table
 from longtake.cli.world import WorldSettings, film

@@ -18,8 +18,8 @@ from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink
 from longtake.runtime.build import open_session
 from longtake.video.frame import VideoFrame
-from longtake.video.preprocess import Preprocessor
 from longtake.video.reading import Source
+from longtake.video.resize import Preprocessor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

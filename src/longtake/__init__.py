@@ -1,3 +1,86 @@
-"""longtake watches a video that never cuts: frames go in one by one, geometry comes out at once."""
+"""longtake watches a video that never cuts: frames go in one by one, geometry and answers come out at once.
+
+    import longtake
+
+    take = longtake.map("walk.mp4", out="mapped", memory="2GB")
+    session = longtake.GeometrySession.from_pretrained("micro-map")
+    chat = longtake.DialogueSession.from_pretrained("micro-vqa")
+
+What `__all__` names is the public API; it is loaded when it is first used, so that `import longtake` loads no torch.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from longtake.api.dialogue_session import DialogueSession
+    from longtake.api.evaluating import evaluate
+    from longtake.api.exporting import export
+    from longtake.api.geometry_session import GeometrySession
+    from longtake.api.live_session import LiveSession
+    from longtake.api.mapping import map
+    from longtake.api.models import load_language_model, load_model
+    from longtake.api.take import Take, open_take
+    from longtake.api.video import open_video
+    from longtake.errors import LongtakeError
+    from longtake.runtime.answers import Answer
+    from longtake.types import Geometry
 
 __version__ = "0.1.0"
+__all__ = [
+    "Answer",
+    "DialogueSession",
+    "Geometry",
+    "GeometrySession",
+    "LiveSession",
+    "LongtakeError",
+    "Take",
+    "evaluate",
+    "export",
+    "load_language_model",
+    "load_model",
+    "map",
+    "open_take",
+    "open_video",
+]
+_HOMES = {
+    "Answer": "longtake.runtime.answers",
+    "DialogueSession": "longtake.api.dialogue_session",
+    "Geometry": "longtake.types",
+    "GeometrySession": "longtake.api.geometry_session",
+    "LiveSession": "longtake.api.live_session",
+    "LongtakeError": "longtake.errors",
+    "Take": "longtake.api.take",
+    "evaluate": "longtake.api.evaluating",
+    "export": "longtake.api.exporting",
+    "load_language_model": "longtake.api.models",
+    "load_model": "longtake.api.models",
+    "map": "longtake.api.mapping",
+    "open_take": "longtake.api.take",
+    "open_video": "longtake.api.video",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"longtake has no '{name}'; it has {', '.join(__all__)}")
+    return vars(import_module(_HOMES[name]))[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+# rooms-begin
+class _Package(ModuleType):
+    """Keeps a function's name for the function when a room of the same name is imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+# rooms-end

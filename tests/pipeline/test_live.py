@@ -27,8 +27,8 @@ from longtake.runtime.dialogue import DialogueSession
 from longtake.runtime.retention import ContextRetention
 from longtake.runtime.windows import Windows
 from longtake.video.frame import PendingFrame, VideoFrame
-from longtake.video.preprocess import Preprocessor
 from longtake.video.reading import Source
+from longtake.video.resize import Preprocessor
 from longtake.video.sampling import Extent, FrameSampling
 from longtake.world.tour import Tour
 

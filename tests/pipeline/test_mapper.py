@@ -24,7 +24,7 @@ from longtake.runtime.retention import ContextRetention
 from longtake.runtime.windows import Windows
 from longtake.takes.images import ImageFiles
 from longtake.takes.take import read_take
-from longtake.video.preprocess import Preprocessor
+from longtake.video.resize import Preprocessor
 from longtake.video.source import open_source
 
 SESSION = SessionSettings(

@@ -41,8 +41,8 @@ from longtake.takes.images import ImageFiles
 from longtake.takes.take import read_take
 from longtake.types import Geometry
 from longtake.video.frame import PendingFrame
-from longtake.video.preprocess import Preprocessor
 from longtake.video.reading import Source
+from longtake.video.resize import Preprocessor
 from longtake.video.sampling import Extent
 from longtake.world.tour import Tour
 

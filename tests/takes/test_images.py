@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import av
 import numpy as np
@@ -15,12 +16,11 @@ from longtake.takes.images import (
     ImageFiles,
     ImageFolderWriter,
     ImageWriter,
-    VideoWriter,
     open_image_writer,
     read_image,
-    read_video,
     require_writable_size,
 )
+from longtake.takes.video_file import VideoWriter, read_video
 
 SIZE = (48, 64)
 UNEVEN_S = [0.0, 0.033, 0.1, 0.104, 0.5, 0.51234567, 2.0, 2.04]
@@ -103,6 +103,18 @@ def test_frames_closer_than_a_tick_or_hours_apart_are_refused(tmp_path: Path, se
     writer.write(0, 0.0, picture(0))
     with pytest.raises(InputError, match=r"Expected frame 1 from 1/90000 s to 6 hours after .*as PNG instead"):
         writer.write(1, second_s, picture(1))
+    writer.close()
+
+
+def test_video_that_ffmpeg_cannot_write_is_an_error_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = VideoWriter(tmp_path / "video.mp4", SIZE, None)
+    with monkeypatch.context() as patch:
+        refusing = Mock(mux=Mock(side_effect=av.InvalidDataError(28, "No space left on device")))
+        patch.setattr(writer, "_container", refusing)
+        with pytest.raises(OSError, match="No space left on device"):
+            writer.write(0, 0.0, picture(0))
     writer.close()
 
 

@@ -248,7 +248,7 @@ def test_what_a_take_does_not_have_is_one_sentence(write_small_take: WriteTake) 
             read(0)
     with pytest.raises(InputError, match="has no images"):
         list(take.images())
-    assert take.questions() is None
+    assert take.questions is None
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", "nonsense"])
@@ -256,4 +256,4 @@ def test_damaged_questions_are_one_sentence(write_small_take: WriteTake, text: s
     folder = write_small_take(1)
     (folder / "questions.json").write_text(text)
     with pytest.raises(InputError, match=r"in .*questions\.json"):
-        read_take(folder).questions()
+        _ = read_take(folder).questions

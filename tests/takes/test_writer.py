@@ -98,9 +98,9 @@ def test_questions_are_kept_beside_the_frames(tmp_path: Path, make_frame: MakeFr
     questions = [{"text": "Where is the blue ball?", "answer": "left", "asked_at_s": 1.5}]
     with TakeWriter(tmp_path / "walk", make_header()) as writer:
         writer.write(make_frame(0))
-        assert read_take(tmp_path / "walk").questions() is None
+        assert read_take(tmp_path / "walk").questions is None
         writer.write_questions(questions)
-    assert read_take(tmp_path / "walk").questions() == questions
+    assert read_take(tmp_path / "walk").questions == questions
 
 
 @pytest.mark.parametrize(

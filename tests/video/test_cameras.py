@@ -14,7 +14,8 @@ from longtake.errors import InputError
 from longtake.video import cameras, decoding
 from longtake.video.cameras import camera_address
 from longtake.video.decoding import Address, asked_again
-from longtake.video.streams import LiveStream, Patience
+from longtake.video.patience import Patience
+from longtake.video.streams import LiveStream
 
 QUICK = Patience(first_pause_s=0.02, longest_pause_s=0.1, max_silence_s=0.5)
 

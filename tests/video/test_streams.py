@@ -16,7 +16,8 @@ import pytest
 from longtake.errors import InputError, SettingError
 from longtake.video.files import VideoFile
 from longtake.video.frame import VideoFrame
-from longtake.video.streams import LiveStream, Patience, open_stream
+from longtake.video.patience import Patience
+from longtake.video.streams import LiveStream, open_stream
 
 QUICK = Patience(open_timeout_s=1.0, read_timeout_s=1.0, first_pause_s=0.05, longest_pause_s=0.2, max_silence_s=0.8)
 NUM_FRAMES = 20

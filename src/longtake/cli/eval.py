@@ -1,27 +1,21 @@
 """`longtake eval`: a result against the truth, as tables or JSON, with plots if wanted."""
 
 import json
-import re
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from longtake.api.evaluating import choose_word, parse_delta, parse_parts
 from longtake.cli.eval_tables import print_report
 from longtake.cli.shared_options import AsJson, command_app
-from longtake.errors import SettingError
 from longtake.evaluate.alignment_mode import AlignmentMode
 from longtake.evaluate.depth_alignment import AlignmentSpan, DepthAlignment
 from longtake.evaluate.plots import draw_report, require_plots
-from longtake.evaluate.relative import Delta, DeltaUnit
 from longtake.evaluate.report import evaluate
 from longtake.evaluate.report_json import report_json
-from longtake.evaluate.settings import EvalSettings, Part
-
-_Choice = TypeVar("_Choice", bound=StrEnum)
-
+from longtake.evaluate.settings import EvalSettings
 
 app = command_app()
 
@@ -46,12 +40,12 @@ def evaluate_(
 ) -> None:
     """Compare a result with the truth: trajectory, depth, points and answers, as far as both have them."""
     settings = EvalSettings(
-        align=_choose(align, AlignmentMode, "alignment"),
+        align=choose_word(align, AlignmentMode, "alignment"),
         max_gap_s=max_gap,
         offset_s=offset,
         delta=parse_delta(delta, all_pairs=all_pairs),
-        depth_align=_choose(depth_align, DepthAlignment, "depth alignment"),
-        depth_span=_choose(depth_span, AlignmentSpan, "span of a depth alignment"),
+        depth_align=choose_word(depth_align, DepthAlignment, "depth alignment"),
+        depth_span=choose_word(depth_span, AlignmentSpan, "span of a depth alignment"),
         threshold=threshold,
         only=None if only is None else parse_parts(only),
         times=times,
@@ -66,23 +60,3 @@ def evaluate_(
         print(json.dumps(report_json(report), indent=1, allow_nan=False))
     else:
         print_report(report, drawn)
-
-
-def parse_delta(text: str, *, all_pairs: bool) -> Delta:
-    """`10f` is ten frames, `0.5m` half a metre of the way."""
-    match = re.fullmatch(r"(\d+\.?\d*|\.\d+)([fm])", text)
-    if match is None:
-        raise SettingError(f"Expected a delta such as 10f (frames) or 0.5m (metres), but got '{text}'.")
-    unit = DeltaUnit.FRAMES if match[2] == "f" else DeltaUnit.METRES
-    return Delta(length=float(match[1]), unit=unit, all_pairs=all_pairs)
-
-
-def parse_parts(text: str) -> tuple[Part, ...]:
-    """Names separated by commas."""
-    return tuple(_choose(name.strip(), Part, "part") for name in text.split(","))
-
-
-def _choose(text: str, choices: type[_Choice], what: str) -> _Choice:
-    if text not in list(choices):
-        raise SettingError(f"There is no {what} '{text}'; choose one of {', '.join(choices)}.")
-    return choices(text)

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from longtake.cli.options import one_of
+from longtake.api.exporting import cloud_settings, export_adjustments
 from longtake.cli.shared_options import (
     AsJson,
     DropPercent,
@@ -25,17 +25,10 @@ from longtake.cli.shared_options import (
     Voxel,
     command_app,
 )
-from longtake.export.adjust import ExportAdjustments
-from longtake.export.camera_files import known_camera
-from longtake.export.cloud import CloudSettings
 from longtake.export.frame import MappedFrame
-from longtake.export.masks import MaskFolder
-from longtake.export.point_filter import PointFilter
 from longtake.export.record import ExportRecord
 from longtake.export.reexport import ExportSettings, export_take
 from longtake.export.saved import read_result
-from longtake.export.scale import parse_scale
-from longtake.export.sky import OnnxSky
 
 app = command_app()
 
@@ -62,8 +55,8 @@ def export(
     """Write other files from a saved result, with other filters, a known camera or scale, upright; no model runs."""
     settings = ExportSettings(
         formats=tuple(dict.fromkeys(formats.split(","))),
-        adjustments=parse_adjustments(intrinsics=intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up),
-        cloud=parse_points(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points),
+        adjustments=export_adjustments(intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up),
+        cloud=cloud_settings(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points),
         overwrite=overwrite,
     )
     console = Console(stderr=as_json)
@@ -76,30 +69,6 @@ def export(
         print(json.dumps(asdict(record)))
     else:
         tell_record(record, Console(highlight=False))
-
-
-def parse_points(
-    *, drop_percent: float, mask: Path | None, sky: Path | None, voxel: float | None, max_points: int
-) -> CloudSettings:
-    """Which pixels become points."""
-    points = PointFilter(
-        drop_percent=drop_percent,
-        masks=None if mask is None else MaskFolder(mask),
-        sky=None if sky is None else OnnxSky(sky),
-    )
-    return CloudSettings(points=points, voxel=voxel, max_points=max_points)
-
-
-def parse_adjustments(
-    *, intrinsics: str | None, fixed_camera: bool, scale_from: str | None, up: str
-) -> ExportAdjustments:
-    """What is known of the camera and of lengths, and whether the world is turned upright."""
-    return ExportAdjustments(
-        camera=None if intrinsics is None else known_camera(intrinsics),
-        fixed_camera=fixed_camera,
-        length=None if scale_from is None else parse_scale(scale_from),
-        upright=one_of("--up", up, ("auto", "none")) == "auto",
-    )
 
 
 def tell_record(record: ExportRecord, console: Console) -> None:

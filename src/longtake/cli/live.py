@@ -51,7 +51,7 @@ from longtake.runtime.dialogue import DialogueSession
 from longtake.runtime.execution import choose_execution
 from longtake.runtime.steps import VideoSession
 from longtake.takes.header import POSES_NAME
-from longtake.video.preprocess import Preprocessor
+from longtake.video.resize import Preprocessor
 from longtake.video.source import SourceOptions, open_source
 
 app = command_app()

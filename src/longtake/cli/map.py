@@ -11,8 +11,9 @@ from typing import Annotated
 import torch
 import typer
 
-from longtake.cli.export import parse_adjustments, parse_points
-from longtake.cli.options import one_of, parse_sampling
+from longtake.api.choices import one_of
+from longtake.api.exporting import cloud_settings, export_adjustments
+from longtake.cli.options import parse_sampling
 from longtake.cli.reporting import INTERRUPTED, JsonReporter, Reporter, TerminalReporter, follow
 from longtake.cli.shared_options import (
     BackendName,
@@ -124,8 +125,8 @@ def map_(
         windows=windows,
         align=align,
     )
-    points = parse_points(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points)
-    adjustments = parse_adjustments(intrinsics=intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up)
+    points = cloud_settings(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points)
+    adjustments = export_adjustments(intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up)
     settings = MapSettings(
         session=adjust(SMALL),  # until the network is known; what was asked for is checked now
         fit=Fit(one_of("fit", fit, [known.value for known in Fit])),

@@ -1,7 +1,6 @@
 """Sizes, devices, parts and choices as people write them."""
 
 import re
-from collections.abc import Sequence
 
 from longtake.errors import SettingError
 from longtake.video.sampling import FrameSampling, parse_time
@@ -23,10 +22,3 @@ def parse_size(text: str) -> tuple[int, int]:
     if match is None:
         raise SettingError(f"Expected a size such as 518x378, width by height, but got '{text}'.")
     return int(match[2]), int(match[1])
-
-
-def one_of(what: str, given: str, known: Sequence[str]) -> str:
-    """One of several words."""
-    if given not in known:
-        raise SettingError(f"Expected {what} as {', '.join(known)}, but got '{given}'.")
-    return given

@@ -35,7 +35,7 @@ class TrajectoryErrors:
     """The matched poses, the result moved onto the truth."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class EvalReport:
     """What was compared, what came out, and why some of it did not."""
 
@@ -65,6 +65,23 @@ class EvalReport:
         if self.answers is not None and self.answers.num_unasked:
             found.append(f"Of the answers, {self.answers.num_unasked} belong to no question and do not count.")
         return tuple(found)
+
+    def __repr__(self) -> str:
+        """A figure for each part that was measured."""
+        figures: list[str] = []
+        if self.matched is not None and self.trajectory is not None:
+            absolute = self.trajectory.absolute
+            figures.append(
+                f"ATE {absolute.translation.rmse:.4g} {self.matched.truth.unit} of {len(self.matched.frames)} poses"
+            )
+        if self.depth is not None:
+            figures.append(f"depth off by {self.depth.errors.abs_rel:.1%}")
+        if self.points is not None:
+            figures.append(f"points F1 {self.points.errors.f1:.3f}")
+        if self.answers is not None:
+            right = self.answers.scores.total.right
+            figures.append(f"{right.hits} of {right.total} answers right")
+        return f"EvalReport({self.result} against {self.truth}: {', '.join(figures)})"
 
 
 class _Attempts:

@@ -15,7 +15,7 @@ EXPORT_FOLDER = "export"
 """Below a mapped folder: what was exported from it when the video had ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ExportRecord:
     """What was made of a take, and how."""
 
@@ -35,6 +35,11 @@ class ExportRecord:
     exported_from_saved: Sequence[Sequence[float]]
     """The similarity from the take's world to the exported one, 4x4."""
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        files = ", ".join(f"{name} in {path}" for name, path in self.files.items())
+        scale = "" if self.metres_per_unit is None else f", {self.metres_per_unit:.6g} m for each unit of the take"
+        return f"ExportRecord({self.frames} frames of {self.result}, lengths in {self.unit}{scale}: {files})"
 
     @classmethod
     def parse(cls, text: bytes, where: str) -> "ExportRecord":

@@ -21,9 +21,13 @@ _GREY = 128
 
 def read_result(folder: Path) -> Take:
     """A take that holds a result, and not the truth."""
-    take = read_take(folder)
+    return require_result(read_take(folder))
+
+
+def require_result(take: Take) -> Take:
+    """The same take, unless it holds the truth."""
     if take.header.content is not Content.RESULT:
-        raise InputError(f"Expected a result in {folder}, but it holds the truth; name a folder that `map` wrote.")
+        raise InputError(f"Expected a result in {take.folder}, but it holds the truth; name a folder that `map` wrote.")
     return take
 
 

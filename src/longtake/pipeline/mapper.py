@@ -16,8 +16,7 @@ from longtake.runtime.windowed import WindowedSession
 from longtake.takes.tum import as_written
 from longtake.types import Geometry
 from longtake.video.frame import VideoFrame
-from longtake.video.preprocess import Preprocessor
-from longtake.video.resize import Resized
+from longtake.video.resize import Preprocessor, Resized
 
 OpenSession = Callable[[tuple[int, int]], VideoSession]
 """Opens a session for images of this height and width."""

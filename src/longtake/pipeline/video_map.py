@@ -24,9 +24,8 @@ from longtake.runtime.execution import Execution, Precision
 from longtake.runtime.record import fingerprint
 from longtake.runtime.rules import rule_named
 from longtake.runtime.windowed import resume_session
-from longtake.video.preprocess import Preprocessor
 from longtake.video.reading import Source
-from longtake.video.resize import Fit
+from longtake.video.resize import Fit, Preprocessor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +101,7 @@ def adjusted_session(
     usual: SessionSettings,
     *,
     size: int | None = None,
-    memory: str | None = None,
+    memory: str | int | None = None,
     policy: str | None = None,
     keyframes: str | None = None,
     windows: str | None = None,
@@ -112,12 +111,12 @@ def adjusted_session(
     """How a network is usually run, with what people write in place of it."""
     return replace(
         usual,
-        image_size=size or usual.image_size,
+        image_size=usual.image_size if size is None else size,
         retention=usual.retention if policy is None else rule_named(policy),
         keyframes=usual.keyframes if keyframes is None else parse_keyframes(keyframes),
         windows=usual.windows if windows is None else parse_windows(windows),
         alignment=usual.alignment if align is None else Alignment.named(align),
-        budget=None if memory is None else Budget.parse(memory),
+        budget=None if memory is None else Budget.parse(str(memory)),
         precision=precision,
     )
 

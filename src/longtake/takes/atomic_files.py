@@ -13,14 +13,13 @@ _UNFINISHED = ".unfinished"
 
 
 @contextmanager
-def writing(what: str, errors: tuple[type[Exception], ...] = (OSError,)) -> Iterator[None]:
+def writing(what: str) -> Iterator[None]:
     """Whatever keeps the block from writing is one sentence about what is written."""
     try:
         yield
-    except errors as error:
-        reason = error.strerror if isinstance(error, OSError) else None
+    except OSError as error:
         raise InputError(
-            f"{what} cannot be written ({reason or error}); make room there or name another folder."
+            f"{what} cannot be written ({error.strerror or error}); make room there or name another folder."
         ) from error
 
 

@@ -19,7 +19,7 @@ from longtake.takes.depth_files import CONFIDENCE_FILES, read_array
 from longtake.takes.fields import read_objects
 from longtake.takes.frames import FrameRecord
 from longtake.takes.header import FRAMES_NAME, POSES_NAME, QUESTIONS_NAME, TakeHeader, read_header
-from longtake.takes.images import ImageFiles, read_image, read_video
+from longtake.takes.images import ImageFiles, read_image
 from longtake.takes.trajectory import Trajectory
 
 _NUM_POSE_NUMBERS = 8
@@ -27,7 +27,7 @@ _SMALLEST_QUATERNION = 1e-9
 _LARGEST_CLOCK_DIFFERENCE_S = 1e-6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Take:
     """What is known of a video's frames; positions count the frames that are here, from 0."""
 
@@ -69,10 +69,22 @@ class Take:
             for record in self.records:
                 yield read_image(self.folder / files.format(index=record.index), self.header.size)
 
+    @property
     def questions(self) -> list[dict[str, Any]] | None:
         """What was asked about the take, if anything was."""
         questions = read_objects(self.folder / QUESTIONS_NAME)
         return None if questions is None else [dict(question.fields) for question in questions]
+
+    def __repr__(self) -> str:
+        """Its folder, and what there is of each frame."""
+        header, seconds = self.header, self.trajectory.duration_s
+        parts = {
+            "images": header.images is not None,
+            "depth": header.depth is not None,
+            "confidence": header.confidence,
+        }
+        there = ", ".join(name for name, is_there in parts.items() if is_there) or "poses alone"
+        return f"Take({self.folder}: {len(self)} frames of {header.width}x{header.height} in {seconds:.1f} s; {there})"
 
     def _image_files(self) -> ImageFiles:
         if self.header.images is None:
@@ -80,6 +92,8 @@ class Take:
         return self.header.images
 
     def _video_images(self) -> Iterator[UInt8[np.ndarray, "height width 3"]]:
+        from longtake.takes.video_file import read_video
+
         path = self.folder / ImageFiles.VIDEO
         count = 0
         for image in islice(read_video(path, self.header.size), len(self)):

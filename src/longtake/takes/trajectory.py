@@ -9,7 +9,7 @@ from torch import Tensor
 from longtake.errors import InputError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Trajectory:
     """Poses in the order of time, one at least."""
 
@@ -39,3 +39,27 @@ class Trajectory:
 
     def __len__(self) -> int:
         return len(self.timestamp_s)
+
+    def __repr__(self) -> str:
+        unit = "s" if self.is_timed else "frames"
+        return f"Trajectory({len(self)} poses in {self.duration_s:.1f} {unit}, a way of {self.length:.3g})"
+
+    @property
+    def positions(self) -> Float64[Tensor, "frames 3"]:
+        """Where the camera was: x, y and z in the world."""
+        return self.world_from_camera[:, :3, 3]
+
+    @property
+    def rotations(self) -> Float64[Tensor, "frames 3 3"]:
+        """From the camera's axes, x right, y down, z forward, to the world's."""
+        return self.world_from_camera[:, :3, :3]
+
+    @property
+    def duration_s(self) -> float:
+        """Between the first pose and the last."""
+        return float(self.timestamp_s[-1] - self.timestamp_s[0])
+
+    @property
+    def length(self) -> float:
+        """Of the way from pose to pose."""
+        return float(self.positions.diff(dim=0).norm(dim=1).sum())

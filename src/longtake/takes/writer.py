@@ -23,7 +23,7 @@ from longtake.takes.header import (
     is_take,
     read_header,
 )
-from longtake.takes.images import WRITE_ERRORS, ImageFiles, ImageWriter, open_image_writer, require_writable_size
+from longtake.takes.images import ImageFiles, ImageWriter, open_image_writer, require_writable_size
 from longtake.takes.tum import tum_line
 
 _NUMBERED_FOLDERS = ("images", "depth", "confidence")
@@ -210,7 +210,7 @@ def make_room_for_take(folder: Path, *, overwrite: bool) -> None:
 
 
 def _one_sentence(folder: Path) -> AbstractContextManager[None]:
-    return writing(f"The take {folder}", WRITE_ERRORS)
+    return writing(f"The take {folder}")
 
 
 def _closed(folder: Path) -> InputError:

@@ -7,7 +7,17 @@ import av
 
 from longtake.errors import InputError
 from longtake.video.decoding import Address
-from longtake.video.streams import PATIENT, Patience
+from longtake.video.patience import PATIENT, Patience
+from longtake.video.reading import EVERY_FRAME
+from longtake.video.sampling import FrameSampling
+from longtake.video.streams import LiveStream
+
+
+def open_camera(
+    text: str, sampling: FrameSampling = EVERY_FRAME, *, threads: int = 0, patience: Patience = PATIENT
+) -> LiveStream:
+    """The camera of a number, `camera:0`, or of a device, `/dev/video0`."""
+    return LiveStream(camera_address(text, patience=patience), sampling, threads=threads, patience=patience)
 
 
 def camera_address(text: str, *, platform: str = sys.platform, patience: Patience = PATIENT) -> Address:

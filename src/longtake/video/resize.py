@@ -87,6 +87,22 @@ def resize_image(image: Image.Image, fit: Fit = Fit.CROP, *, size: int = 518, pa
             return _square(image, size)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preprocessor:
+    """All frames of a video to model pixels in one way: frames of one size give pixels of one size, in one place."""
+
+    fit: Fit = Fit.CROP
+    size: int = 518
+    patch: int = 14
+
+    def __post_init__(self) -> None:
+        require_whole_patches(self.size, self.patch)
+
+    def __call__(self, image: UInt8[np.ndarray, "height width 3"]) -> Resized:
+        """What the network sees of a frame, and where it lies there."""
+        return resize_image(Image.fromarray(image), self.fit, size=self.size, patch=self.patch)
+
+
 def match_sizes(pictures: Sequence[Resized]) -> list[Resized]:
     """Every picture centred on white, as high as the highest and as wide as the widest."""
     height = max(picture.pixels.shape[1] for picture in pictures)

@@ -1,12 +1,13 @@
-"""Anything that shows something, opened as a video by what people write."""
+"""Anything that shows something, opened as a video by what people write.
+
+Sources are imported where one is opened: PyAV only where video is decoded, worlds only where one is filmed.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from longtake.errors import InputError, SettingError
 from longtake.takes.header import is_take
-from longtake.video.cameras import camera_address
-from longtake.video.files import VideoFile
 from longtake.video.folders import (
     NOMINAL_FPS,
     PATIENTLY,
@@ -16,13 +17,14 @@ from longtake.video.folders import (
     Pictures,
     open_folder,
 )
+from longtake.video.patience import PATIENT, Patience
 from longtake.video.reading import EVERY_FRAME, Source
 from longtake.video.sampling import FrameSampling
-from longtake.video.streams import PATIENT, SCHEMES, LiveStream, Patience, open_stream
-from longtake.video.take_images import TakeImages
-from longtake.video.worlds import open_world
 
 __all__ = ["Source", "SourceOptions", "open_source"]
+
+SCHEMES = ("http://", "https://", "rtsp://", "rtsps://", "rtmp://", "srt://", "udp://")
+"""How the address of a stream begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +63,16 @@ def open_source(text: str, sampling: FrameSampling = EVERY_FRAME, options: Sourc
     if options.follow:
         return _follow(text, sampling, options)
     if text.lower().startswith(SCHEMES):
+        from longtake.video.streams import open_stream
+
         return open_stream(text, sampling, threads=options.threads, patience=options.patience)
     if text.startswith(("camera:", "/dev/video")):
-        address = camera_address(text, patience=options.patience)
-        return LiveStream(address, sampling, threads=options.threads, patience=options.patience)
+        from longtake.video.cameras import open_camera
+
+        return open_camera(text, sampling, threads=options.threads, patience=options.patience)
     if text.startswith("world:"):
+        from longtake.video.worlds import open_world
+
         return open_world(text, sampling, device=options.device)
     return _open_path(Path(text), sampling, options)
 
@@ -75,10 +82,14 @@ def _open_path(path: Path, sampling: FrameSampling, options: SourceOptions) -> S
         raise InputError(f"Expected a video, a folder or a stream, but there is no '{path}'; check the path.")
     if path.is_dir():
         if is_take(path):
+            from longtake.video.take_images import TakeImages
+
             return TakeImages(path, sampling, threads=options.threads)
         return open_folder(path, sampling, fps=options.picture_fps)
     if path.suffix.lower() in PICTURE_SUFFIXES:
         return Pictures(str(path), [path], sampling, fps=options.picture_fps)
+    from longtake.video.files import VideoFile
+
     return VideoFile(path, sampling, threads=options.threads)
 
 

@@ -4,16 +4,17 @@ import logging
 import time
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from urllib.parse import SplitResult, urlsplit
 
 import av
 
-from longtake.errors import InputError, SettingError
+from longtake.errors import InputError
 from longtake.video.decoding import Address, Decoder, Lost, Painter, video_stream
 from longtake.video.files import VideoFile
 from longtake.video.frame import PendingFrame
+from longtake.video.patience import PATIENT, Patience
 from longtake.video.reading import EVERY_FRAME, Source
 from longtake.video.sampling import Extent, FrameSampling
 
@@ -28,35 +29,12 @@ _FINAL_ERRORS = (
     av.PermissionError,
 )
 
-SCHEMES = ("http://", "https://", "rtsp://", "rtsps://", "rtmp://", "srt://", "udp://")
-"""How the address of a stream begins."""
 # FFmpeg looks at a stream before it hands out frames, which then come all at once; our clock needs no frame rate.
 _STREAM_OPTIONS = {"fpsprobesize": "0", "analyzeduration": "2000000", "rtsp_transport": "tcp"}
 # FFmpeg itself goes on where a file on a server broke off, if the server can begin in the middle.
 _FILE_OPTIONS = {"reconnect": "1", "reconnect_on_network_error": "1", "reconnect_delay_max": "8"}
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long to wait for a stream."""
-
-    open_timeout_s: float = 10.0
-    read_timeout_s: float = 10.0
-    first_pause_s: float = 0.5
-    """Before the first new try; every further one waits twice as long, until there is a picture."""
-    longest_pause_s: float = 8.0
-    max_silence_s: float = 60.0
-    """Without a picture for so long, the stream is given up."""
-
-    def __post_init__(self) -> None:
-        times_s = (self.open_timeout_s, self.read_timeout_s, self.first_pause_s, self.longest_pause_s)
-        if not all(time_s > 0 for time_s in (*times_s, self.max_silence_s)):
-            raise SettingError(f"Expected times greater than 0 s to wait for a stream, but got {self}.")
-
-
-PATIENT = Patience()
 
 
 class LiveStream(Source):

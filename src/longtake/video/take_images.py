@@ -9,7 +9,6 @@ from pathlib import Path
 from longtake.errors import InputError
 from longtake.takes.images import ImageFiles, read_image
 from longtake.takes.take import Take, read_take
-from longtake.video.files import VideoFile
 from longtake.video.frame import PendingFrame
 from longtake.video.reading import EVERY_FRAME, Source
 from longtake.video.sampling import Extent, FrameSampling
@@ -24,7 +23,7 @@ class TakeImages(Source):
         self._files = self._take.header.images
         if self._files is None:
             raise InputError(f"Expected images in the take {folder}, but it has none; make it with images.")
-        self._video = VideoFile(folder / self._files, threads=threads) if self._files is ImageFiles.VIDEO else None
+        self._video = _open_video(folder, threads) if self._files is ImageFiles.VIDEO else None
 
     @property
     def extent(self) -> Extent:
@@ -39,7 +38,7 @@ class TakeImages(Source):
             path = self._take.folder / self._files.format(index=record.index)
             yield PendingFrame(record.timestamp_s, partial(read_image, path, self._take.header.size))
 
-    def _from_video(self, video: VideoFile) -> Generator[PendingFrame, None, None]:
+    def _from_video(self, video: Source) -> Generator[PendingFrame, None, None]:
         with closing(video.all_frames()) as shown:
             for record in self._take.records:
                 frame = next(shown, None)
@@ -48,6 +47,12 @@ class TakeImages(Source):
                     yield PendingFrame.unreadable(record.timestamp_s, problem)
                 else:
                     yield replace(frame, timestamp_s=record.timestamp_s)
+
+
+def _open_video(folder: Path, threads: int) -> Source:
+    from longtake.video.files import VideoFile
+
+    return VideoFile(folder / ImageFiles.VIDEO, threads=threads)
 
 
 def _average_fps(take: Take) -> float | None:

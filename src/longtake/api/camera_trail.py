@@ -1,0 +1,107 @@
+"""Which frames a dialogue has seen at its rate, and where the camera was then."""
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from longtake.errors import InputError
+from longtake.takes.fields import JsonObject
+from longtake.types import Geometry
+
+# Containers round times to a millisecond, so that a frame may come that much before its tick.
+_ROUNDING_S = 0.001
+
+
+@dataclass(slots=True)
+class CameraTrail:
+    """The first frame in each interval of 1/fps is a look; poses are kept of looks alone, a few MB an hour."""
+
+    fps: float
+    first_s: float | None = None
+    last_s: float | None = None
+    interval: int = -1
+    """Of the last look."""
+    looks_s: list[float] = field(default_factory=list)
+    poses: dict[float, Tensor] = field(default_factory=dict)
+    """Of those looks whose pose is known, by time."""
+    newest: Float[Tensor, "4 4"] | None = None
+    """Of the newest frame that has a pose, look or not."""
+
+    def require_later(self, time_s: float) -> None:
+        """Refuse a frame that is not after the last."""
+        if self.last_s is not None and not time_s > self.last_s:
+            raise InputError(f"Expected a frame after {self.last_s} s, but got one at {time_s} s; give them in order.")
+
+    def is_due(self, time_s: float) -> bool:
+        """Whether the frame of this time is a look."""
+        return self._interval_of(time_s) > self.interval
+
+    def passed(self, time_s: float) -> None:
+        """The frame of this time was seen."""
+        if self.is_due(time_s):
+            self.interval = self._interval_of(time_s)
+            self.looks_s.append(time_s)
+        self.first_s = time_s if self.first_s is None else self.first_s
+        self.last_s = time_s
+
+    def learn(self, geometry: Geometry) -> None:
+        """Take the poses that became known."""
+        for time_s, pose in zip(geometry.timestamp_s, geometry.world_from_camera.cpu(), strict=True):
+            self.newest = pose.clone()
+            place = bisect_right(self.looks_s, time_s) - 1
+            if place >= 0 and self.looks_s[place] == time_s:
+                self.poses[time_s] = self.newest
+
+    def pose_between(self, start_s: float, end_s: float) -> Float[Tensor, "4 4"] | None:
+        """Of the last look in a span of time whose pose is known."""
+        for time_s in reversed(self.looks_s[: bisect_right(self.looks_s, end_s)]):
+            if time_s < start_s:
+                break
+            if time_s in self.poses:
+                return self.poses[time_s]
+        return None
+
+    def copy(self) -> "CameraTrail":
+        return replace(self, looks_s=self.looks_s.copy(), poses=self.poses.copy())
+
+    def to_record(self) -> dict[str, Any]:
+        """As JSON says it."""
+        return {
+            "fps": self.fps,
+            "first_s": self.first_s,
+            "last_s": self.last_s,
+            "interval": self.interval,
+            "looks": [{"time_s": time_s, "pose": _numbers(self.poses.get(time_s))} for time_s in self.looks_s],
+            "newest": _numbers(self.newest),
+        }
+
+    @classmethod
+    def from_record(cls, record: JsonObject) -> "CameraTrail":
+        looks = {look.number("time_s"): _pose(look, "pose") for look in record.objects("looks")}
+        return cls(
+            fps=record.positive_number("fps"),
+            first_s=record.optional("first_s", record.number),
+            last_s=record.optional("last_s", record.number),
+            interval=record.integer("interval", least=-1),
+            looks_s=list(looks),
+            poses={time_s: pose for time_s, pose in looks.items() if pose is not None},
+            newest=_pose(record, "newest"),
+        )
+
+    def _interval_of(self, time_s: float) -> int:
+        first_s = time_s if self.first_s is None else self.first_s
+        return math.floor((time_s - first_s + min(_ROUNDING_S, 0.25 / self.fps)) * self.fps)
+
+
+def _numbers(pose: Float[Tensor, "4 4"] | None) -> list[float] | None:
+    return None if pose is None else [float(number) for number in pose.flatten()]
+
+
+def _pose(record: JsonObject, name: str) -> Float[Tensor, "4 4"] | None:
+    numbers = record.optional(name, lambda name: record.numbers(name, 16))
+    return None if numbers is None else torch.tensor(numbers).reshape(4, 4)

@@ -1,0 +1,199 @@
+"""The public session of questions: any picture in, questions at any time, answers with the moments they looked at."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import torch
+
+from longtake.api.keywords import checked_keywords
+from longtake.api.models import load_language_model
+from longtake.api.pictures import Picture, as_pictures, as_rgb, as_text, time_of
+from longtake.api.session_words import memory_bytes
+from longtake.attention.choose import backend_named
+from longtake.errors import InputError, SettingError
+from longtake.language.load import LanguageModel
+from longtake.language.retaining import dialogue_policy_named
+from longtake.language.sampling import TextSampling
+from longtake.runtime import dialogue
+from longtake.runtime.answers import Answer, Choice, DialogueInfo
+from longtake.runtime.execution import AUTO, Execution, choose_execution
+
+_QUESTION_TOKENS = 1024
+"""Room for a question, and for a last frame without a partner, beside that of its answer."""
+_MAX_TOKENS = 64
+
+
+class DialogueSession:
+    """One video and what is asked about it.
+
+        with longtake.DialogueSession.from_pretrained("micro-vqa", memory="100MB") as chat:
+            for frame in longtake.open_video("world:9?frames=60", fps=2):
+                chat.see(frame)
+            print(chat.ask("Have you seen a red ball?").text)
+
+    Pictures come from one thread; questions may come from many, meanwhile. What is refused leaves it as it was.
+    """
+
+    def __init__(self, session: dialogue.DialogueSession, *, max_tokens: int = _MAX_TOKENS) -> None:
+        """Prefer `from_pretrained`, which takes names."""
+        self._session, self._max_tokens = session, max_tokens
+
+    @classmethod
+    @checked_keywords
+    def from_pretrained(
+        cls,
+        model: str | Path | LanguageModel,
+        *,
+        memory: str | int = "512MB",
+        policy: str = "window",
+        size: int | None = None,
+        max_tokens: int = _MAX_TOKENS,
+        device: str = AUTO,
+        precision: str = AUTO,
+        backend: str = AUTO,
+    ) -> "DialogueSession":
+        """A session on a model by name, folder or as `load_language_model` gave it; keywords as of `longtake ask`.
+
+        `policy` says what stays when the memory is full: window, thinned or novel. A picture is made smaller to have at
+        most the pixels of a square of side `size`. `max_tokens` is the longest answer that room is kept for.
+        """
+        budget_bytes, retaining = memory_bytes(memory), dialogue_policy_named(policy)
+        if max_tokens < 1:
+            raise SettingError(f"Expected max_tokens of 1 or more, but got {max_tokens}.")
+        language, execution = _loaded(model, device, precision, backend)
+        session = dialogue.DialogueSession(
+            language if size is None else _with_size(language, size),
+            budget_bytes=budget_bytes,
+            retaining=retaining,
+            answer_tokens=_QUESTION_TOKENS + max_tokens,
+            backend=backend_named(execution.backend),
+        )
+        return cls(session, max_tokens=max_tokens)
+
+    def see(self, pictures: Picture | Sequence[Picture], timestamps_s: float | Sequence[float] | None = None) -> None:
+        """Take one picture or several of one size; those that do not know their time need timestamps, in seconds."""
+        listed = as_pictures(pictures)
+        times_s = _times(listed, timestamps_s)
+        images = [as_rgb(picture) for picture in listed]
+        sizes = {image.shape[:2] for image in images}
+        if len(sizes) > 1:
+            raise InputError(
+                f"Expected pictures of one size, but got {', '.join(sorted(as_text(size) for size in sizes))}."
+            )
+        frames = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).contiguous()
+        self._session.see(frames, times_s)
+
+    def ask(
+        self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None, remember: bool = False
+    ) -> Answer:
+        """The whole answer; `remember` keeps question and answer in the conversation.
+
+            answer = chat.ask("Have you seen a red ball?")
+            print(answer.text, answer.evidence)
+
+        Temperature 0 always takes the likeliest word.
+        """
+        return self._session.ask(question, self._sampling(temperature, max_tokens), remember=remember)
+
+    def ask_stream(
+        self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None, remember: bool = False
+    ) -> Iterator[str | Answer]:
+        """Text as it comes, and last the answer; leaving early leaves no trace."""
+        return self._session.ask_stream(question, self._sampling(temperature, max_tokens), remember=remember)
+
+    def ask_choice(self, question: str, choices: Sequence[str]) -> list[Choice]:
+        """How likely each choice is as the answer, in the order given."""
+        return self._session.ask_choice(question, choices)
+
+    def fork(self) -> "DialogueSession":
+        """A session that goes on from here on its own; end it with `close`.
+
+        It shares the memory: what the two remember from now on must fit into it together.
+        """
+        return DialogueSession(self._session.fork(), max_tokens=self._max_tokens)
+
+    def reset(self) -> None:
+        """Forget the video and the conversation."""
+        self._session.reset()
+
+    def save(self, path: str | Path) -> None:
+        """Write all that is needed to go on in another process; the file is complete or absent."""
+        self._session.save(Path(path))
+
+    @classmethod
+    @checked_keywords
+    def resume(
+        cls,
+        path: str | Path,
+        model: str | Path | LanguageModel,
+        *,
+        size: int | None = None,
+        max_tokens: int = _MAX_TOKENS,
+        device: str = AUTO,
+        precision: str = AUTO,
+        backend: str = AUTO,
+    ) -> "DialogueSession":
+        """Go on where `save` was called, with the same model and `size`."""
+        language, execution = _loaded(model, device, precision, backend)
+        chosen = None if backend == AUTO else backend_named(execution.backend)
+        sized = language if size is None else _with_size(language, size)
+        return cls(dialogue.DialogueSession.resume(Path(path), sized, chosen), max_tokens=max_tokens)
+
+    def close(self) -> None:
+        """End the session and let go of its memory; ending twice is fine."""
+        self._session.close()
+
+    def __enter__(self) -> "DialogueSession":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def info(self) -> DialogueInfo:
+        return self._session.info
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all keys and values, allocated once."""
+        return self._session.info.num_bytes
+
+    def _sampling(self, temperature: float, max_tokens: int | None) -> TextSampling:
+        return TextSampling(temperature=temperature, max_new_tokens=max_tokens or self._max_tokens)
+
+
+def _loaded(
+    model: str | Path | LanguageModel, device: str, precision: str, backend: str
+) -> tuple[LanguageModel, Execution]:
+    """A model, loaded if it is named, and how it is computed; one that is loaded already stays where and as it is."""
+    if isinstance(model, LanguageModel):
+        return model, choose_execution(model.network.device.type, backend=backend)
+    return load_language_model(model, device=device, precision=precision), choose_execution(device, precision, backend)
+
+
+def _with_size(language: LanguageModel, size: int) -> LanguageModel:
+    """The same model, shown at most the pixels of a square of this side."""
+    pictures = language.picture_format
+    if size < pictures.factor:
+        raise SettingError(f"Expected a size from {pictures.factor}, the side of one token, but got {size}.")
+    limits = replace(pictures, max_pixels=size**2, min_pixels=min(pictures.min_pixels, size**2))
+    return replace(language, picture_format=limits)
+
+
+def _times(pictures: Sequence[Picture], timestamps_s: float | Sequence[float] | None) -> list[float]:
+    if timestamps_s is None:
+        given: list[float | None] = [None] * len(pictures)
+    else:
+        given = [timestamps_s] if isinstance(timestamps_s, int | float) else list(timestamps_s)
+    if len(given) != len(pictures):
+        raise InputError(f"Expected a time for each of {len(pictures)} pictures, but got {len(given)}.")
+    times_s = [time_of(picture, time_s) for picture, time_s in zip(pictures, given, strict=True)]
+    known = [time_s for time_s in times_s if time_s is not None]
+    if len(known) < len(pictures):
+        raise InputError("Expected a time for each picture, in seconds: only frames of open_video know theirs.")
+    return known

@@ -1,0 +1,238 @@
+"""The public session of geometry: any picture in, poses and depth out, as `map` would say them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import torch
+
+from longtake.api.choices import one_of
+from longtake.api.keywords import checked_keywords
+from longtake.api.models import model_and_execution
+from longtake.api.pictures import Picture, as_rgb, as_text, time_of
+from longtake.attention.backend import Backend
+from longtake.attention.choose import backend_named
+from longtake.errors import InputError, SavedSessionError
+from longtake.geometry.model import GeometryModel
+from longtake.memory.saved import SavedTensors
+from longtake.pipeline.video_map import adjusted_session
+from longtake.runtime.build import SessionSettings, open_session, usual_settings
+from longtake.runtime.execution import AUTO, Precision
+from longtake.runtime.session import SequenceSession
+from longtake.runtime.steps import VideoSession
+from longtake.runtime.windowed import WindowedSession, resume_session
+from longtake.types import Geometry
+from longtake.video.resize import Fit, Preprocessor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionInfo:
+    """What a session has seen and holds."""
+
+    size: str | None
+    """WIDTHxHEIGHT of what the network sees; None before the first frame."""
+    num_frames: int
+    num_kept: int
+    """Frames remembered in the current window."""
+    num_windows: int
+    num_bytes: int
+    """Declared for keys and values."""
+    device: str
+
+
+class GeometrySession:
+    """One video: pictures go in one by one, geometry comes out.
+
+        with longtake.GeometrySession.from_pretrained("micro-map", memory="10MB") as session:
+            for frame in longtake.open_video("world:9?frames=60"):
+                geometry = session.step(frame)
+                for index, pose in zip(geometry.frame_index, geometry.world_from_camera):
+                    print(index, pose[:3, 3].tolist())
+            geometry = session.finish()
+
+    The memory is allocated with the first frame, whose size all others must have. What is refused leaves the session
+    as it was.
+    """
+
+    def __init__(
+        self, model: GeometryModel, settings: SessionSettings, *, fit: Fit = Fit.CROP, backend: Backend | None = None
+    ) -> None:
+        """Prefer `from_pretrained`, which takes names."""
+        self._model, self._settings, self._backend = model, settings, backend
+        self._prepare = Preprocessor(fit=fit, size=settings.image_size, patch=model.config.patch)
+        self._session: VideoSession | None = None
+        self._source_size: tuple[int, int] | None = None
+        self._num_frames = 0
+        self._is_closed = False
+
+    @classmethod
+    @checked_keywords
+    def from_pretrained(
+        cls,
+        model: str | Path | GeometryModel,
+        *,
+        memory: str | int | None = None,
+        policy: str | None = None,
+        keyframes: str | None = None,
+        windows: str | None = None,
+        align: str | None = None,
+        size: int | None = None,
+        fit: str = Fit.CROP.value,
+        device: str = AUTO,
+        precision: str = AUTO,
+        backend: str = AUTO,
+    ) -> "GeometrySession":
+        """A session on a model by name, path or as `load_model` gave it; every keyword as in `longtake.map`.
+
+        `memory` is a budget such as "2GB" or "8 frames", `size` the longer side of what the network sees, in pixels.
+        A model that is loaded already stays on its device.
+        """
+        fitted = Fit(one_of("fit", fit, [known.value for known in Fit]))
+        loaded, execution = model_and_execution(model, device, precision, backend)
+        settings = adjusted_session(
+            usual_settings(loaded.config),
+            memory=memory,
+            policy=policy,
+            keyframes=keyframes,
+            windows=windows,
+            align=align,
+            size=size,
+            precision=execution.precision,
+        )
+        return cls(loaded, settings, fit=fitted, backend=backend_named(execution.backend))
+
+    def step(self, picture: Picture, timestamp_s: float | None = None) -> Geometry:
+        """Take the next picture and return what became known, of no, one or several frames.
+
+        Any size will do; it is placed and scaled as `map` does. Without a time, a frame's index stands in for it.
+        """
+        self._require_open()
+        pixels, time_s = as_rgb(picture), time_of(picture, timestamp_s)
+        height, width, _ = pixels.shape
+        self._require_size((height, width))
+        prepared = self._prepare(pixels).pixels
+        session = self._session
+        if session is None:
+            _, *size = prepared.shape
+            session = open_session(self._model, self._settings, (size[0], size[1]), self._backend)
+        geometry = session.step(prepared, time_s)
+        self._session, self._source_size = session, (height, width)
+        self._num_frames += 1
+        return geometry
+
+    def finish(self) -> Geometry:
+        """What is still to be said when no more pictures come."""
+        return self._opened("finish").finish()
+
+    def fork(self) -> "GeometrySession":
+        """A session that goes on from here on its own; end it with `close`.
+
+        It shares the memory: what the two remember from now on must fit into it together.
+        """
+        self._require_open()
+        branch = GeometrySession(self._model, self._settings, fit=self._prepare.fit, backend=self._backend)
+        branch._session = None if self._session is None else self._session.fork()
+        branch._source_size, branch._num_frames = self._source_size, self._num_frames
+        return branch
+
+    def save(self, path: str | Path) -> None:
+        """Write all that is needed to go on in another process; the file is complete or absent."""
+        self._opened("save").save(Path(path))
+
+    @classmethod
+    @checked_keywords
+    def resume(
+        cls,
+        path: str | Path,
+        model: str | Path | GeometryModel,
+        *,
+        fit: str = Fit.CROP.value,
+        device: str = AUTO,
+        backend: str = AUTO,
+    ) -> "GeometrySession":
+        """Go on where `save` was called, with the same model; to the bit on the same device and backend.
+
+        The file holds all settings but `fit`, which is given again where it was not "crop".
+        """
+        fitted = Fit(one_of("fit", fit, [known.value for known in Fit]))
+        record = SavedTensors(Path(path)).record
+        if record.get("kind") == "dialogue":
+            raise SavedSessionError(f"{path} is a saved dialogue; resume it with DialogueSession.resume.")
+        held = next((known for known in Precision if str(known.dtype) == record.get("compute_dtype")), AUTO)
+        loaded, execution = model_and_execution(model, device, held, backend)
+        inner = resume_session(Path(path), loaded, None if backend == AUTO else backend_named(execution.backend))
+        _, width = _sequence(inner).plan.size
+        session = cls(loaded, adjusted_session(usual_settings(loaded.config), size=width), fit=fitted)
+        session._session, session._num_frames = inner, _num_frames(inner)
+        return session
+
+    def close(self) -> None:
+        """End the session and let go of its memory; ending twice is fine."""
+        if self._session is not None:
+            self._session.close()
+        self._session, self._is_closed = None, True
+
+    def __enter__(self) -> "GeometrySession":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def model(self) -> GeometryModel:
+        """To be shared with other sessions."""
+        return self._model
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all keys and values: allocated with the first frame, and never more."""
+        return 0 if self._session is None else _sequence(self._session).num_bytes
+
+    @property
+    def info(self) -> SessionInfo:
+        inner = None if self._session is None else _sequence(self._session)
+        return SessionInfo(
+            size=None if inner is None else as_text(inner.plan.size),
+            num_frames=self._num_frames,
+            num_kept=0 if inner is None else inner.num_kept,
+            num_windows=len(self._session.windows) if isinstance(self._session, WindowedSession) else 1,
+            num_bytes=self.num_bytes,
+            device=str(_device(self._model)),
+        )
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise InputError("This session was closed; open another with from_pretrained, or resume a saved one.")
+
+    def _require_size(self, size: tuple[int, int]) -> None:
+        if self._source_size is not None and size != self._source_size:
+            raise InputError(
+                f"Expected pictures of {as_text(self._source_size)} pixels as the first one, but got {as_text(size)}; "
+                "resize it, or open another session."
+            )
+
+    def _opened(self, purpose: str) -> VideoSession:
+        self._require_open()
+        if self._session is None:
+            raise InputError(f"There is nothing to {purpose} before the first frame; give one to step.")
+        return self._session
+
+
+def _sequence(session: VideoSession) -> SequenceSession:
+    """The session that looks at the current window, or at all of the video."""
+    inner = session.session if isinstance(session, WindowedSession) else session
+    assert isinstance(inner, SequenceSession)
+    return inner
+
+
+def _num_frames(session: VideoSession) -> int:
+    if isinstance(session, WindowedSession):
+        return session.windows[-1].first_frame + session.windows[-1].num_frames
+    record = _sequence(session).record()
+    return record.num_answered + len(record.waiting_timestamps_s)
+
+
+def _device(model: GeometryModel) -> torch.device:
+    return next(model.parameters()).device

@@ -1,0 +1,225 @@
+"""Geometry and questions side by side: one `step` feeds both, and an answer knows where the camera was."""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from jaxtyping import Float
+from torch import Tensor
+
+from longtake.api.camera_trail import CameraTrail
+from longtake.api.dialogue_session import DialogueSession
+from longtake.api.geometry_session import GeometrySession
+from longtake.api.keywords import checked_keywords
+from longtake.api.pictures import Picture, time_of
+from longtake.api.session_words import memory_bytes
+from longtake.errors import InputError, SavedSessionError, SettingError
+from longtake.geometry.model import GeometryModel
+from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
+from longtake.language.load import LanguageModel
+from longtake.runtime.answers import Answer
+from longtake.runtime.execution import AUTO
+from longtake.takes.atomic_files import replacing, writing
+from longtake.takes.fields import JsonObject
+from longtake.types import Geometry
+
+_MAP_NAME, _DIALOGUE_NAME, _RECORD_NAME = "map.safetensors", "dialogue.safetensors", "live.json"
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Moment:
+    """A span of the video that an answer looked at, and the camera then."""
+
+    start_s: float
+    end_s: float
+    weight: float
+    """Its share of the attention that went to all moments given."""
+    world_from_camera: Float[Tensor, "4 4"] | None
+    """Of the last frame in the span; None where its pose was not known yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LiveAnswer:
+    """What was said, the moments it looked at, and where the camera was."""
+
+    text: str
+    moments: tuple[Moment, ...]
+    """Strongest first."""
+    world_from_camera: Float[Tensor, "4 4"] | None
+    """Where the camera is now: of the newest frame with a pose."""
+    answer: Answer
+    """All that the dialogue says of it."""
+
+
+class LiveSession:
+    """One video, mapped and asked about.
+
+    with longtake.LiveSession.from_pretrained(map="micro-map", ask="micro-vqa", memory="200MB") as both:
+        for frame in longtake.open_video("world:9?frames=60"):
+            geometry = both.step(frame)
+        answer = both.ask("Where is the red ball now?")
+        print(answer.text, answer.moments, answer.world_from_camera)
+    """
+
+    def __init__(self, mapping: GeometrySession, dialogue: DialogueSession, *, ask_fps: float = 2.0) -> None:
+        """On two sessions that were opened already; they are closed with this one."""
+        if not 0 < ask_fps < math.inf:
+            raise SettingError(f"Expected more than 0 frames a second for the dialogue, but got {ask_fps:g}.")
+        self._map, self._dialogue, self._trail = mapping, dialogue, CameraTrail(ask_fps)
+
+    @classmethod
+    @checked_keywords
+    def from_pretrained(
+        cls,
+        *,
+        map: str | Path | GeometryModel = DEFAULT_MODEL,
+        ask: str | Path | LanguageModel = DEFAULT_LANGUAGE,
+        memory: str | int = "1GB",
+        share: float = 0.5,
+        ask_fps: float = 2.0,
+        policy: str | None = None,
+        ask_policy: str = "window",
+        max_tokens: int = 64,
+        device: str = AUTO,
+        precision: str = AUTO,
+        backend: str = AUTO,
+    ) -> "LiveSession":
+        """Both sessions on models by name; `share` of the memory is the map's, the rest the dialogue's.
+
+        The dialogue sees at most `ask_fps` frames a second, the map all. Policies are those of `longtake live`.
+        """
+        if not 0 < share < 1:
+            raise SettingError(f"Expected share between 0 and 1, the map's part of the memory, but got {share:g}.")
+        num_bytes = memory_bytes(memory)
+        map_bytes = int(num_bytes * share)
+        mapping = GeometrySession.from_pretrained(
+            map, memory=map_bytes, policy=policy, device=device, precision=precision, backend=backend
+        )
+        dialogue = DialogueSession.from_pretrained(
+            ask,
+            memory=num_bytes - map_bytes,
+            policy=ask_policy,
+            max_tokens=max_tokens,
+            device=device,
+            precision=precision,
+            backend=backend,
+        )
+        return cls(mapping, dialogue, ask_fps=ask_fps)
+
+    @property
+    def map(self) -> GeometrySession:
+        return self._map
+
+    @property
+    def dialogue(self) -> DialogueSession:
+        return self._dialogue
+
+    def step(self, picture: Picture, timestamp_s: float | None = None) -> Geometry:
+        """Take the next picture; the map answers at once, the dialogue looks when its turn has come."""
+        time_s = time_of(picture, timestamp_s)
+        if time_s is None:
+            raise InputError("Expected a time for each picture, in seconds: only frames of open_video know theirs.")
+        self._trail.require_later(time_s)
+        geometry = self._map.step(picture, time_s)
+        if self._trail.is_due(time_s):
+            self._dialogue.see(picture, time_s)
+        self._trail.passed(time_s)
+        self._trail.learn(geometry)
+        return geometry
+
+    def ask(self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None) -> LiveAnswer:
+        """The answer, the moments that it looked at, and the camera's poses then and now."""
+        answer = self._dialogue.ask(question, temperature=temperature, max_tokens=max_tokens)
+        moments = tuple(
+            Moment(
+                start_s=span.start_s,
+                end_s=span.end_s,
+                weight=span.weight,
+                world_from_camera=self._trail.pose_between(span.start_s, span.end_s),
+            )
+            for span in answer.evidence
+        )
+        return LiveAnswer(text=answer.text, moments=moments, world_from_camera=self._trail.newest, answer=answer)
+
+    def finish(self) -> Geometry:
+        """What the map still has to say when no more pictures come."""
+        geometry = self._map.finish()
+        self._trail.learn(geometry)
+        return geometry
+
+    def fork(self) -> "LiveSession":
+        """A session that goes on from here on its own; end it with `close`."""
+        branch = LiveSession(self._map.fork(), self._dialogue.fork(), ask_fps=self._trail.fps)
+        branch._trail = self._trail.copy()
+        return branch
+
+    def save(self, folder: str | Path) -> None:
+        """Write both sessions and the poses of what the dialogue saw into a folder."""
+        folder = Path(folder)
+        with writing(str(folder)):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._map.save(folder / _MAP_NAME)
+        self._dialogue.save(folder / _DIALOGUE_NAME)
+        record = {"format": _FORMAT, **self._trail.to_record()}
+        with writing(str(folder / _RECORD_NAME)), replacing(folder / _RECORD_NAME) as file:
+            file.write(json.dumps(record).encode())
+
+    @classmethod
+    @checked_keywords
+    def resume(
+        cls,
+        folder: str | Path,
+        *,
+        map: str | Path | GeometryModel = DEFAULT_MODEL,
+        ask: str | Path | LanguageModel = DEFAULT_LANGUAGE,
+        max_tokens: int = 64,
+        device: str = AUTO,
+        backend: str = AUTO,
+    ) -> "LiveSession":
+        """Go on where `save` was called, with the same models."""
+        folder = Path(folder)
+        trail = CameraTrail.from_record(_read_record(folder / _RECORD_NAME))
+        mapping = GeometrySession.resume(folder / _MAP_NAME, map, device=device, backend=backend)
+        dialogue = DialogueSession.resume(
+            folder / _DIALOGUE_NAME, ask, max_tokens=max_tokens, device=device, backend=backend
+        )
+        session = cls(mapping, dialogue)
+        session._trail = trail
+        return session
+
+    def close(self) -> None:
+        """End both sessions; ending twice is fine."""
+        self._map.close()
+        self._dialogue.close()
+
+    def __enter__(self) -> "LiveSession":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all keys and values of both."""
+        return self._map.num_bytes + self._dialogue.num_bytes
+
+
+def _read_record(path: Path) -> JsonObject:
+    try:
+        record = JsonObject.parse(path.read_bytes(), str(path))
+    except OSError as error:
+        raise SavedSessionError(
+            f"Expected a saved live session in {path.parent}, but its {path.name} cannot be read ({error.strerror}); "
+            "name a folder that LiveSession.save wrote."
+        ) from error
+    if record.fields.get("format") != _FORMAT:
+        raise SavedSessionError(
+            f"Expected a saved live session of format {_FORMAT} in {path}, but got {record.fields.get('format')}; "
+            "resume it with the longtake that wrote it."
+        )
+    return record

@@ -1,0 +1,113 @@
+"""A whole video into a folder, in the words of `longtake map`."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from longtake.api.choices import one_of
+from longtake.api.exporting import cloud_settings, export_adjustments, format_names
+from longtake.api.keywords import checked_keywords
+from longtake.api.models import model_and_execution
+from longtake.api.progress import progress_bar
+from longtake.api.take import Take, open_take
+from longtake.api.video import frame_sampling
+from longtake.export.take import PixelGrid
+from longtake.geometry.model import GeometryModel
+from longtake.hub.bundled import DEFAULT_MODEL
+from longtake.pipeline.events import Frame, Unreadable
+from longtake.pipeline.outputs import choose_outputs
+from longtake.pipeline.prefetch import WhenFull
+from longtake.pipeline.run_folder import is_done
+from longtake.pipeline.video_map import MapSettings, adjusted_session, map_video
+from longtake.pipeline.writer_process import WriterProcess
+from longtake.runtime.build import SMALL, usual_settings
+from longtake.runtime.execution import AUTO, choose_execution
+from longtake.video.folders import NOMINAL_FPS
+from longtake.video.resize import Fit
+from longtake.video.source import SourceOptions, open_source
+
+
+@checked_keywords
+def map(
+    source: str | Path,
+    out: str | Path = "out/map",
+    *,
+    model: str | Path | GeometryModel = DEFAULT_MODEL,
+    memory: str | int | None = None,
+    policy: str | None = None,
+    keyframes: str | None = None,
+    windows: str | None = None,
+    align: str | None = None,
+    size: int | None = None,
+    fit: str = Fit.CROP.value,
+    format: str | Sequence[str] = "tum,ply,depth,confidence",
+    pixels: str = PixelGrid.MODEL.value,
+    start: str | float | None = None,
+    end: str | float | None = None,
+    fps: float | None = None,
+    stride: int = 1,
+    picture_fps: float = NOMINAL_FPS,
+    follow: bool = False,
+    when_full: str = WhenFull.NEWEST_WINS.value,
+    drop_percent: float = 25.0,
+    mask: str | Path | None = None,
+    sky: str | Path | None = None,
+    voxel: float | None = None,
+    max_points: int = 2_000_000,
+    intrinsics: str | None = None,
+    fixed_camera: bool = False,
+    scale_from: str | None = None,
+    up: str = "none",
+    device: str = AUTO,
+    precision: str = AUTO,
+    backend: str = AUTO,
+    resume: bool = False,
+    skip_done: bool = False,
+    overwrite: bool = False,
+    checkpoint_every: int = 250,
+) -> Take:
+    """Map a video into the folder `out`, with a progress bar on a terminal; files are written while it runs.
+
+        take = longtake.map("walk.mp4", out="mapped", model="lingbot-map", memory="2GB")
+        print(take.trajectory, take.depth(0).shape, take.summary)
+
+    `source` is whatever `open_video` opens. Every keyword is an option of `longtake map`, which explains them all with
+    `--help`. After a break, the same call with `resume=True` goes on.
+    """
+    watching = partial(
+        adjusted_session, memory=memory, policy=policy, keyframes=keyframes, windows=windows, align=align, size=size
+    )
+    settings = MapSettings(
+        session=watching(SMALL),  # until the network is known; what was asked for is checked now
+        fit=Fit(one_of("fit", fit, [known.value for known in Fit])),
+        outputs=choose_outputs(
+            format_names(format),
+            pixels=PixelGrid(one_of("pixels", pixels, [grid.value for grid in PixelGrid])),
+            fps=fps,
+            cloud=cloud_settings(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points),
+            adjustments=export_adjustments(intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up),
+        ),
+        when_full=WhenFull(one_of("when_full", when_full, [known.value for known in WhenFull])),
+        checkpoint_every=checkpoint_every,
+    )
+    folder = Path(out)
+    if skip_done and is_done(folder, settings.outputs):
+        return open_take(folder)
+    options = SourceOptions(
+        follow=follow, picture_fps=picture_fps, device=choose_execution(device, precision, backend).device
+    )
+    opened = open_source(str(source), frame_sampling(start, end, fps, stride), options)
+    loaded, execution = model_and_execution(model, device, precision, backend)
+    settings = replace(
+        settings,
+        session=watching(usual_settings(loaded.config), precision=execution.precision),
+        model_name="a loaded model" if isinstance(model, GeometryModel) else str(model),
+        execution=execution,
+    )
+    with WriterProcess() as writer, progress_bar(opened.name, opened.num_frames) as advance:
+        run = map_video(opened, loaded, folder, settings, overwrite=overwrite, resume=resume, writer_process=writer)
+        for event in run:
+            if isinstance(event, Frame | Unreadable):
+                advance()
+    return open_take(folder)

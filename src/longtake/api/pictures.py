@@ -1,0 +1,98 @@
+"""Pictures as programs have them: video frames, numpy and torch arrays, Pillow images; all become bytes in RGB."""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from PIL import Image
+from torch import Tensor
+
+from longtake.errors import InputError
+from longtake.runtime.steps import check_frame
+from longtake.video.frame import VideoFrame
+from longtake.video.resize import upright_rgb
+
+Picture: TypeAlias = VideoFrame | np.ndarray | Image.Image | Tensor
+"""A video frame; numpy height x width x 3; a Pillow image; torch 3 x height x width or height x width x 3.
+
+Arrays hold 0 to 255 as bytes or 0 to 1 as floats, red first.
+"""
+_EXPECTED = (
+    "a frame of open_video, a numpy array (height x width x 3), a Pillow image or a torch tensor (3 x height x width)"
+)
+
+
+def as_rgb(picture: object) -> UInt8[np.ndarray, "height width 3"]:
+    """The picture as bytes; what is no picture is refused in one sentence."""
+    if isinstance(picture, VideoFrame):
+        if picture.image is None:
+            raise InputError(f"The frame at {picture.timestamp_s:.3f} s has no picture: {picture.problem}")
+        return picture.image
+    if isinstance(picture, Image.Image):
+        return np.asarray(upright_rgb(picture))
+    if isinstance(picture, Tensor):
+        return _as_bytes(_channels_first(picture.detach().cpu()))
+    if isinstance(picture, np.ndarray):
+        _require_shape(picture.shape, is_picture=picture.shape[2:] == (3,), expected="height x width x 3")
+        return _as_bytes(_as_tensor(picture).movedim(-1, 0))
+    raise InputError(f"Expected a picture as {_EXPECTED}, but got {type(picture).__name__}.")
+
+
+def as_pictures(pictures: Picture | Sequence[Picture]) -> list[Picture]:
+    """One picture, a list of them, or an array of four axes, as a list of one at least."""
+    if isinstance(pictures, np.ndarray | Tensor):
+        listed: list[Picture] = list(pictures) if pictures.ndim == 4 else [pictures]
+    elif isinstance(pictures, VideoFrame | Image.Image):
+        listed = [pictures]
+    else:
+        listed = list(pictures)
+    if not listed:
+        raise InputError("Expected one picture at least, but got none.")
+    return listed
+
+
+def time_of(picture: object, timestamp_s: float | None) -> float | None:
+    """When a picture was taken: as was said, else as a video frame knows it, else nobody knows."""
+    if timestamp_s is None:
+        return picture.timestamp_s if isinstance(picture, VideoFrame) else None
+    if not np.isfinite(timestamp_s):
+        raise InputError(f"Expected a time in seconds, but got {timestamp_s}.")
+    return float(timestamp_s)
+
+
+def as_text(size: tuple[int, int]) -> str:
+    """WIDTHxHEIGHT of an array's (height, width)."""
+    height, width = size
+    return f"{width}x{height}"
+
+
+def _channels_first(tensor: Tensor) -> Tensor:
+    is_last = tensor.ndim == 3 and tensor.shape[0] != 3 and tensor.shape[2] == 3
+    is_picture = is_last or (tensor.ndim == 3 and tensor.shape[0] == 3)
+    _require_shape(tensor.shape, is_picture=is_picture, expected="3 x height x width or height x width x 3")
+    return tensor.movedim(-1, 0) if is_last else tensor
+
+
+def _require_shape(shape: Sequence[int], *, is_picture: bool, expected: str) -> None:
+    if not is_picture or 0 in shape:
+        got = " x ".join(str(length) for length in shape) or "a single number"
+        raise InputError(f"Expected a picture of {expected}, but got {got}; give pictures one by one, in RGB.")
+
+
+def _as_tensor(array: np.ndarray) -> Tensor:
+    try:
+        return torch.from_numpy(np.ascontiguousarray(array))
+    except TypeError as error:
+        raise InputError(
+            f"Expected pixels as bytes or floats, but got {array.dtype}; convert them to uint8."
+        ) from error
+
+
+def _as_bytes(tensor: Tensor) -> UInt8[np.ndarray, "height width 3"]:
+    height, width = tensor.shape[1:]
+    check_frame(tensor, (height, width))
+    if tensor.dtype != torch.uint8:
+        tensor = (tensor.float().clamp(0, 1) * 255).round().byte()
+    return np.ascontiguousarray(tensor.movedim(0, -1).numpy())

@@ -1,0 +1,122 @@
+"""Questions about pictures of every kind; what is refused leaves the dialogue as it was."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from longtake import Answer, DialogueSession
+from longtake.errors import CheckpointError, InputError, SettingError
+from longtake.language.load import LanguageModel
+from longtake.video.frame import VideoFrame
+
+QUESTION = "Which room are you in now?"
+
+
+@pytest.fixture
+def chat(language: LanguageModel) -> DialogueSession:
+    return DialogueSession.from_pretrained(language, memory="50MB")
+
+
+def said(chat: DialogueSession) -> tuple[str, tuple[int, ...], object]:
+    answer = chat.ask(QUESTION)
+    return answer.text, answer.ids, answer.evidence
+
+
+def test_pictures_of_every_kind_are_seen_alike(language: LanguageModel, frames: list[VideoFrame]) -> None:
+    shown, times_s = frames[:4], [frame.timestamp_s for frame in frames[:4]]
+    images = [np.asarray(frame.image) for frame in shown]
+    batch = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2)
+    one_by_one = DialogueSession.from_pretrained(language, memory="50MB")
+    for frame in shown:
+        one_by_one.see(frame)
+    want = said(one_by_one)
+    for pictures in (shown, images, [Image.fromarray(image) for image in images], batch, batch.float() / 255):
+        with DialogueSession.from_pretrained(language, memory="50MB") as chat:
+            chat.see(pictures, times_s)
+            assert chat.info.num_frames == 4
+            assert said(chat) == want
+
+
+def test_answers_stream_and_choices_are_scored(chat: DialogueSession, frames: list[VideoFrame]) -> None:
+    chat.see(frames[:4])
+    *pieces, answer = chat.ask_stream(QUESTION)
+    assert isinstance(answer, Answer)
+    assert "".join(str(piece) for piece in pieces) == answer.text == chat.ask(QUESTION).text
+    assert [choice.text for choice in chat.ask_choice("Have you seen a red ball?", ["yes", "no"])] == ["yes", "no"]
+    assert answer.evidence
+    assert len(chat.ask(QUESTION, max_tokens=1).ids) == 1
+
+
+def test_fork_save_and_resume_say_the_same(
+    chat: DialogueSession, language: LanguageModel, frames: list[VideoFrame], tmp_path: Path
+) -> None:
+    chat.see(frames[:5])
+    chat.save(tmp_path / "chat.safetensors")
+    with chat.fork() as branch:
+        branch.see(frames[5:8])
+        forked = said(branch)
+        assert chat.info.num_frames == 5
+    resumed = DialogueSession.resume(tmp_path / "chat.safetensors", "micro-vqa", device="cpu")
+    for session in (chat, resumed):
+        session.see(frames[5:8])
+        assert said(session)[:2] == forked[:2]
+    assert said(chat) == said(resumed)
+    assert resumed.num_bytes == chat.num_bytes <= 50_000_000
+
+
+@pytest.mark.parametrize(
+    ("pictures", "times_s", "sentence"),
+    [
+        ([], None, "Expected one picture at least, but got none"),
+        (np.zeros((98, 126, 3), np.uint8), None, "Expected a time for each picture, in seconds: only frames of"),
+        (np.zeros((98, 126, 3), np.uint8), 0.05, "Times of frames must rise, but 0.05 s came after 0.1 s"),
+        (np.zeros((98, 126, 3), np.uint8), float("inf"), "Expected a time in seconds, but got inf"),
+        (np.zeros((98, 126, 3), np.uint8), [1.0, 2.0], "Expected a time for each of 1 pictures, but got 2"),
+        (np.zeros((50, 60, 3), np.uint8), 1.0, "must be 126x98 as its first one, but one of 60x50 came"),
+        (
+            [np.zeros((98, 126, 3), np.uint8), np.zeros((4, 6, 3), np.uint8)],
+            [1.0, 2.0],
+            "one size, but got 126x98, 6x4",
+        ),
+        (np.full((98, 126, 3), np.nan), 1.0, "some are NaN"),
+    ],
+)
+def test_what_is_refused_leaves_the_dialogue_as_it_was(
+    chat: DialogueSession, frames: list[VideoFrame], pictures: object, times_s: object, sentence: str
+) -> None:
+    chat.see(frames[:2])
+    before = said(chat)
+    with pytest.raises(InputError, match=sentence):
+        chat.see(pictures, times_s)
+    assert chat.info.num_frames == 2
+    assert said(chat) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ({"policy": "lru"}, "Expected window, thinned or novel to stay in memory, but got 'lru'"),
+        ({"memory": "8 frames"}, "Expected memory in bytes such as 512MB, but got '8 frames'"),
+        ({"memory": "1kB"}, "the smallest that works is"),
+        ({"precision": "int4"}, "Expected precision as auto, fp32"),
+        ({"size": 2}, "Expected a size from"),
+        ({"max_tokens": 0}, "Expected max_tokens of 1 or more"),
+        ({"window": 4}, "has no keyword 'window'; choose one of model, memory"),
+    ],
+)
+def test_a_bad_word_is_answered_with_what_there_is(words: dict[str, object], sentence: str) -> None:
+    with pytest.raises((SettingError, InputError, Exception), match=sentence) as refusal:
+        DialogueSession.from_pretrained("micro-vqa", **words)
+    assert type(refusal.value).__module__ == "longtake.errors"
+
+
+def test_a_model_that_maps_cannot_be_asked() -> None:
+    with pytest.raises(CheckpointError, match="Expected a model that answers questions, but micro-map maps"):
+        DialogueSession.from_pretrained("micro-map")
+
+
+def test_an_unknown_question_is_answered_with_what_the_model_knows(chat: DialogueSession) -> None:
+    assert "I " in chat.ask("What is the meaning of life?").text

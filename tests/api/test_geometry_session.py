@@ -1,0 +1,186 @@
+"""The public geometry session says what `map` writes, to the bit, whatever a picture comes as."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from walked import newest
+
+import longtake
+from longtake import DialogueSession, Geometry, GeometrySession
+from longtake.errors import CheckpointError, InputError, SavedSessionError, SettingError
+from longtake.geometry.model import GeometryModel
+from longtake.language.load import LanguageModel
+from longtake.takes.tum import as_written
+from longtake.video.frame import VideoFrame
+
+WORDS = {"memory": "20MB", "windows": "10/4", "keyframes": "every:2", "policy": "context"}
+
+
+def run_through(session: GeometrySession, frames: list[VideoFrame]) -> Geometry:
+    return newest([*(session.step(frame) for frame in frames), session.finish()])
+
+
+def equal(one: Geometry, other: Geometry) -> bool:
+    return (
+        one.frame_index == other.frame_index
+        and one.timestamp_s == other.timestamp_s
+        and torch.equal(one.world_from_camera, other.world_from_camera)
+        and torch.equal(one.depth, other.depth)
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "fit"), [("126x98", "crop"), ("200x300", "crop"), ("200x300", "pad"), ("126x98", "square")]
+)
+def test_session_and_map_agree_to_the_bit(model: GeometryModel, tmp_path: Path, size: str, fit: str) -> None:
+    source = f"world:9?frames=16&size={size}"
+    take = longtake.map(source, tmp_path, model=model, format="depth-npz", fit=fit, size=84, **WORDS)
+    with GeometrySession.from_pretrained(model, fit=fit, size=84, **WORDS) as session:
+        known = run_through(session, list(longtake.open_video(source)))
+    assert list(known.timestamp_s) == take.trajectory.timestamp_s.tolist()
+    assert torch.equal(as_written(known.world_from_camera.double()), take.trajectory.world_from_camera)
+    for position in range(len(take)):
+        depth = take.depth(position)
+        shown = depth > 0  # a take has no depth where the picture was filled up
+        assert np.array_equal(known.depth[position].numpy()[shown], depth[shown])
+        assert shown.mean() > 0.6
+
+
+def test_pictures_of_every_kind_give_the_same_bits(model: GeometryModel, frames: list[VideoFrame]) -> None:
+    images = [np.asarray(frame.image) for frame in frames[:10]]
+    tensors = [torch.from_numpy(image).permute(2, 0, 1) for image in images]
+    kinds = (
+        images,
+        [Image.fromarray(image) for image in images],
+        tensors,
+        [tensor.float() / 255 for tensor in tensors],
+    )
+    want = run_through(GeometrySession.from_pretrained(model), frames[:10])
+    for pictures in kinds:
+        session = GeometrySession.from_pretrained(model)
+        steps = [session.step(image, frame.timestamp_s) for image, frame in zip(pictures, frames, strict=False)]
+        assert equal(newest([*steps, session.finish()]), want)
+
+
+def test_without_a_time_the_index_stands_in(model: GeometryModel, frames: list[VideoFrame]) -> None:
+    session = GeometrySession.from_pretrained(model)
+    steps = [session.step(np.asarray(frame.image)) for frame in frames[:9]]
+    assert newest([*steps, session.finish()]).timestamp_s == tuple(float(index) for index in range(9))
+
+
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        (np.zeros((98, 112, 3), np.uint8), "Expected pictures of 126x98 pixels as the first one, but got 112x98"),
+        (np.full((98, 126, 3), np.nan), "some are NaN"),
+        (np.full((98, 126, 3), 7.0), "run from 7 to 7"),
+        (torch.zeros(0, 98, 126), "but got 0 x 98 x 126"),
+        (VideoFrame(9, 0.9, None, "It is damaged."), "has no picture: It is damaged"),
+    ],
+)
+def test_a_refused_picture_leaves_the_session_as_it_was(
+    model: GeometryModel, frames: list[VideoFrame], bad: object, sentence: str
+) -> None:
+    want = run_through(GeometrySession.from_pretrained(model, windows="10/2"), frames)
+    session = GeometrySession.from_pretrained(model, windows="10/2")
+    steps = [session.step(frame) for frame in frames[:15]]
+    with pytest.raises(InputError, match=sentence):
+        session.step(bad, 1.45)
+    assert session.info.num_frames == 15
+    steps += [session.step(frame) for frame in frames[15:]]
+    assert equal(newest([*steps, session.finish()]), want)
+
+
+def test_a_first_picture_that_is_refused_leaves_the_size_open(model: GeometryModel, frames: list[VideoFrame]) -> None:
+    session = GeometrySession.from_pretrained(model, memory="1MB")
+    with pytest.raises(longtake.LongtakeError, match="the smallest that works is"):
+        session.step(frames[0])
+    assert (session.info.num_frames, session.info.size, session.num_bytes) == (0, None, 0)
+
+
+@pytest.mark.parametrize("windows", ["10/2", "none"])
+def test_fork_save_and_resume_go_on_to_the_bit(
+    model: GeometryModel, frames: list[VideoFrame], tmp_path: Path, windows: str
+) -> None:
+    path = tmp_path / "session.safetensors"
+    session = GeometrySession.from_pretrained(model, windows=windows)
+    for frame in frames[:15]:
+        session.step(frame)
+    session.save(path)
+    with session.fork() as branch:
+        forked = run_through(branch, frames[15:])
+    resumed = GeometrySession.resume(path, "micro-map", device="cpu")
+    assert (resumed.info, resumed.num_bytes) == (session.info, session.num_bytes)
+    gone_on = run_through(resumed, frames[15:])
+    straight = run_through(session, frames[15:])
+    assert torch.allclose(forked.world_from_camera, straight.world_from_camera, atol=1e-4)
+    assert equal(gone_on, straight)
+    assert session.info.num_frames == len(frames)
+
+
+def test_info_tells_sizes_as_width_by_height(model: GeometryModel, frames: list[VideoFrame]) -> None:
+    session = GeometrySession.from_pretrained(model, memory="10MB")
+    for frame in frames[:9]:
+        session.step(frame)
+    assert (session.info.size, session.info.num_frames, session.info.num_kept) == ("126x98", 9, 9)
+    assert 0 < session.num_bytes <= 10_000_000
+
+
+def test_a_session_without_a_frame_has_nothing_to_save(model: GeometryModel, tmp_path: Path) -> None:
+    session = GeometrySession.from_pretrained(model)
+    assert session.fork().info == session.info
+    for attempt in (session.finish, lambda: session.save(tmp_path / "session")):
+        with pytest.raises(InputError, match=r"nothing to (finish|save) before the first frame"):
+            attempt()
+    session.close()
+    session.close()
+    with pytest.raises(InputError, match="This session was closed"):
+        session.step(np.zeros((98, 126, 3), np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "sentence"),
+    [
+        ({"policy": "fifo"}, SettingError, "no memory policy 'fifo'; choose one of context, keep-all"),
+        ({"precision": "fp8"}, SettingError, "Expected precision as auto, fp32"),
+        ({"backend": "cudnn"}, SettingError, "no attention backend 'cudnn'; choose one of sdpa"),
+        ({"device": "tpu"}, SettingError, "no device 'tpu'; choose one of cpu, cuda, auto"),
+        ({"fit": "stretch"}, SettingError, "Expected fit as crop, pad, square, but got 'stretch'"),
+        ({"memory": "lots"}, SettingError, "'lots'"),
+        ({"keyframes": "3"}, SettingError, "Expected keyframes as every:6 or flow:12px, but got '3'"),
+        ({"windows": "4:1"}, SettingError, "Expected windows as 128/16"),
+        ({"align": "icp"}, SettingError, "icp"),
+        ({"size": 100}, InputError, "multiple of 14, got 100; try 98"),
+        ({"size": 0}, InputError, "multiple of 14, got 0"),
+        (
+            {"budget": "2GB"},
+            SettingError,
+            r"from_pretrained has no keyword 'budget'; choose one of model, memory, policy",
+        ),
+    ],
+)
+def test_a_bad_word_is_answered_with_what_there_is(
+    words: dict[str, str], error: type[Exception], sentence: str
+) -> None:
+    with pytest.raises(error, match=sentence):
+        GeometrySession.from_pretrained("micro-map", **words)
+
+
+def test_an_unknown_model_is_answered_with_the_names_there_are() -> None:
+    with pytest.raises(CheckpointError, match="one of the names micro-map, "):
+        GeometrySession.from_pretrained("nano-map")
+
+
+def test_resume_refuses_other_files_in_one_sentence(
+    model: GeometryModel, language: LanguageModel, frames: list[VideoFrame], tmp_path: Path
+) -> None:
+    with DialogueSession.from_pretrained(language, memory="50MB") as chat:
+        chat.see(frames[0])
+        chat.save(tmp_path / "chat.safetensors")
+    with pytest.raises(SavedSessionError, match="is a saved dialogue; resume it with DialogueSession"):
+        GeometrySession.resume(tmp_path / "chat.safetensors", model)
+    with pytest.raises(InputError, match="missing"):
+        GeometrySession.resume(tmp_path / "missing", model)

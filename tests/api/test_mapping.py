@@ -1,0 +1,91 @@
+"""`longtake.map`: the words of the command, a take at the end, and a bar on a terminal only."""
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from walked import WALK
+
+import longtake
+from longtake.errors import CheckpointError, InputError, SettingError
+from longtake.geometry.model import GeometryModel
+
+NOT_OF_A_PROGRAM = {"sources", "formats", "as_json"}
+
+
+def test_every_option_of_the_command_is_a_keyword_of_the_same_name() -> None:
+    from longtake.cli.main import app
+
+    (command,) = (command for command in app.registered_commands if command.name == "map")
+    assert command.callback is not None
+    options = inspect.signature(command.callback).parameters.keys() - NOT_OF_A_PROGRAM
+    assert inspect.signature(longtake.map).parameters.keys() - options == {"source", "format", "precision"}
+    assert options <= inspect.signature(longtake.map).parameters.keys()
+
+
+def test_map_returns_what_it_wrote_and_says_nothing_off_a_terminal(
+    model: GeometryModel, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    take = longtake.map(WALK, tmp_path / "mapped", model=model, end=1.2, format=["tum", "ply", "depth", "images"])
+    assert capfd.readouterr() == ("", "")
+    assert isinstance(take, longtake.Take)
+    assert repr(take) == f"Take({tmp_path / 'mapped'}: 12 frames of 126x98 in 1.1 s; images, depth)"
+    assert repr(take.trajectory).startswith("Trajectory(12 poses in 1.1 s, a way of 0.")
+    assert take.trajectory.positions.shape == (12, 3)
+    assert take.trajectory.rotations.shape == (12, 3, 3)
+    assert take.depth(0).shape == (98, 126)
+    assert take.image(11).shape == (98, 126, 3)
+    assert take.intrinsics.shape == (12, 3, 3)
+    assert take.summary is not None
+    assert (take.summary["num_frames"], take.summary["is_complete"]) == (12, True)
+    assert len(take.cloud(500)) == 500
+
+
+def test_a_folder_that_is_done_is_skipped_refused_or_replaced(model: GeometryModel, tmp_path: Path) -> None:
+    first = longtake.map(WALK, tmp_path, model=model, end="0.9", format="depth-npz")
+    again = longtake.map("nothing.mp4", tmp_path, model=model, skip_done=True, format="depth-npz")
+    assert torch.equal(first.trajectory.world_from_camera, again.trajectory.world_from_camera)
+    with pytest.raises(InputError, match="holds a take already"):
+        longtake.map(WALK, tmp_path, model=model)
+    with pytest.raises(SettingError, match="complete; there is nothing to resume"):
+        longtake.map(WALK, tmp_path, model=model, resume=True, end="0.9", format="depth-npz")
+    other = longtake.map(WALK, tmp_path, model=model, end="0.9", overwrite=True, format="depth-npz", stride=2)
+    assert len(other) == 5
+    assert not np.array_equal(first.trajectory.timestamp_s, other.trajectory.timestamp_s)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ({"bugdet": "2GB"}, "map has no keyword 'bugdet'; choose one of source, out, model, memory"),
+        ({"policy": "fifo"}, "no memory policy 'fifo'; choose one of context"),
+        ({"precision": "fp8"}, "Expected precision as auto, fp32"),
+        ({"backend": "cudnn"}, "no attention backend 'cudnn'; choose one of"),
+        ({"device": "tpu"}, "no device 'tpu'; choose one of"),
+        ({"fit": "stretch"}, "Expected fit as crop, pad, square"),
+        ({"format": "obj"}, "Expected format as tum, ply, kitti, .*, but got 'obj'"),
+        ({"pixels": "both"}, "Expected pixels as model, source"),
+        ({"when_full": "drop"}, "Expected when_full as "),
+        ({"up": "z"}, "Expected up as auto, none"),
+        ({"start": "soon"}, "Expected a time such as"),
+        ({"start": 5.0, "end": 4.0}, "Expected an end after the start"),
+        ({"stride": 0}, "Expected a stride from 1"),
+        ({"checkpoint_every": 0}, "Expected a checkpoint every 1 frame"),
+        ({"max_points": 0}, "Expected a cloud of 1 point or more"),
+    ],
+)
+def test_a_bad_word_is_answered_with_what_there_is_and_nothing_is_written(
+    tmp_path: Path, words: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(SettingError, match=sentence):
+        longtake.map(WALK, tmp_path / "mapped", **words)
+    assert not (tmp_path / "mapped").exists()
+
+
+def test_an_unknown_model_or_source_is_one_sentence(model: GeometryModel, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="one of the names micro-map, "):
+        longtake.map(WALK, tmp_path, model="nano-map")
+    with pytest.raises(InputError, match=r"there is no 'walk\.mp4'"):
+        longtake.map("walk.mp4", tmp_path, model=model)
