@@ -266,13 +266,6 @@ class DialogueSession:
         session._memory.restore(saved, state_from_record(record["talk"], saved, language.picture_format))
         return session
 
-    def fork(self) -> "DialogueSession":
-        """A session that goes on from here on its own; end it with `close`."""
-        branch = copy.copy(self)
-        branch._memory, branch._state = self._fork()
-        branch._lock, branch._changing = threading.Lock(), threading.Lock()
-        return branch
-
     def close(self) -> None:
         """End the session and give its memory back; ending twice is fine."""
         self._memory.close()

@@ -47,14 +47,6 @@ class VideoSession(ABC):
         """End the session; a fork gives its slots back."""
 
     @abstractmethod
-    def fork(self) -> "VideoSession":
-        """A session that goes on from here on its own; end it with `close`."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End the session; a fork gives its slots back."""
-
-    @abstractmethod
     def finish(self) -> Geometry:
         """What is still to be said when no more frames come."""
 

@@ -117,18 +117,6 @@ class WindowedSession(VideoSession):
         """End the session; a fork gives its slots back."""
         self._session.close()
 
-    def fork(self) -> "WindowedSession":
-        """A session that goes on from here on its own; end it with `close`."""
-        branch = copy.copy(self)
-        branch._session = self._session.fork()
-        branch._recent, branch._ended = self._recent.copy(), self._ended.copy()
-        branch._current = self._current.copy()
-        return branch
-
-    def close(self) -> None:
-        """End the session; a fork gives its slots back."""
-        self._session.close()
-
     def save(self, path: Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
         window = self._current
@@ -263,9 +251,6 @@ class _Window:
     def first_new_frame(self) -> int:
         """The first frame that the window before had not answered."""
         return self.first_frame + (0 if self.shared is None else len(self.shared))
-
-    def copy(self) -> "_Window":
-        return replace(self, unplaced=self.unplaced.copy(), held=self.held.copy())
 
     def copy(self) -> "_Window":
         return replace(self, unplaced=self.unplaced.copy(), held=self.held.copy())
