@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -79,9 +80,16 @@ class Reporter(ABC):
 
 def follow(run: Run, reporter: Reporter) -> None:
     """A run to its end. The first Ctrl-C stops it, and what was begun is finished."""
-    with reporter.watching(run), stopped_by_interrupt(run.stop), closing(iter(run)) as events:
+    with reporter.watching(run), stopped_by_interrupt(partial(_stop, run)), closing(iter(run)) as events:
         for event in events:
             reporter.tell(event)
+
+
+def _stop(run: Run) -> None:
+    """End a run after the frames begun, or at once while it exports."""
+    if run.summary is not None:
+        raise KeyboardInterrupt
+    run.stop()
 
 
 @contextmanager

@@ -101,9 +101,7 @@ class Run:
         return resident_bytes() + (0 if self._writer_process is None else self._writer_process.resident_bytes)
 
     def stop(self) -> None:
-        """Take no more frames; what was begun is finished and written. While it exports, end at once."""
-        if self.summary is not None:
-            raise KeyboardInterrupt
+        """Take no more frames; what was begun is finished and written."""
         self._stop.set()
         self.source.stop()
 

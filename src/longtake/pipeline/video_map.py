@@ -1,6 +1,7 @@
 """A whole video mapped into a folder."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -78,12 +79,15 @@ def map_video(
         writer_process=writer_process,
     )
     backend = backend_named(settings.execution.backend)
-    mapper = Mapper(
-        lambda size: open_session(model, settings.session, size, backend),
-        Preprocessor(fit=settings.fit, size=settings.session.image_size, patch=model.config.patch),
-    )
-    if folder.checkpoint is not None:
-        mapper.resume(resume_session(folder.checkpoint.session, model, backend), folder.checkpoint.judge)
+    with ExitStack() as opened:
+        opened.callback(folder.close)
+        mapper = Mapper(
+            lambda size: open_session(model, settings.session, size, backend),
+            Preprocessor(fit=settings.fit, size=settings.session.image_size, patch=model.config.patch),
+        )
+        if folder.checkpoint is not None:
+            mapper.resume(resume_session(folder.checkpoint.session, model, backend), folder.checkpoint.judge)
+        opened.pop_all()  # the run closes it
     return Run(
         source,
         LiveSession(mapper),
