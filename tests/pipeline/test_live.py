@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtake.errors import InputError, SettingError
-from longtake.export.frame import FrameStatus, MappedFrame
+from longtake.export.frame import FrameStatus, MappedFrame, PosedFrame
 from longtake.geometry.model import GeometryModel
 from longtake.language.load import LanguageModel, load_language
 from longtake.language.sampling import TextSampling
-from longtake.pipeline.events import Answered, CameraPose, Event, Frame, Unreadable
+from longtake.pipeline.events import Answered, Event, Frame, Unreadable
 from longtake.pipeline.live import LiveSession, LiveSettings, _Rate, _Trail
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.question_schedule import Asked, Every, Once, When
@@ -281,6 +281,6 @@ def test_trail_gives_the_last_frame_up_to_a_moment_and_forgets_those_before(step
         assert len(trail._poses) == len(added) - max(0, len(expected) - 1)
 
 
-def _frame(time_s: float) -> CameraPose:
+def _frame(time_s: float) -> PosedFrame:
     pose = torch.eye(4, dtype=torch.float64)
-    return CameraPose(index=0, timestamp_s=time_s, status=FrameStatus.OK, world_from_camera=pose)
+    return PosedFrame(index=0, timestamp_s=time_s, status=FrameStatus.OK, world_from_camera=pose)

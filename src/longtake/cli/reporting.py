@@ -16,14 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from longtake.cli.export import tell_record
-from longtake.export.frame import FrameStatus, MappedFrame
+from longtake.export.frame import FrameStatus, MappedFrame, PosedFrame
 from longtake.language.evidence import Evidence
 from longtake.memory.budget import format_bytes
 from longtake.pipeline.events import (
     Answered,
     AnswerText,
     Asking,
-    CameraPose,
     Dropped,
     Ended,
     Event,
@@ -127,7 +126,7 @@ class JsonReporter(Reporter):
         match event:
             case Frame(mapped=MappedFrame() as mapped):
                 keyframe = mapped.kind is not FrameKind.PASSING
-                self._say("frame", **_pose_record(CameraPose.of(mapped)), keyframe=keyframe, window=mapped.window)
+                self._say("frame", **_pose_record(PosedFrame.of(mapped)), keyframe=keyframe, window=mapped.window)
             case Unreadable():
                 self._say("unreadable", index=event.index, time_s=event.timestamp_s, problem=event.problem)
             case Forgotten():
@@ -317,7 +316,7 @@ def _label(due: Due) -> str:
     return f"[{format_time(due.time_s or 0.0)}] {due.asked.text}"
 
 
-def _where(pose: CameraPose | None) -> str:
+def _where(pose: PosedFrame | None) -> str:
     if pose is None:
         return "no pose yet"
     x, y, z = pose.world_from_camera[:3, 3].tolist()
@@ -342,7 +341,7 @@ def _never_due(asked: Every) -> str:
     return f"The video ended within {asked.every_s:g} s of its first frame; '{asked.text}' was never due."
 
 
-def _pose_record(pose: CameraPose) -> dict[str, Any]:
+def _pose_record(pose: PosedFrame) -> dict[str, Any]:
     return {
         "index": pose.index,
         "time_s": pose.timestamp_s,

@@ -14,11 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jaxtyping import Float
-from torch import Tensor
-
 from longtake import __version__
-from longtake.export.frame import FrameStatus, MappedFrame
+from longtake.export.frame import MappedFrame, PosedFrame
 from longtake.export.record import ExportRecord
 from longtake.language.evidence import Evidence
 from longtake.pipeline.question_schedule import Due, Every
@@ -59,25 +56,6 @@ class Dropped:
     num_frames: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CameraPose:
-    """Where the camera was at a frame."""
-
-    index: int
-    timestamp_s: float
-    status: FrameStatus
-    world_from_camera: Float[Tensor, "4 4"]
-
-    @classmethod
-    def of(cls, frame: MappedFrame) -> "CameraPose":
-        return cls(
-            index=frame.index,
-            timestamp_s=frame.timestamp_s,
-            status=frame.status,
-            world_from_camera=frame.world_from_camera,
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
     """A question whose moment has come, before its answer is made."""
@@ -104,7 +82,7 @@ class Answered:
     """The time of the last frame that the language model had seen; None where there was none."""
     evidence: tuple[Evidence, ...]
     """The spans that were attended to most, strongest first; for a standing question those of one word said to it."""
-    pose: CameraPose | None
+    pose: PosedFrame | None
     """Of the last frame up to `seen_until_s` that had a pose by then."""
     choices: tuple[Choice, ...] = ()
     """All that were scored, where the answer is one of them."""

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 
 from longtake.errors import MemoryFullError, SettingError
-from longtake.export.frame import MappedFrame
+from longtake.export.frame import MappedFrame, PosedFrame
 from longtake.language.evidence import Evidence
 from longtake.language.sampling import TextSampling
 from longtake.pipeline.adaptive_chunking import Chunks
-from longtake.pipeline.events import Answered, AnswerText, Asking, CameraPose, Event, Forgotten, Frame
+from longtake.pipeline.events import Answered, AnswerText, Asking, Event, Forgotten, Frame
 from longtake.pipeline.mapper import Mapper, Prepared
 from longtake.pipeline.question_schedule import Due, Once, QuestionSchedule, When, format_time
 from longtake.runtime.answers import Answer, Choice
@@ -147,7 +147,7 @@ class LiveSession:
     def _known(self, mapped: Sequence[MappedFrame]) -> Iterator[MappedFrame | Event]:
         for frame in mapped:
             if self._dialogue is not None:
-                self._trail.add(CameraPose.of(frame))
+                self._trail.add(PosedFrame.of(frame))
             yield frame
             yield Frame(index=frame.index, timestamp_s=frame.timestamp_s, mapped=frame)
 
@@ -244,12 +244,12 @@ class _Trail:
     """Poses since the last moment that was asked for; moments never go back, so that older ones can leave."""
 
     def __init__(self) -> None:
-        self._poses: deque[CameraPose] = deque()
+        self._poses: deque[PosedFrame] = deque()
 
-    def add(self, pose: CameraPose) -> None:
+    def add(self, pose: PosedFrame) -> None:
         self._poses.append(pose)
 
-    def up_to(self, time_s: float) -> CameraPose | None:
+    def up_to(self, time_s: float) -> PosedFrame | None:
         """The last one that is not after this moment."""
         while len(self._poses) > 1 and self._poses[1].timestamp_s <= time_s:
             self._poses.popleft()
