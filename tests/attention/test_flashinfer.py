@@ -18,7 +18,8 @@ from longtake.attention.reference import ReferenceBackend
 from longtake.errors import MissingExtraError
 from longtake.memory.layout import StreamLayout
 from longtake.memory.pages import PagePlan
-from longtake.memory.retention import AnchorsWindowTrail, Keep
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policy import Keep
 
 on_gpu = pytest.mark.skipif(
     not torch.cuda.is_available() or importlib.util.find_spec("flashinfer") is None,
@@ -86,7 +87,7 @@ def stream(
     plan = PagePlan(
         patches=15,
         specials=6,
-        retention=AnchorsWindowTrail(anchors=2, window=3, trail_tokens=trail_tokens),
+        retention=ContextRetention(anchors=2, window=3, trail=trail_tokens, history=None),
         max_total_frames=64,
         page_size=page_size,
     )

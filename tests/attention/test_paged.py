@@ -23,12 +23,14 @@ from longtake.memory.budget import MemoryRequirements
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
 from longtake.memory.pages import PagePlan, padded_page_size
-from longtake.memory.retention import AnchorsWindowTrail, Keep, KeepAll
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policy import Keep
 from longtake.runtime.keyframes import EveryNth
 
 PAGE_SIZES = [None, 16, 4, 7, 64]
-RULE = AnchorsWindowTrail(anchors=2, window=3, trail_tokens=6)
-KEPT = AnchorsWindowTrail(anchors=1, window=2, trail_tokens=3)
+RULE = ContextRetention(anchors=2, window=3, trail=6, history=None)
+KEPT = ContextRetention(anchors=1, window=2, trail=3, history=None)
 LAYOUT = StreamLayout(num_layers=1, num_heads=2, head_dim=64, tokens_per_frame=21)
 SMALL = StreamLayout(num_layers=2, num_heads=2, head_dim=8, tokens_per_frame=7)
 
@@ -55,7 +57,7 @@ class PlainKernel:
 
 
 def make_cache(
-    layout: StreamLayout, retention: AnchorsWindowTrail, page_size: int | None, kernel: PageKernel | None = None
+    layout: StreamLayout, retention: ContextRetention, page_size: int | None, kernel: PageKernel | None = None
 ) -> PagedCache:
     specials = 6 if layout is LAYOUT else 3
     plan = PagePlan(
@@ -125,7 +127,7 @@ def through_pages(
 
 
 def through_memory(
-    retention: AnchorsWindowTrail, sequence: list[Arrival], layers: list[tuple[Tensor, Tensor, Tensor]]
+    retention: ContextRetention, sequence: list[Arrival], layers: list[tuple[Tensor, Tensor, Tensor]]
 ) -> list[Tensor]:
     memory = Memory(MemoryRequirements(streams={"s": (SMALL, retention)}, first_clip=1, reserve=5).plan(10**6))
     outputs: list[list[Tensor]] = [[] for _ in layers]
@@ -154,7 +156,7 @@ def through_memory(
 def test_pages_equal_the_memory_and_the_masked_whole_clip(
     anchors: int, window: int, trail: int, page_size: int | None, sequence: list[Arrival], in_place: bool
 ) -> None:
-    retention = AnchorsWindowTrail(anchors=anchors, window=window, trail_tokens=trail)
+    retention = ContextRetention(anchors=anchors, window=window, trail=trail, history=None)
     layers = random_layers(sum(arrival.num_frames for arrival in sequence))
     got = through_pages(make_cache(SMALL, retention, page_size, PlainKernel() if in_place else None), sequence, layers)
     whole = ClipRecall({"s": clip_mask(retention, sequence, SMALL.tokens_per_frame)}, clip_ordinals(sequence), 1)
@@ -164,7 +166,7 @@ def test_pages_equal_the_memory_and_the_masked_whole_clip(
 
 
 def test_long_clip_that_outlives_all_it_could_see_attends_to_itself() -> None:
-    cache = make_cache(SMALL, AnchorsWindowTrail(anchors=0, window=1), None)
+    cache = make_cache(SMALL, ContextRetention(anchors=0, window=1, trail=0, history=None), None)
     layers = random_layers(3)
     got = through_pages(cache, [Arrival(1, Keep.YES, kept=True), Arrival(2, Keep.YES, kept=True)], layers)
     q, k, v = (tensor[:, SMALL.tokens_per_frame :] for tensor in layers[0])
@@ -174,7 +176,7 @@ def test_long_clip_that_outlives_all_it_could_see_attends_to_itself() -> None:
 
 def test_kernel_is_told_once_a_step_what_all_layers_read() -> None:
     kernel = PlainKernel()
-    cache = make_cache(SMALL, replace(RULE, trail_tokens=3), None, kernel)
+    cache = make_cache(SMALL, replace(RULE, trail=3), None, kernel)
     through_pages(cache, [Arrival(1, Keep.YES, kept=True)] * 4, random_layers(4))
     assert cache.gathers_because is None
     assert [len(reading.pages) for reading in kernel.readings] == [2, 4, 6, 7]
@@ -184,7 +186,7 @@ def test_kernel_is_told_once_a_step_what_all_layers_read() -> None:
 def test_kernel_reads_row_by_row_where_pages_are_padded_or_hide_something() -> None:
     for page_size, trail in ((5, 3), (None, 1)):
         kernel = PlainKernel()
-        cache = make_cache(SMALL, AnchorsWindowTrail(anchors=0, window=1, trail_tokens=trail), page_size, kernel)
+        cache = make_cache(SMALL, ContextRetention(anchors=0, window=1, trail=trail, history=None), page_size, kernel)
         through_pages(cache, [Arrival(1, Keep.YES, kept=True)] * 3, random_layers(3))
         assert kernel.readings[-1].page_size == 1
         assert len(kernel.readings[-1].pages) == 2 * trail + SMALL.tokens_per_frame
@@ -284,8 +286,8 @@ GOLDEN_RUNS: dict[str, dict[str, Any]] = {
     "stream": {},
     "stream_kf3": {"interval": 3, "page_size": padded_page_size(15)},
     "stream_scale4_cache2": {"num_scale_frames": 4, "page_size": 4},
-    "retain_camera_only": {"retention": replace(RULE, trail_tokens=1)},
-    "retain_no_special": {"retention": replace(RULE, trail_tokens=0)},
+    "retain_camera_only": {"retention": replace(RULE, trail=1)},
+    "retain_no_special": {"retention": replace(RULE, trail=0)},
 }
 
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from longtake.errors import MemoryFullError, RecallError, SettingError, TransactionError
 from longtake.memory.layout import StreamLayout
 from longtake.memory.pages import PagePlan, Pages, padded_page_size
-from longtake.memory.retention import AnchorsWindowTrail
+from longtake.memory.policies.context import ContextRetention
 
 TRACES = json.loads(gzip.decompress((Path(__file__).parent.parent / "golden/gct/traces.json.gz").read_bytes()))
-RULE = AnchorsWindowTrail(anchors=2, window=3, trail_tokens=6)
+RULE = ContextRetention(anchors=2, window=3, trail=6, history=None)
 
 
 def make_plan(**changes: Any) -> PagePlan:
@@ -32,8 +32,8 @@ def plan_of(trace: dict[str, Any]) -> PagePlan:
     return make_plan(
         patches=patches,
         specials=specials,
-        retention=AnchorsWindowTrail(
-            anchors=params["scale_frames"], window=params["sliding_window"], trail_tokens=specials
+        retention=ContextRetention(
+            anchors=params["scale_frames"], window=params["sliding_window"], trail=specials, history=None
         ),
         max_total_frames=params["max_total_frames"],
         page_size=padded_page_size(patches) if params["fa3"] else None,
@@ -109,7 +109,7 @@ def test_every_operation_leaves_the_state_the_trace_recorded(trace: dict[str, An
 
 @pytest.mark.parametrize("size", TRACES["production_pool_sizes"], ids=lambda size: str(size["patches"]))
 def test_pools_have_the_published_sizes(size: dict[str, Any]) -> None:
-    rule = AnchorsWindowTrail(anchors=8, window=64, trail_tokens=6)
+    rule = ContextRetention(anchors=8, window=64, trail=6, history=None)
     plan = make_plan(patches=size["patches"], retention=rule, max_total_frames=1124)
     assert (plan.num_patch_pages, plan.num_special_pages) == (size["patch_pages"], size["special_pages"])
     layout = StreamLayout(
@@ -123,7 +123,7 @@ def test_pools_have_the_published_sizes(size: dict[str, Any]) -> None:
 
 
 def test_a_hundred_frames_fill_the_published_pages() -> None:
-    rule = AnchorsWindowTrail(anchors=8, window=64, trail_tokens=6)
+    rule = ContextRetention(anchors=8, window=64, trail=6, history=None)
     pages = make_plan(patches=256, retention=rule, max_total_frames=200).empty()
     for _ in range(100):
         pages = pages.append().evict()
@@ -170,7 +170,7 @@ def test_eviction_that_removes_nothing_leaves_rollback_open() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"retention": replace(RULE, trail_tokens=7)}, "special tokens alone, of which there are 6"),
+        ({"retention": replace(RULE, trail=7)}, "special tokens alone, of which there are 6"),
         ({"retention": replace(RULE, history=9)}, "bound the sequence by max_total_frames"),
         ({"patches": 0}, "at least 1 patch"),
         ({"page_size": 0}, "at least 1 patch"),
@@ -203,7 +203,7 @@ plans = st.builds(
     lambda patches, specials, anchors, window, trail, page_size, max_total_frames, spare: PagePlan(
         patches=patches,
         specials=specials,
-        retention=AnchorsWindowTrail(anchors=anchors, window=window, trail_tokens=min(trail, specials)),
+        retention=ContextRetention(anchors=anchors, window=window, trail=min(trail, specials), history=None),
         max_total_frames=max_total_frames,
         page_size=page_size,
         spare=spare,

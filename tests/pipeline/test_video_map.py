@@ -23,6 +23,7 @@ from longtake.export.report.page import REPORT_NAME
 from longtake.export.scale import KnownDistance, KnownHeight
 from longtake.export.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
+from longtake.memory.policies.context import ContextRetention
 from longtake.pipeline.checkpoint import FOLDER
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.prefetch import WhenFull
@@ -30,7 +31,6 @@ from longtake.pipeline.run import Unreadable
 from longtake.pipeline.video_map import MapSettings, VideoMap, is_done
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.runtime.keyframes import ByFlow, EveryNth
-from longtake.runtime.retention import ContextRetention
 from longtake.runtime.steps import VideoSession
 from longtake.runtime.windowed import resume_session
 from longtake.runtime.windows import Windows

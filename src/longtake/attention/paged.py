@@ -28,7 +28,7 @@ from longtake.errors import SettingError, TransactionError
 from longtake.memory.budget import require_room
 from longtake.memory.layout import StreamLayout
 from longtake.memory.pages import PagePlan, Pages
-from longtake.memory.retention import Keep
+from longtake.memory.policy import Keep
 from longtake.memory.tokens import Integers
 
 Rows = Float[Tensor, "tokens heads head_dim"]

@@ -27,8 +27,9 @@ from longtake.geometry.model import GeometryModel, Prediction
 from longtake.layers.block import LayerScale
 from longtake.memory.memory import Memory
 from longtake.memory.pages import PagePlan
-from longtake.memory.retention import AnchorsWindowTrail, Keep
-from longtake.runtime.retention import ContextRetention, MemoryPlan
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policy import Keep
+from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession
 
 _LAYER_SCALE = 0.5
@@ -52,7 +53,7 @@ class PagedSteps:
     def __init__(self, model: GeometryModel, plan: MemoryPlan, kernel: PageKernel | None) -> None:
         device = next(model.parameters()).device
         layout, retention = plan.requirements.streams[TRUNK]
-        assert isinstance(retention, AnchorsWindowTrail)
+        assert isinstance(retention, ContextRetention)
         specials = model.config.special_tokens
         pages = PagePlan(
             patches=layout.tokens_per_frame - specials,

@@ -16,9 +16,9 @@ from longtake.cli.replies import JsonReplies, PlainReplies, Replies, Reply, form
 from longtake.errors import LongtakeError, MemoryFullError, SettingError
 from longtake.hub.load import load_language_model
 from longtake.language.load import LanguageModel
-from longtake.language.retaining import dialogue_policy_named
 from longtake.language.sampling import TextSampling
 from longtake.memory.budget import Budget
+from longtake.memory.registry import segment_policy_named
 from longtake.pipeline.adaptive_chunking import SIZES, Chunks
 from longtake.pipeline.prefetch import Prefetcher, WhenFull
 from longtake.pipeline.question_schedule import (
@@ -72,7 +72,7 @@ def run_ask(options: AskOptions, *, as_json: bool) -> None:
     """Watch a source, answer what is due meanwhile and at its end, and what is typed or piped in then."""
     asked, choices, speaking = _asked(options), _choices(options), _speaking(options)
     budget_bytes, device = _budget_bytes(options.memory), choose_device(options.device)
-    retaining = dialogue_policy_named(options.policy)
+    retaining = segment_policy_named(options.policy)
     chunk = _chunk(options)
     sampling, read = _sampling(options), SourceOptions(picture_fps=options.picture_fps, device=str(device))
     source = open_source(options.source, sampling, read)

@@ -20,9 +20,9 @@ from longtake.cli.options import choose_device, one_of, parse_size
 from longtake.cli.world import WorldSettings, film
 from longtake.errors import SettingError
 from longtake.extras import import_from_extra
+from longtake.memory.registry import stream_policy_named
 from longtake.pipeline.video_map import MapSettings
 from longtake.runtime.build import SMALL
-from longtake.runtime.rules import rule_named
 from longtake.video.source import SourceOptions, open_source
 from longtake.weights.presets import LINGBOT_MAP, MICRO, TINY
 
@@ -99,7 +99,7 @@ def run_soak(frames: int, stretch: int, policy: str | None, *, as_json: bool) ->
     """With a policy by name, its bytes and its step time must hold too; without one only memory must be flat."""
     if frames < 2 * stretch:
         raise SettingError(f"Expected at least two stretches of {stretch} frames, but got {frames} frames in all.")
-    rule = None if policy is None else small(rule_named(policy))
+    rule = None if policy is None else small(stream_policy_named(policy))
     torch.set_num_threads(1)  # the network is too small to share
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task("streaming", total=frames)

@@ -20,10 +20,10 @@ from longtake.errors import InputError, SettingError
 from longtake.extras import import_from_extra
 from longtake.hub.bundled import fingerprint
 from longtake.memory.budget import Budget
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.registry import stream_policy_named
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SMALL, SessionSettings, parse_keyframes, parse_windows, usual_settings
-from longtake.runtime.retention import ContextRetention
-from longtake.runtime.rules import rule_named
 from longtake.world.seeds import Split
 
 USUAL = "usual"
@@ -101,7 +101,7 @@ def _watch(chosen: Sequence[str], usual: SessionSettings) -> Watch:
         session = _with_scale_frames(session, scale_frames)
         said.append(f"{scale_frames} scale frames")
     if policy != USUAL:
-        session = replace(session, retention=rule_named(policy))
+        session = replace(session, retention=stream_policy_named(policy))
         said.append(policy)
     if memory != USUAL:
         session = replace(session, budget=Budget.parse(memory))

@@ -16,16 +16,15 @@ from longtake.errors import BudgetError, MemoryFullError, SettingError
 from longtake.export.lines import LineFile
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import load_language_model
-from longtake.language.retaining import dialogue_policy_named
 from longtake.language.sampling import TextSampling
 from longtake.memory.budget import Budget
+from longtake.memory.registry import segment_policy_named, stream_policy_named
 from longtake.pipeline.live import FrameKnown, LiveSession, LiveSettings
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.question_schedule import Asked, Once, parse_every, parse_when
 from longtake.pipeline.status import StatusJudge
 from longtake.runtime.build import SessionSettings, open_session, usual_settings
 from longtake.runtime.dialogue import DialogueSession
-from longtake.runtime.rules import rule_named
 from longtake.takes.header import POSES_NAME
 from longtake.takes.tum import tum_line
 from longtake.video.preprocess import Preprocessor
@@ -142,7 +141,7 @@ def _asked(options: LiveOptions) -> list[Asked]:
 
 
 def _dialogue(options: LiveOptions, device: torch.device, shares: Shares) -> DialogueSession:
-    retaining = dialogue_policy_named(options.ask_policy)
+    retaining = segment_policy_named(options.ask_policy)
     loaded = load_language_model(options.language, device=device)
     with _named_share("dialogue"):
         return DialogueSession(
@@ -194,7 +193,7 @@ def _session_settings(options: LiveOptions, model: GeometryModel, shares: Shares
     usual = usual_settings(model.config)
     return replace(
         usual,
-        retention=usual.retention if options.policy is None else rule_named(options.policy),
+        retention=usual.retention if options.policy is None else stream_policy_named(options.policy),
         budget=Budget(num_bytes=shares.map_bytes),
     )
 

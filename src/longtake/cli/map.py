@@ -21,13 +21,13 @@ from longtake.export.reexport import OF_IMAGES, ExportSettings
 from longtake.export.take import DepthKind, PixelGrid, TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
+from longtake.memory.registry import stream_policy_named
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.video_map import MapSettings, VideoMap, is_done
 from longtake.pipeline.writer_process import WriterProcess
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SMALL, SessionSettings, parse_keyframes, parse_windows, usual_settings
-from longtake.runtime.rules import rule_named
 from longtake.takes.images import ImageFiles
 from longtake.video.resize import Fit
 from longtake.video.sampling import FrameSampling, parse_time
@@ -185,7 +185,7 @@ def _session_settings(options: MapOptions, usual: SessionSettings) -> SessionSet
     return replace(
         usual,
         image_size=options.size or usual.image_size,
-        retention=usual.retention if options.policy is None else rule_named(options.policy),
+        retention=usual.retention if options.policy is None else stream_policy_named(options.policy),
         keyframes=usual.keyframes if options.keyframes is None else parse_keyframes(options.keyframes),
         windows=usual.windows if options.windows is None else parse_windows(options.windows),
         alignment=usual.alignment if options.align is None else Alignment.named(options.align),

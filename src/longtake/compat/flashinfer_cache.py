@@ -15,7 +15,7 @@ from longtake.attention.paged import PagedCache, PageKernel
 from longtake.errors import InputError, MissingExtraError, SettingError, TransactionError
 from longtake.memory.layout import StreamLayout
 from longtake.memory.pages import PagePlan, Pages, padded_page_size
-from longtake.memory.retention import AnchorsWindowTrail
+from longtake.memory.policies.context import ContextRetention
 
 
 class FlashInferKVCacheManager:
@@ -65,7 +65,9 @@ class FlashInferKVCacheManager:
         plan = PagePlan(
             patches=patches,
             specials=num_special_tokens,
-            retention=AnchorsWindowTrail(anchors=scale_frames, window=sliding_window, trail_tokens=num_special_tokens),
+            retention=ContextRetention(
+                anchors=scale_frames, window=sliding_window, trail=num_special_tokens, history=None
+            ),
             max_total_frames=max_total_frames,
             page_size=padded_page_size(patches) if fa3 else patches,
         )
@@ -142,11 +144,10 @@ class FlashInferKVCacheManager:
     ) -> None:
         """Evict now, deferred or not."""
         trail_tokens = 1 if camera_only else self.num_special_tokens
-        retention = AnchorsWindowTrail(
+        retention = ContextRetention(
             anchors=scale_frames if include_scale_frames else 0,
             window=sliding_window,
-            trail_tokens=trail_tokens if cross_frame_special else 0,
-        )
+            trail=trail_tokens if cross_frame_special else 0, history=None,)
         before = self._at(block_idx)
         after = before.under(retention).evict()
         if after != before:

@@ -18,8 +18,8 @@ from longtake.language.load import LanguageModel
 from longtake.language.network import TEXT
 from longtake.language.positions import Picture, VideoSpan, grid_times, positions
 from longtake.language.prompt_builder import DialogueState, TokenInputs, with_frames
-from longtake.language.retaining import Segment
 from longtake.memory.memory import Memory
+from longtake.memory.policy import Segment
 from longtake.runtime.dialogue import DialogueSession
 
 

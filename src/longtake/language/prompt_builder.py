@@ -30,8 +30,8 @@ from longtake.language.frames import FrameFit, PictureFormat, pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.network import Network
 from longtake.language.positions import Piece, Text, VideoSpan, append_film, grid_times, positions
-from longtake.language.retaining import Segment
 from longtake.language.rope_shift import ShiftedRun
+from longtake.memory.policy import Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

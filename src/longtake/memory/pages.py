@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from longtake.errors import MemoryFullError, SettingError, TransactionError
-from longtake.memory.retention import AnchorsWindowTrail
+from longtake.memory.policies.context import ContextRetention
 from longtake.memory.tokens import Integers
 
 
@@ -27,7 +27,7 @@ class PagePlan:
 
     patches: int
     specials: int
-    retention: AnchorsWindowTrail
+    retention: ContextRetention
     max_total_frames: int
     """How many frames may ever be stored: special pages are never given back."""
     page_size: int | None = None
@@ -85,7 +85,7 @@ class Pages:
     """What is stored where. A slot is a page's number times the slots of a page, plus the place in it."""
 
     plan: PagePlan
-    retention: AnchorsWindowTrail
+    retention: ContextRetention
     resident: tuple[tuple[int, ...], ...] = ()
     """Patch pages of each frame that is there whole: anchors, then the live window, oldest first."""
     special: tuple[int, ...] = ()
@@ -161,7 +161,7 @@ class Pages:
             num_frames=self.num_frames - 1,
         )
 
-    def under(self, retention: AnchorsWindowTrail) -> "Pages":
+    def under(self, retention: ContextRetention) -> "Pages":
         """The same frames under another rule, which has to come before the first eviction."""
         if retention == self.retention:
             return self
@@ -219,7 +219,7 @@ class Pages:
         return np.array(self.special, dtype=np.int64)[page] * self.plan.slots_per_page + place
 
 
-def require_pageable(retention: AnchorsWindowTrail, specials: int) -> None:
+def require_pageable(retention: ContextRetention, specials: int) -> None:
     """Refuse a rule that pages cannot follow."""
     if retention.trail_tokens > specials:
         raise SettingError(

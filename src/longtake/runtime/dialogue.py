@@ -30,17 +30,19 @@ from longtake.language.load import LanguageModel
 from longtake.language.network import TEXT
 from longtake.language.positions import Text, positions
 from longtake.language.prompt_builder import DialogueState, PromptBuilder, TokenInputs, with_frames
-from longtake.language.retaining import RecentFrames, Retaining
 from longtake.language.rope_shift import moved_back_by
 from longtake.language.sampling import TextSampling
 from longtake.memory.budget import MemoryRequirements, require_room
 from longtake.memory.memory import Memory
-from longtake.memory.retention import Keep, KeepAll
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import Keep, SegmentPolicy
+from longtake.memory.registry import segment_policy_of
 from longtake.memory.saved import SavedTensors, write_tensors
 from longtake.memory.transaction import Transaction
 from longtake.runtime.answers import Answer, Choice, DialogueInfo, Ending, LetterChoice, Timing
 from longtake.runtime.choice_scoring import by_letters, by_likelihood, equally_long, offered_by_letters, require_choices
-from longtake.runtime.dialogue_file import dialogue_record, require_dialogue, rule_of, state_from_record, state_pieces
+from longtake.runtime.dialogue_file import dialogue_record, require_dialogue, state_from_record, state_pieces
 from longtake.runtime.eviction import beside_questions, leaving_for, require_known, taken_up, tokens_of, without
 from longtake.runtime.generation import Generated, generate
 from longtake.runtime.portions import Portion, portions
@@ -60,7 +62,7 @@ class DialogueSession:
         budget_bytes: int,
         system: str = SYSTEM,
         stream_format: StreamFormat = StreamFormat.OPEN_CLIP,
-        retaining: Retaining | None = None,
+        retaining: SegmentPolicy | None = None,
         answer_tokens: int = 1024,
         backend: Backend | None = None,
     ) -> None:
@@ -86,7 +88,7 @@ class DialogueSession:
         self._num_places = plans[TEXT].num_slots - answer_tokens
         most = language.text.max_positions
         self._range = min(RANGE, max(most - answer_tokens, most // 2))
-        self._retaining = retaining or RecentFrames()
+        self._retaining = retaining or Window.for_dialogue()
         self._state = DialogueState()
         self._lock = threading.Lock()
         self._changing = threading.Lock()
@@ -239,7 +241,7 @@ class DialogueSession:
             budget_bytes=said["budget_bytes"],
             system=said["system"],
             stream_format=StreamFormat(said["stream_format"]),
-            retaining=rule_of(said["retaining"]),
+            retaining=segment_policy_of(said["retaining"]),
             answer_tokens=said["answer_tokens"],
             backend=backend or backend_named(said["backend"]),
         )

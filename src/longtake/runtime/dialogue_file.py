@@ -11,18 +11,14 @@ from longtake import __version__
 from longtake.errors import SavedSessionError
 from longtake.language.frames import PictureFormat
 from longtake.language.prompt_builder import ClosedClip, DialogueState, OpenClip
-from longtake.language.retaining import KeepUntilFull, RecentFrames, Retaining, Segment, ThinnedPast
 from longtake.language.rope_shift import ShiftedRun
+from longtake.memory.policy import Segment, SegmentPolicy
+from longtake.memory.registry import policy_record
 from longtake.memory.saved import Pieces, SavedTensors
 from longtake.runtime.record import fingerprint
 
 KIND = "dialogue"
 FORMAT = 2
-_RULES: dict[str, type[Retaining]] = {
-    "keep-until-full": KeepUntilFull,
-    "recent-frames": RecentFrames,
-    "thinned-past": ThinnedPast,
-}
 
 
 def state_pieces(dialogue: DialogueState) -> dict[str, Pieces]:
@@ -70,18 +66,8 @@ def state_from_record(said: dict[str, Any], saved: SavedTensors, picture_format:
     )
 
 
-def rule_record(rule: Retaining) -> dict[str, Any]:
-    """What leaves when the memory is full, as plain values."""
-    (name,) = [name for name, kind in _RULES.items() if type(rule) is kind]
-    return {"name": name, **asdict(rule)}  # type: ignore[call-overload]
-
-
-def rule_of(said: dict[str, Any]) -> Retaining:
-    return _RULES[said["name"]](**{name: value for name, value in said.items() if name != "name"})
-
-
 def dialogue_record(
-    settings: dict[str, Any], model: nn.Module, backend: str, rule: Retaining, dialogue: DialogueState
+    settings: dict[str, Any], model: nn.Module, backend: str, policy: SegmentPolicy, dialogue: DialogueState
 ) -> dict[str, Any]:
     """All that a file says beside its tensors."""
     return {
@@ -91,7 +77,7 @@ def dialogue_record(
         **settings,
         "weights": fingerprint(model),
         "backend": backend,
-        "retaining": rule_record(rule),
+        "retaining": policy_record(policy),
         "talk": state_record(dialogue),
     }
 

@@ -14,13 +14,13 @@ from longtake.errors import InputError, MemoryFullError
 from longtake.language.model_config import TextConfig
 from longtake.language.positions import VideoSpan
 from longtake.language.prompt_builder import ClosedClip, DialogueState, TokenInputs
-from longtake.language.retaining import Retaining, Segment
 from longtake.language.rope_shift import Gap, closed_up
+from longtake.memory.policy import Segment, SegmentPolicy
 
 Tokens = Int64[np.ndarray, " tokens"]
 
 
-def leaving_for(segments: Sequence[Segment], num_missing: int, num_places: int, rule: Retaining) -> list[Segment]:
+def leaving_for(segments: Sequence[Segment], num_missing: int, num_places: int, rule: SegmentPolicy) -> list[Segment]:
     """What leaves so that so many more tokens find room among `num_places`."""
     leaving = rule.leaving(segments, max(0, num_missing))
     if num_missing > sum(segment.num_tokens for segment in leaving):

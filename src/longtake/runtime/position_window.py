@@ -14,8 +14,8 @@ from typing import TypeVar
 from longtake.language.model_config import TextConfig
 from longtake.language.positions import VideoSpan
 from longtake.language.prompt_builder import ClosedClip, DialogueState, OpenClip
-from longtake.language.retaining import Retaining, Segment
 from longtake.language.rope_shift import Gap
+from longtake.memory.policy import Segment, SegmentPolicy
 from longtake.runtime.eviction import Tokens, behind_moved, by_clip, extent, without
 
 # Each time a quarter of the range or more becomes free, so that a key is corrected a few times in its life at most.
@@ -32,7 +32,7 @@ class Later:
 
 
 def leaving_for_range(
-    dialogue: DialogueState, times_s: Sequence[float], reach: int, text_config: TextConfig, rule: Retaining
+    dialogue: DialogueState, times_s: Sequence[float], reach: int, text_config: TextConfig, rule: SegmentPolicy
 ) -> list[Segment] | None:
     """What leaves, if clips must move for grids of these times to stand within reach; None where nothing is to move.
 
