@@ -17,8 +17,8 @@ from torch import Tensor
 from longtake.errors import SettingError
 from longtake.language.formats import StreamFormat
 from longtake.language.load import LanguageModel
-from longtake.language.retaining import KeepUntilFull
 from longtake.language.sampling import TextSampling
+from longtake.memory.policies.keep_all import KeepAll
 from longtake.pipeline.adaptive_chunking import keeping_up
 from longtake.runtime.dialogue import DialogueSession
 
@@ -156,7 +156,7 @@ class _Watcher:
             language,
             budget_bytes=num_tokens * language.network.layout().bytes_per_slot * 5 // 4,
             stream_format=stream_format,
-            retaining=KeepUntilFull(),
+            retaining=KeepAll(),
             answer_tokens=_RESERVE,
         )
 

@@ -27,10 +27,10 @@ from longtake.cli.tables import counting, show, table
 from longtake.cli.world import WorldSettings, film
 from longtake.errors import SettingError
 from longtake.hub.load import RANDOM, load_model
+from longtake.memory.registry import stream_policy_named
 from longtake.pipeline.video_map import MapSettings
 from longtake.runtime.build import SMALL
 from longtake.runtime.execution import choose_device
-from longtake.runtime.rules import rule_named
 from longtake.video.source import SourceOptions, open_source
 
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
@@ -59,7 +59,7 @@ def soak(
     """
     if frames < 2 * stretch:
         raise SettingError(f"Expected at least two stretches of {stretch} frames, but got {frames} frames in all.")
-    rule = None if policy is None else small(rule_named(policy))
+    rule = None if policy is None else small(stream_policy_named(policy))
     torch.set_num_threads(1)  # the network is too small to share
     with counting("streaming", frames) as advance:
         figures = measure_soak(frames, stretch, advance, rule)

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from longtake.geometry.model import GeometryModel
-from longtake.memory.eviction import Eviction
-from longtake.memory.shared_pool import bytes_per_slot
-from longtake.runtime.evicting import BudgetedMemory, FarthestFramesMemory, RatioMemory
-from longtake.runtime.retention import ContextRetention, MemoryPlan, MemoryRule
+from longtake.memory.policies.budgeted import Budgeted
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.farthest_frames import FarthestFrames
+from longtake.memory.policies.ratio import Ratio
+from longtake.memory.policy import StreamPolicy
+from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession
 from longtake.weights.presets import TINY, TINY_CAUSAL
 
@@ -88,19 +90,19 @@ class SoakFigures:
         return self.last.step_ms / self.first.step_ms
 
 
-def small(rule: MemoryRule) -> MemoryRule:
+def small(rule: StreamPolicy) -> StreamPolicy:
     """A rule that a tiny network fills early in the first stretch."""
-    if isinstance(rule, BudgetedMemory):
+    if isinstance(rule, Budgeted):
         return replace(rule, num_frames=8, special_frames=16, camera_frames=256)
-    if isinstance(rule, FarthestFramesMemory):
+    if isinstance(rule, FarthestFrames):
         return replace(rule, num_frames=8, camera_frames=256)
-    if isinstance(rule, RatioMemory):
+    if isinstance(rule, Ratio):
         return replace(rule, special_frames=16, camera_frames=256)
     return RETENTION if isinstance(rule, ContextRetention) else rule
 
 
 def soak(
-    num_frames: int, stretch_frames: int, progress: Callable[[int], None], rule: MemoryRule | None = None
+    num_frames: int, stretch_frames: int, progress: Callable[[int], None], rule: StreamPolicy | None = None
 ) -> SoakFigures:
     """Stream `num_frames` random frames, every one kept, and compare the first and the last `stretch_frames`.
 
@@ -127,7 +129,7 @@ def soak(
     )
 
 
-def _open(rule: MemoryRule) -> SequenceSession:
+def _open(rule: StreamPolicy) -> SequenceSession:
     is_context = isinstance(rule, ContextRetention)
     config = TINY if is_context else TINY_CAUSAL
     model = GeometryModel(config).eval().requires_grad_(requires_grad=False)
@@ -174,6 +176,5 @@ def _taken_bytes(session: SequenceSession) -> int:
     """All that is remembered now, and the next frame before anything leaves for it."""
     used, taken = session.use(), 0
     for name, (layout, policy) in session.plan.requirements.streams.items():
-        frame = layout.tokens_per_frame * (layout.num_layers if isinstance(policy, Eviction) else 1)
-        taken += (used[name].live + frame) * bytes_per_slot(layout, policy)
+        taken += (used[name].live + policy.slots_per_frame(layout)) * policy.bytes_per_slot(layout)
     return taken

@@ -10,7 +10,8 @@ from torch import Tensor
 from longtake.attention.masks import arrivals, clip_mask, clip_ordinals
 from longtake.attention.recall import ClipRecall
 from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
-from longtake.runtime.retention import ContextRetention
+from longtake.memory.policies.context import ContextRetention
+from longtake.runtime.memory_plan import trunk_layout
 
 _SCALE_FRAMES = (2, 4, 4, 6, 8)
 
@@ -32,7 +33,7 @@ class Watching:
         sequence = arrivals(self.num_scale_frames, [at % self.interval == 0 for at in later])
         # All patches of a frame are seen alike, so one stands for them until the mask is spread out on the device.
         special = config.special_tokens
-        kinds = clip_mask(retention.trunk(config, size), sequence, special + 1)
+        kinds = clip_mask(retention.for_stream(trunk_layout(config, size)), sequence, special + 1)
         of_camera = clip_mask(retention.camera(), sequence, 1)
         return ClipRecall(
             {TRUNK: spread(kinds.to(device), special, config.tokens_per_frame(*size)), CAMERA: of_camera.to(device)},

@@ -15,7 +15,8 @@ from longtake.errors import InputError
 from longtake.memory.budget import MemoryRequirements
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.retention import Keep, KeepAll
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policy import Keep
 
 HEADS, KEY_HEADS, DIM, LAYERS = 4, 2, 8, 2
 LAYOUT = StreamLayout(num_layers=LAYERS, num_heads=KEY_HEADS, head_dim=DIM, tokens_per_frame=1, causal=True)

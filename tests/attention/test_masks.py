@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from longtake.attention.masks import Arrival, arrivals, clip_mask, clip_ordinals
-from longtake.memory.retention import AnchorsWindowTrail, Keep, KeepAll
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policy import Keep
 
 TOKENS = 3
 
 
-def by_hand(rule: AnchorsWindowTrail, sequence: tuple[Arrival, ...]) -> Tensor:
+def by_hand(rule: ContextRetention, sequence: tuple[Arrival, ...]) -> Tensor:
     """For every pair of tokens: is it the same arrival, or an earlier kept frame that is still remembered?"""
     frames: list[tuple[int, int]] = []  # arrival and ordinal of each frame of the clip
     kept_before: list[int] = []
@@ -41,18 +43,16 @@ def by_hand(rule: AnchorsWindowTrail, sequence: tuple[Arrival, ...]) -> Tensor:
 
 
 @st.composite
-def rules(draw: st.DrawFn) -> AnchorsWindowTrail:
+def rules(draw: st.DrawFn) -> ContextRetention:
     anchors, window = draw(st.integers(0, 3)), draw(st.integers(1, 3))
     history = draw(st.none() | st.integers(anchors + window, anchors + window + 3))
-    return AnchorsWindowTrail(
-        anchors=anchors, window=window, trail_tokens=draw(st.integers(0, TOKENS)), history=history
-    )
+    return ContextRetention(anchors=anchors, window=window, trail=draw(st.integers(0, TOKENS)), history=history)
 
 
 @settings(max_examples=60, deadline=None)
 @given(rules(), st.integers(1, 4), st.lists(st.booleans(), max_size=7), st.booleans())
 def test_mask_equals_the_rule_written_out(
-    rule: AnchorsWindowTrail, num_scale_frames: int, kept: list[bool], judged_later: bool
+    rule: ContextRetention, num_scale_frames: int, kept: list[bool], judged_later: bool
 ) -> None:
     sequence = arrivals(num_scale_frames, kept, judged_later=judged_later)
     assert torch.equal(clip_mask(rule, sequence, TOKENS), by_hand(rule, sequence))
@@ -75,7 +75,7 @@ several_at_once = st.lists(
 @settings(max_examples=40, deadline=None)
 @given(rules(), several_at_once)
 def test_mask_equals_the_rule_when_several_frames_come_at_once(
-    rule: AnchorsWindowTrail, sequence: tuple[Arrival, ...]
+    rule: ContextRetention, sequence: tuple[Arrival, ...]
 ) -> None:
     assert torch.equal(clip_mask(rule, sequence, TOKENS), by_hand(rule, sequence))
 
@@ -85,7 +85,7 @@ def drawn(mask: Tensor) -> list[str]:
 
 
 def test_mask_of_one_token_per_frame_drawn() -> None:
-    rule = AnchorsWindowTrail(anchors=1, window=2)
+    rule = ContextRetention(anchors=1, window=2, trail=0, history=None)
     sequence = arrivals(2, [True, False, True, True])
     assert drawn(clip_mask(rule, sequence, 1)) == [
         "##....",  # the scale block sees itself, forwards too
@@ -98,7 +98,7 @@ def test_mask_of_one_token_per_frame_drawn() -> None:
 
 
 def test_frame_judged_later_sees_what_its_commit_evicts() -> None:
-    rule = AnchorsWindowTrail(anchors=0, window=1)
+    rule = ContextRetention(anchors=0, window=1, trail=0, history=None)
     assert drawn(clip_mask(rule, arrivals(1, [True, True]), 1)) == ["#..", ".#.", "..#"]
     assert drawn(clip_mask(rule, arrivals(1, [True, True], judged_later=True), 1)) == ["#..", "##.", ".##"]
 

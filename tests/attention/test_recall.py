@@ -15,7 +15,9 @@ from longtake.errors import InputError, TransactionError
 from longtake.memory.budget import MemoryRequirements
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.retention import AnchorsWindowTrail, Keep, Retention
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import Keep, LockstepPolicy
 
 LAYOUTS = {
     "wide": StreamLayout(num_layers=2, num_heads=2, head_dim=8, tokens_per_frame=3),
@@ -23,7 +25,7 @@ LAYOUTS = {
 }
 
 
-def new_memory(retentions: dict[str, Retention], first_clip: int, dtype: torch.dtype = torch.float32) -> Memory:
+def new_memory(retentions: dict[str, LockstepPolicy], first_clip: int, dtype: torch.dtype = torch.float32) -> Memory:
     streams = {
         name: (
             StreamLayout(
@@ -84,9 +86,9 @@ def test_stream_equals_the_masked_whole_clip(
     anchors: int, window: int, trail: int, extra: int, scale: int, kept: list[bool], judged_later: bool
 ) -> None:
     history = anchors + window + extra
-    retentions: dict[str, Retention] = {
-        "wide": AnchorsWindowTrail(anchors=anchors, window=window, trail_tokens=trail, history=history),
-        "narrow": AnchorsWindowTrail(anchors=anchors, window=window + extra),
+    retentions: dict[str, LockstepPolicy] = {
+        "wide": ContextRetention(anchors=anchors, window=window, trail=trail, history=history),
+        "narrow": Window(anchors=anchors, window=window + extra),
     }
     sequence = arrivals(scale, kept, judged_later=judged_later)
     layers = {name: projections(name, scale + len(kept), seed=len(kept)) for name in LAYOUTS}
@@ -98,9 +100,9 @@ def test_stream_equals_the_masked_whole_clip(
         torch.testing.assert_close(output, want, rtol=1e-5, atol=1e-6)
 
 
-RETENTIONS: dict[str, Retention] = {
-    "wide": AnchorsWindowTrail(anchors=1, window=2, trail_tokens=1, history=5),
-    "narrow": AnchorsWindowTrail(anchors=1, window=4),
+RETENTIONS: dict[str, LockstepPolicy] = {
+    "wide": ContextRetention(anchors=1, window=2, trail=1, history=5),
+    "narrow": Window(anchors=1, window=4),
 }
 
 
@@ -158,10 +160,10 @@ def test_fork_answers_from_several_blocks_as_its_parent_from_one() -> None:
                 question = projections(name, 1, seed=2)[layer]
                 with memory.begin(1, Keep.NO) as of_parent:
                     want = StreamRecall(of_parent, SdpaBackend(), 2).attend(name, layer, *question)
-                    assert len(of_parent.staged[name].view.blocks) == 1
+                    assert len(of_parent.staged[name][0].view.blocks) == 1
                 with fork.begin(1, Keep.NO) as of_fork:
                     got = StreamRecall(of_fork, SdpaBackend(), 2).attend(name, layer, *question)
-                    assert len(of_fork.staged[name].view.blocks) == 3
+                    assert len(of_fork.staged[name][0].view.blocks) == 3
                 torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
 
 

@@ -19,9 +19,12 @@ from longtake.evaluate.agreement import Mean, Seen, agreement, mean_over_worlds
 from longtake.geometry.config import TRUNK, Attention
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
-from longtake.memory.evictions.managed import Managed
-from longtake.runtime.evicting import BudgetedMemory, LayerwiseMemory, RatioMemory
-from longtake.runtime.retention import ContextRetention, KeepEverything, MemoryPlan
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.layerwise import Layerwise
+from longtake.memory.policies.managed import Managed
+from longtake.memory.policies.ratio import Ratio
+from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession
 from longtake.weights.load import save_geometry
 from longtake.weights.presets import TINY, TINY_CAUSAL
@@ -121,7 +124,7 @@ def test_budget_that_a_policy_refuses_is_a_row_that_says_so(rows: list[EvictionR
 def test_bytes_are_those_of_a_session_that_watched_the_same_frames(
     model: GeometryModel, rows: list[EvictionRow]
 ) -> None:
-    rule = LayerwiseMemory(num_frames=FRAMES, strict=False)
+    rule = Layerwise(num_frames=FRAMES, strict=False)
     session = SequenceSession(
         model, MemoryPlan(config=TINY_CAUSAL, size=SIZE, retention=rule, num_scale_frames=1), budget_bytes=None
     )
@@ -212,7 +215,7 @@ def test_interval_needs_two_worlds_and_a_mean_one_that_has_a_value() -> None:
 
 
 def test_twin_keeps_as_many_tokens_without_asking_for_attention(model: GeometryModel) -> None:
-    rule = BudgetedMemory(num_frames=3, special_frames=2, camera_frames=8)
+    rule = Managed(num_frames=3, special_frames=2, camera_frames=8)
     twin = unseeing_twin(rule, TINY_CAUSAL, SIZE)
     assert twin is not None
     policy = twin.trunk(TINY_CAUSAL, SIZE)
@@ -226,12 +229,12 @@ def test_twin_keeps_as_many_tokens_without_asking_for_attention(model: GeometryM
 
 
 def test_policy_that_asks_for_no_attention_has_no_twin() -> None:
-    assert unseeing_twin(KeepEverything(), TINY_CAUSAL, SIZE) is None
+    assert unseeing_twin(KeepAll(), TINY_CAUSAL, SIZE) is None
 
 
 def test_camera_memory_has_no_room_for_frames_that_do_not_come() -> None:
     (entry,) = contenders(["ratio"], [], TINY_CAUSAL, SIZE, 7)
-    assert entry.rule == RatioMemory(camera_frames=7)
+    assert entry.rule == Ratio(camera_frames=7)
 
 
 @pytest.mark.parametrize("name", ["lots", "layerwise", "strict-", "layerwise-half", ""])
@@ -269,7 +272,7 @@ def test_budgets_that_are_no_counts_of_frames_are_refused(budgets: str) -> None:
 
 def test_default_lineup_has_every_policy_and_begins_with_the_full_cache() -> None:
     assert tuple(DEFAULT_POLICIES.split(",")) == POLICIES
-    assert contenders(POLICIES, [18], TINY_CAUSAL, SIZE, 40)[0].rule == KeepEverything()
+    assert contenders(POLICIES, [18], TINY_CAUSAL, SIZE, 40)[0].rule == KeepAll()
 
 
 def test_model_from_a_file_is_compared_with_the_truth_and_no_figure_is_cut(

@@ -16,11 +16,11 @@ from longtake.evaluate.walk_quality import Film, Found, judge
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
 from longtake.memory.budget import Budget
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.registry import stream_policy_named
 from longtake.runtime.alignment import Alignment, Anchoring
 from longtake.runtime.build import SMALL, open_session
 from longtake.runtime.keyframes import EveryNth
-from longtake.runtime.retention import ContextRetention
-from longtake.runtime.rules import rule_named
 from longtake.runtime.windows import Windows
 from longtake.weights.load import save_geometry
 from longtake.weights.presets import TINY
@@ -189,7 +189,7 @@ def test_nothing_said_is_the_usual_way() -> None:
 
 def test_policy_memory_and_scale_frames_are_set() -> None:
     (managed,) = watches(replace(OPTIONS, policy="managed", memory="24 frames"), SMALL)
-    assert (managed.name, managed.session.retention) == ("managed, 24 frames", rule_named("managed"))
+    assert (managed.name, managed.session.retention) == ("managed, 24 frames", stream_policy_named("managed"))
     assert managed.session.budget == Budget(num_frames=24)
     (fewer,) = watches(replace(OPTIONS, scale_frames="2"), SMALL)
     assert fewer.session.num_scale_frames == 2

@@ -5,8 +5,9 @@ import torch
 
 from longtake.bench.speed import measure_speed
 from longtake.geometry.model import GeometryModel
+from longtake.memory.policies.context import ContextRetention
 from longtake.runtime.keyframes import EveryNth
-from longtake.runtime.retention import ContextRetention, MemoryPlan
+from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession
 from longtake.weights.presets import TINY
 

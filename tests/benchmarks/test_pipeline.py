@@ -7,9 +7,9 @@ import pytest
 
 from benchmarks.pipeline import PipelineFigures, measure_pipeline
 from longtake.geometry.model import GeometryModel
+from longtake.memory.policies.context import ContextRetention
 from longtake.pipeline.video_map import MapSettings
 from longtake.runtime.build import SessionSettings
-from longtake.runtime.retention import ContextRetention
 from longtake.takes.take import read_take
 from longtake.video.source import open_source
 

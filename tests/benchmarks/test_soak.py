@@ -10,9 +10,10 @@ import pytest
 
 from benchmarks.soak import Ages, SoakFigures, Stretch, small, soak
 from longtake.errors import SettingError
-from longtake.runtime.evicting import BudgetedMemory
-from longtake.runtime.retention import AnchorsWindow, ContextRetention
-from longtake.runtime.rules import rule_named
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.managed import Managed
+from longtake.memory.policies.window import Window
+from longtake.memory.registry import stream_policy_named
 
 
 @pytest.mark.extra
@@ -45,8 +46,8 @@ def test_growth_is_called_growth() -> None:
 @pytest.mark.parametrize("name", ["managed", "key-diversity", "farthest-frames", "ratio", "window", "context"])
 def test_every_policy_with_a_bound_stays_below_it(name: str) -> None:
     ticks: list[int] = []
-    rule = small(rule_named(name))
-    if not isinstance(rule, AnchorsWindow):
+    rule = small(stream_policy_named(name))
+    if not isinstance(rule, Window):
         room = {"history": 16} if isinstance(rule, ContextRetention) else {"camera_frames": 16}
         rule = replace(rule, **room)  # type: ignore[type-var]
     figures = soak(20, 5, ticks.append, rule)
@@ -60,14 +61,14 @@ def test_every_policy_with_a_bound_stays_below_it(name: str) -> None:
 
 
 def test_managed_memory_fills_what_was_declared_to_the_byte() -> None:
-    rule = replace(BudgetedMemory(), num_frames=4, special_frames=4, camera_frames=6)
+    rule = replace(Managed(), num_frames=4, special_frames=4, camera_frames=6)
     figures = soak(20, 5, lambda _: None, rule)
     assert figures.most_taken_bytes == figures.memory_bytes
 
 
 def test_policy_without_a_bound_is_refused() -> None:
     with pytest.raises(SettingError, match="never forgets needs a budget"):
-        soak(20, 5, lambda _: None, rule_named("keep-all"))
+        soak(20, 5, lambda _: None, stream_policy_named("keep-all"))
 
 
 def test_run_without_a_policy_compares_no_ages() -> None:

@@ -19,8 +19,8 @@ from PIL import Image
 from longtake.cli.reporting import looked_at
 from longtake.language.evidence import Evidence
 from longtake.language.load import load_language
-from longtake.language.retaining import dialogue_policy_named
 from longtake.language.sampling import TextSampling
+from longtake.memory.registry import segment_policy_named
 from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.question_schedule import format_time
 from longtake.runtime.dialogue import DialogueSession
@@ -235,7 +235,7 @@ def test_policy_says_what_stays_when_the_memory_is_full(ask: Callable[..., Done]
     found = {}
     for name in ("window", "thinned"):
         session = DialogueSession(
-            load_language(model), budget_bytes=budget, retaining=dialogue_policy_named(name), answer_tokens=1024 + 4
+            load_language(model), budget_bytes=budget, retaining=segment_policy_named(name), answer_tokens=1024 + 4
         )
         for frame in open_source(source).frames():
             assert frame.image is not None

@@ -37,7 +37,9 @@ from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import MemoryRequirements
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.retention import AnchorsWindowTrail, Keep, KeepAll
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policy import Keep
 from longtake.runtime.keyframes import EveryNth
 
 TRACES = json.loads(gzip.decompress((Path(__file__).parent.parent / "golden/gct/traces.json.gz").read_bytes()))
@@ -325,7 +327,7 @@ def test_a_hundred_frames_leave_what_the_published_pages_hold() -> None:
     assert len(labels_in_pages(manager, 0, table)) == 72 * 256 + 600
 
 
-def what_the_rule_shows(rule: AnchorsWindowTrail, stored: list[int], resident: int) -> list[tuple[int, int]]:
+def what_the_rule_shows(rule: ContextRetention, stored: list[int], resident: int) -> list[tuple[int, int]]:
     """Frame and token that are visible, from the frames stored and how many of them are there whole."""
     num_anchors = min(rule.anchors, len(stored))
     first_live = len(stored) - (resident - num_anchors)
@@ -350,7 +352,7 @@ def test_any_order_of_operations_shows_what_the_rule_says_and_holds_no_more(
     anchors: int, window: int, trail: int, padded: bool, played: list[str]
 ) -> None:
     manager = make_small(anchors, window, fa3=padded, num_heads=1, head_dim=2)
-    rule = AnchorsWindowTrail(anchors=anchors, window=window, trail_tokens=trail)
+    rule = ContextRetention(anchors=anchors, window=window, trail=trail, history=None)
     stored: list[int] = []
     for number, operation in enumerate(played):
         try:
@@ -382,7 +384,7 @@ def make_small(anchors: int, window: int, num_blocks: int = 1, **changes: Any) -
     return make_manager(num_blocks, scale_frames=anchors, sliding_window=window, **{**small, **changes})
 
 
-def evict(manager: FlashInferKVCacheManager, block: int, rule: AnchorsWindowTrail) -> None:
+def evict(manager: FlashInferKVCacheManager, block: int, rule: ContextRetention) -> None:
     """By the published options that say this rule."""
     options = {"camera_only": rule.trail_tokens == 1, "cross_frame_special": rule.trail_tokens > 0}
     manager.evict_frames(block, rule.anchors, rule.window, **options)
@@ -394,7 +396,7 @@ class ManagerRecall:
     frame is stored and attends to all; `others` remembers the other streams."""
 
     manager: FlashInferKVCacheManager
-    rule: AnchorsWindowTrail
+    rule: ContextRetention
     keep: Keep
     ordinals: tuple[int, ...]
     num_scale_frames: int = 1
@@ -433,7 +435,7 @@ def random_layers(num_frames: int) -> list[tuple[Tensor, Tensor, Tensor]]:
 
 def through_manager(
     manager: FlashInferKVCacheManager,
-    rule: AnchorsWindowTrail,
+    rule: ContextRetention,
     sequence: list[Arrival],
     layers: list[tuple[Tensor, Tensor, Tensor]],
 ) -> list[Tensor]:
@@ -452,7 +454,7 @@ def through_manager(
 
 
 def through_memory(
-    rule: AnchorsWindowTrail, sequence: list[Arrival], layers: list[tuple[Tensor, Tensor, Tensor]]
+    rule: ContextRetention, sequence: list[Arrival], layers: list[tuple[Tensor, Tensor, Tensor]]
 ) -> list[Tensor]:
     memory = Memory(MemoryRequirements(streams={"s": (SMALL, rule)}, first_clip=1, reserve=5).plan(10**6))
     outputs: list[list[Tensor]] = [[] for _ in layers]
@@ -489,7 +491,7 @@ sequences = st.builds(
 def test_manager_equals_the_memory_under_its_rule_and_the_masked_whole_clip(
     anchors: int, window: int, trail: int, padded: bool, sequence: list[Arrival]
 ) -> None:
-    rule = AnchorsWindowTrail(anchors=anchors, window=window, trail_tokens=trail)
+    rule = ContextRetention(anchors=anchors, window=window, trail=trail, history=None)
     layers = random_layers(sum(arrival.num_frames for arrival in sequence))
     got = through_manager(make_small(anchors, window, SMALL.num_layers, fa3=padded), rule, sequence, layers)
     whole = ClipRecall({"s": clip_mask(rule, sequence, SMALL.tokens_per_frame)}, clip_ordinals(sequence), 1)
@@ -500,7 +502,7 @@ def test_manager_equals_the_memory_under_its_rule_and_the_masked_whole_clip(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_keys_and_values_are_rounded_to_the_type_asked_for(dtype: torch.dtype) -> None:
-    rule = AnchorsWindowTrail(anchors=1, window=2, trail_tokens=3)
+    rule = ContextRetention(anchors=1, window=2, trail=3, history=None)
     layers, sequence = random_layers(5), [Arrival(1, Keep.YES, kept=True)] * 5
     got = through_manager(make_small(1, 2, 2, dtype=dtype), rule, sequence, layers)
     exact = through_manager(make_small(1, 2, 2), rule, sequence, layers)
@@ -597,7 +599,7 @@ def run_over_manager(
 ) -> dict[str, Tensor]:
     """The whole network with its trunk's stream in the manager; the scale block first, then frame by frame."""
     config = model.config
-    rule = AnchorsWindowTrail(anchors=2, window=3, trail_tokens=trail_tokens)
+    rule = ContextRetention(anchors=2, window=3, trail=trail_tokens, history=None)
     manager = make_manager(
         config.trunk.depth,
         tokens_per_frame=config.tokens_per_frame(*SIZE),

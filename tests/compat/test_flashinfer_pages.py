@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from longtake.compat.flashinfer_pages import PageBook, PageSizes
 from longtake.errors import MemoryFullError, RecallError, SettingError, TransactionError
 from longtake.memory.layout import StreamLayout
-from longtake.memory.retention import AnchorsWindowTrail
+from longtake.memory.policies.context import ContextRetention
 
 TRACES = json.loads(gzip.decompress((Path(__file__).parent.parent / "golden/gct/traces.json.gz").read_bytes()))
-RULE = AnchorsWindowTrail(anchors=2, window=3, trail_tokens=6)
+RULE = ContextRetention(anchors=2, window=3, trail=6, history=None)
 
 
 def make_sizes(**changes: Any) -> PageSizes:
@@ -28,8 +28,8 @@ def make_sizes(**changes: Any) -> PageSizes:
 
 def sizes_of(trace: dict[str, Any]) -> PageSizes:
     params = trace["params"]
-    rule = AnchorsWindowTrail(
-        anchors=params["scale_frames"], window=params["sliding_window"], trail_tokens=params["num_special"]
+    rule = ContextRetention(
+        anchors=params["scale_frames"], window=params["sliding_window"], trail=params["num_special"], history=None
     )
     return make_sizes(
         patches=params["patches_per_frame"],
@@ -97,7 +97,7 @@ def test_every_operation_leaves_the_page_numbers_the_trace_recorded(trace: dict[
 
 @pytest.mark.parametrize("size", TRACES["production_pool_sizes"], ids=lambda size: str(size["patches"]))
 def test_pools_have_the_published_sizes(size: dict[str, Any]) -> None:
-    rule = AnchorsWindowTrail(anchors=8, window=64, trail_tokens=6)
+    rule = ContextRetention(anchors=8, window=64, trail=6, history=None)
     sizes = make_sizes(patches=size["patches"], rule=rule, max_total_frames=1124)
     assert (sizes.num_patch_pages, sizes.num_special_pages) == (size["patch_pages"], size["special_pages"])
     layout = StreamLayout(
@@ -111,7 +111,7 @@ def test_pools_have_the_published_sizes(size: dict[str, Any]) -> None:
 
 
 def test_a_hundred_frames_fill_the_published_pages() -> None:
-    rule = AnchorsWindowTrail(anchors=8, window=64, trail_tokens=6)
+    rule = ContextRetention(anchors=8, window=64, trail=6, history=None)
     book = make_sizes(patches=256, rule=rule, max_total_frames=200).empty()
     for frame in range(100):
         book = book.append(frame).evict()
@@ -181,7 +181,7 @@ sizes = st.builds(
     lambda patches, specials, anchors, window, padded, max_total_frames: PageSizes(
         patches=patches,
         specials=specials,
-        rule=AnchorsWindowTrail(anchors=anchors, window=window, trail_tokens=specials),
+        rule=ContextRetention(anchors=anchors, window=window, trail=specials, history=None),
         max_total_frames=max_total_frames,
         padded=padded,
     ),

@@ -29,9 +29,12 @@ from longtake.language.formats import (
 from longtake.language.frames import PictureFormat, PixelRows, pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.positions import VideoSpan, positions
-from longtake.language.retaining import KeepUntilFull, RecentFrames, Retaining, Segment, ThinnedPast
 from longtake.language.sampling import TextSampling
 from longtake.language.tokenizer import Tokenizer
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.thinned import Novel, Thinned
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import Segment, SegmentPolicy
 from longtake.memory.saved import write_tensors
 from longtake.runtime.answers import Answer, DialogueInfo, Ending
 from longtake.runtime.dialogue import DialogueSession
@@ -68,7 +71,7 @@ def digest(session: DialogueSession) -> str:
     """Of every key and value remembered, in attention order, and of all that decides the next token."""
     memory, hashed = session._memory._memory, hashlib.sha256()
     slot = torch.from_numpy(memory.tokens("text").slot)
-    slab = memory._pool.slabs["text"]
+    slab = memory._pool.streams["text"].slab
     for storage in (*slab.keys, *slab.values):
         hashed.update(storage[slot].numpy().tobytes())
     hashed.update(repr((session.state.next_position, session.state.clip, session.state.held_s)).encode())
@@ -256,7 +259,7 @@ def test_forgotten_grids_are_gone_and_no_other(
 ) -> None:
     """With room for two grids, a session is as one network that cannot see the others when a token is read."""
     small = DialogueSession(
-        tiny_language, budget_bytes=BUDGET, system=SYSTEM, retaining=RecentFrames(most=1), answer_tokens=64
+        tiny_language, budget_bytes=BUDGET, system=SYSTEM, retaining=Window(anchors=0, window=1), answer_tokens=64
     )
     show(small, frames, [2] * 6)
     assert small.info.num_tokens == len(OPEN["prefix_ids"]) + 2 * 12
@@ -275,7 +278,7 @@ def test_what_was_forgotten_is_not_seen_and_the_rest_is_as_if_masked(
     tiny_language: LanguageModel, frames: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slow twin: one forward of the library under a mask that says what was there when each token was read."""
-    session = DialogueSession(tiny_language, budget_bytes=BUDGET, system=SYSTEM, retaining=RecentFrames(most=1))
+    session = DialogueSession(tiny_language, budget_bytes=BUDGET, system=SYSTEM, retaining=Window(anchors=0, window=1))
     ids = [*OPEN["prefix_ids"], *[tiny_language.special_ids.video_pad] * 72, *OPEN["question_suffix_ids"]]
     show(session, frames, [2] * 6)
     heard = first_logits(session, QUESTION, monkeypatch)
@@ -303,8 +306,8 @@ def test_what_was_forgotten_is_not_seen_and_the_rest_is_as_if_masked(
     assert (heard - want).abs().max() < 1e-4
 
 
-@pytest.mark.parametrize("rule", [RecentFrames(), RecentFrames(most=4), ThinnedPast(recent=3)])
-def test_long_video_stays_within_its_budget(rule: Retaining, tiny_language: LanguageModel, frames: Tensor) -> None:
+@pytest.mark.parametrize("rule", [Window.for_dialogue(), Window(anchors=0, window=4), Thinned(recent=3)])
+def test_long_video_stays_within_its_budget(rule: SegmentPolicy, tiny_language: LanguageModel, frames: Tensor) -> None:
     layout = tiny_language.network.layout()
     budget = (13 + 10 * 12 + 40) * layout.bytes_per_slot
     session = DialogueSession(tiny_language, budget_bytes=budget, system=SYSTEM, retaining=rule, answer_tokens=40)
@@ -341,7 +344,7 @@ def plant(session: DialogueSession, place: int, wanted: Tensor, length: float = 
     """All keys of one grid in the first layer, turned to what is wanted."""
     segment, tokens = session.state.segments[place], session._memory._memory.tokens("text")
     inside = (tokens.frame >= segment.first) & (tokens.frame < segment.first + segment.num_tokens)
-    slab = session._memory._memory._pool.slabs["text"]
+    slab = session._memory._memory._pool.streams["text"].slab
     slab.keys[0][torch.from_numpy(tokens.slot[inside])] = length * wanted / wanted.norm(dim=-1, keepdim=True)
     return segment
 
@@ -398,10 +401,10 @@ def test_evidence_of_an_answer_without_video_is_empty(open_dialogue: Callable[..
     assert open_dialogue().ask(QUESTION, TextSampling(max_new_tokens=1)).evidence == ()
 
 
-@pytest.mark.parametrize("rule", [RecentFrames(most=2), ThinnedPast(recent=1, by_novelty=True), KeepUntilFull()])
+@pytest.mark.parametrize("rule", [Window(anchors=0, window=2), Novel(recent=1), KeepAll()])
 @pytest.mark.parametrize("kind", list(StreamFormat))
 def test_resumed_dialogue_goes_on_as_if_it_had_never_stopped(
-    rule: Retaining,
+    rule: SegmentPolicy,
     kind: StreamFormat,
     open_dialogue: Callable[..., DialogueSession],
     tiny_language: LanguageModel,
@@ -452,9 +455,7 @@ def test_more_frames_at_once_than_the_memory_holds_come_in_parts(tiny_language: 
 
 def test_memory_that_is_full_and_lets_nothing_leave_says_so(tiny_language: LanguageModel, frames: Tensor) -> None:
     budget = (13 + 2 * 12 + 40) * tiny_language.network.layout().bytes_per_slot
-    session = DialogueSession(
-        tiny_language, budget_bytes=budget, system=SYSTEM, answer_tokens=40, retaining=KeepUntilFull()
-    )
+    session = DialogueSession(tiny_language, budget_bytes=budget, system=SYSTEM, answer_tokens=40, retaining=KeepAll())
     show(session, frames, [2, 2])
     before = digest(session)
     with pytest.raises(MemoryFullError, match="12 more than are left"):
@@ -467,7 +468,7 @@ def test_clip_moved_back_in_time_is_the_prompt_of_a_video_that_began_later(
     open_dialogue: Callable[..., DialogueSession], frames: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the first layer, whose keys depend on nothing but pixels and positions, to rounding."""
-    late, fresh = (open_dialogue(retaining=RecentFrames(most=2)) for _ in range(2))
+    late, fresh = (open_dialogue(retaining=Window(anchors=0, window=2)) for _ in range(2))
     for step in range(4):
         late.see(frames[2 * step : 2 * step + 2], [1000.0 * step, 1000.0 * step + 0.5])
     limit_positions(late, 7000)
@@ -482,7 +483,7 @@ def test_clip_moved_back_in_time_is_the_prompt_of_a_video_that_began_later(
     for one in (late, fresh):
         tokens = one._memory._memory.tokens("text")
         order = tokens.frame.argsort()
-        keys.append(one._memory._memory._pool.slabs["text"].keys[0][torch.from_numpy(tokens.slot[order])])
+        keys.append(one._memory._memory._pool.streams["text"].slab.keys[0][torch.from_numpy(tokens.slot[order])])
     assert torch.allclose(keys[0], keys[1], atol=2e-3)
     assert (keys[0] - keys[1]).abs().mean() < 1e-4
 
@@ -490,7 +491,7 @@ def test_clip_moved_back_in_time_is_the_prompt_of_a_video_that_began_later(
 def test_hours_of_video_stay_within_the_range_of_positions(
     open_dialogue: Callable[..., DialogueSession], frames: Tensor
 ) -> None:
-    session = open_dialogue(retaining=RecentFrames(most=3))
+    session = open_dialogue(retaining=Window(anchors=0, window=3))
     limit_positions(session, 200)
     for step in range(300):
         session.see(frames[2 * (step % 6) : 2 * (step % 6) + 2], [step * 1.0, step + 0.5])
@@ -697,4 +698,4 @@ def test_fork_takes_no_longer_from_a_hundred_times_the_tokens(
     session = open_dialogue()
     show(session, frames, [12])
     with session._memory.fork() as fork:
-        assert fork._memory._live["text"].borrowed[0].slot is session._memory._memory._live["text"].retained.slot
+        assert fork._memory._live["text"][0].borrowed[0].slot is session._memory._memory._live["text"][0].retained.slot

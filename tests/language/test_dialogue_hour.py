@@ -14,8 +14,10 @@ import torch
 from hearing import limit_positions
 
 from longtake.language.load import LanguageModel, load_language
-from longtake.language.retaining import RecentFrames, Retaining, ThinnedPast
 from longtake.language.sampling import TextSampling
+from longtake.memory.policies.thinned import Thinned
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import SegmentPolicy
 from longtake.pipeline.writer_process import resident_bytes
 from longtake.runtime.answers import Answer, Ending
 from longtake.runtime.dialogue import DialogueSession
@@ -146,8 +148,8 @@ def grown(noted: Visibility, start: int) -> int:
     return max(noted.resident[minute] for minute in noted.resident if minute >= start) - noted.resident[start]
 
 
-@pytest.mark.parametrize("rule", [RecentFrames(), ThinnedPast(recent=16)], ids=["recent", "thinned"])
-def test_hour_of_video_takes_no_more_than_its_first_minutes(rule: Retaining, language: LanguageModel) -> None:
+@pytest.mark.parametrize("rule", [Window.for_dialogue(), Thinned(recent=16)], ids=["recent", "thinned"])
+def test_hour_of_video_takes_no_more_than_its_first_minutes(rule: SegmentPolicy, language: LanguageModel) -> None:
     session = DialogueSession(language, budget_bytes=BUDGET, retaining=rule, answer_tokens=200)
     noted = watch(session, language, num_frames=7200, sizes=[8, 7, 16, 1, 12, 2, 9, 5], ask_every_s=150.0)
     tell(type(rule).__name__, noted, session)
@@ -162,7 +164,9 @@ def test_hour_of_video_takes_no_more_than_its_first_minutes(rule: Retaining, lan
 
 def test_ten_thousand_looks_stay_within_memory_and_range(shallow_language: LanguageModel) -> None:
     """With a range that is reached every few minutes, so that the clip is moved back again and again."""
-    session = DialogueSession(shallow_language, budget_bytes=BUDGET, answer_tokens=200, retaining=RecentFrames(most=16))
+    session = DialogueSession(
+        shallow_language, budget_bytes=BUDGET, answer_tokens=200, retaining=Window(anchors=0, window=16)
+    )
     limit_positions(session, 500)
     noted = watch(session, shallow_language, num_frames=20_000, sizes=[2], ask_every_s=500.0)
     tell("10,000 looks", noted, session)

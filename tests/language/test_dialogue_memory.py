@@ -13,8 +13,10 @@ from longtake.language.frames import pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.positions import VideoSpan
 from longtake.language.prompt_builder import TokenInputs, VisionInput, prompt_inputs
-from longtake.language.retaining import RecentFrames, Retaining, Segment, ThinnedPast
 from longtake.language.sampling import TextSampling
+from longtake.memory.policies.thinned import Thinned
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import Segment, SegmentPolicy
 from longtake.runtime.dialogue import DialogueSession
 
 SYSTEM, QUESTION = "w20 w21 w22 w23", "w80 w81"
@@ -48,7 +50,7 @@ def show(session: DialogueSession, frames: Tensor, start: int, stop: int) -> Non
 def remembered(session: DialogueSession) -> tuple[object, ...]:
     """All that decides the next token: which tokens there are, their keys and values, and the state."""
     memory = session._memory._memory
-    tokens, slab = memory.tokens("text"), memory._pool.slabs["text"]
+    tokens, slab = memory.tokens("text"), memory._pool.streams["text"].slab
     slot = torch.from_numpy(tokens.slot)
     stored = [storage[slot].numpy().tobytes() for storage in (*slab.keys, *slab.values)]
     state = session.state
@@ -56,9 +58,9 @@ def remembered(session: DialogueSession) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("kind", [StreamFormat.OPEN_CLIP, StreamFormat.TURNS])
-@pytest.mark.parametrize("policy", [RecentFrames(), ThinnedPast(recent=1)])
+@pytest.mark.parametrize("policy", [Window.for_dialogue(), Thinned(recent=1)])
 def test_refused_frames_have_made_no_others_leave(
-    policy: Retaining, kind: StreamFormat, open_small: Callable[..., DialogueSession], frames: Tensor
+    policy: SegmentPolicy, kind: StreamFormat, open_small: Callable[..., DialogueSession], frames: Tensor
 ) -> None:
     session = open_small(retaining=policy, stream_format=kind, num_grids=16)
     show(session, frames, 0, 20)
@@ -154,7 +156,7 @@ def turn(session: DialogueSession, language: LanguageModel, clip: Tensor, time_s
 def test_appended_tokens_are_evicted_as_frames_are(
     open_small: Callable[..., DialogueSession], tiny_language: LanguageModel, frames: Tensor
 ) -> None:
-    session = open_small(stream_format=StreamFormat.TURNS, retaining=RecentFrames(most=2), num_grids=8)
+    session = open_small(stream_format=StreamFormat.TURNS, retaining=Window(anchors=0, window=2), num_grids=8)
     show(session, frames, 0, 1)
     position = session.state.next_position
     for number in range(1, 6):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from longtake.language.evidence import evidence
-from longtake.language.retaining import Segment
+from longtake.memory.policy import Segment
 
 
 def segments(count: int) -> list[Segment]:

@@ -16,17 +16,19 @@ from longtake.errors import InputError, LongtakeError, MemoryFullError
 from longtake.language.formats import StreamFormat
 from longtake.language.load import LanguageModel
 from longtake.language.network import Network
-from longtake.language.retaining import KeepUntilFull, RecentFrames, Retaining, ThinnedPast
 from longtake.language.sampling import TextSampling
 from longtake.memory.memory import Memory
-from longtake.memory.retention import Keep
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.thinned import Novel, Thinned
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import Keep, SegmentPolicy
 from longtake.runtime.answers import Answer
 from longtake.runtime.dialogue import DialogueSession
 
 SYSTEM, QUESTION = "w20 w21 w22 w23", "w80 w81"
 SINK, GRID, ROWS, COLUMNS = 13, 12, 3, 4
 THREE = TextSampling(max_new_tokens=3)
-RULES = [RecentFrames(), ThinnedPast(recent=2), ThinnedPast(recent=2, by_novelty=True)]
+RULES = [Window.for_dialogue(), Thinned(recent=2), Novel(recent=2)]
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +172,7 @@ def corrections(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_clip_stays_within_the_range_and_true_in_time(
-    rule: Retaining,
+    rule: SegmentPolicy,
     open_small: Callable[..., DialogueSession],
     frames: Tensor,
     monkeypatch: pytest.MonkeyPatch,
@@ -206,10 +208,10 @@ def test_memory_that_spans_the_range_is_not_corrected_at_every_grid(
     assert max(corrections.values()) <= 4
 
 
-@pytest.mark.parametrize("rule", [*RULES, RecentFrames(most=3)])
+@pytest.mark.parametrize("rule", [*RULES, Window(anchors=0, window=3)])
 @pytest.mark.parametrize("every", [7, pytest.param(30, marks=pytest.mark.extra)])
 def test_remembered_questions_now_and_then_leave_positions_within_the_range(
-    rule: Retaining,
+    rule: SegmentPolicy,
     every: int,
     open_small: Callable[..., DialogueSession],
     frames: Tensor,
@@ -238,7 +240,7 @@ def test_words_behind_a_clip_that_has_left_close_up_without_a_correction(
     monkeypatch: pytest.MonkeyPatch,
     corrections: dict[int, int],
 ) -> None:
-    session = open_small(num_words=40, retaining=RecentFrames(most=2))
+    session = open_small(num_words=40, retaining=Window(anchors=0, window=2))
     twin = SlowTwin(session, monkeypatch)
     twin.show(frames, 0, 50)
     length = session.info.num_tokens
@@ -257,7 +259,7 @@ def test_words_behind_a_clip_that_has_left_close_up_without_a_correction(
 def test_question_under_way_sees_the_clip_that_leaves_where_it_stood(
     open_small: Callable[..., DialogueSession], frames: Tensor
 ) -> None:
-    session, silent = (open_small(num_words=40, answers=120, retaining=RecentFrames(most=2)) for _ in range(2))
+    session, silent = (open_small(num_words=40, answers=120, retaining=Window(anchors=0, window=2)) for _ in range(2))
     for one in (session, silent):
         show(one, frames, 0, 6)
         one.ask(QUESTION, THREE, remember=True)
@@ -277,7 +279,7 @@ def test_question_under_way_sees_the_clip_that_leaves_where_it_stood(
 def test_frame_that_was_shown_twice_for_a_remembered_question_leaves_as_others_do(
     open_small: Callable[..., DialogueSession], frames: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = open_small(num_words=40, retaining=RecentFrames(most=2))
+    session = open_small(num_words=40, retaining=Window(anchors=0, window=2))
     twin = SlowTwin(session, monkeypatch)
     session.see(frames[:3], [0.0, 0.5, 1.0])
     twin.watched()
@@ -293,7 +295,7 @@ def test_frame_that_was_shown_twice_for_a_remembered_question_leaves_as_others_d
 
 @pytest.mark.parametrize("rule", RULES)
 def test_session_with_closed_clips_goes_on_when_resumed(
-    rule: Retaining,
+    rule: SegmentPolicy,
     open_small: Callable[..., DialogueSession],
     tiny_language: LanguageModel,
     frames: Tensor,
@@ -335,7 +337,7 @@ def test_pause_that_the_range_cannot_express_begins_the_clip_anew(
 def test_frames_past_the_last_position_are_refused_where_nothing_may_leave(
     open_small: Callable[..., DialogueSession], frames: Tensor
 ) -> None:
-    session = open_small(retaining=KeepUntilFull())
+    session = open_small(retaining=KeepAll())
     show(session, frames, 0, 2)
     before = session.state
     with pytest.raises(InputError, match="knows 32768 positions, but a token would stand at 40013"):

@@ -23,17 +23,18 @@ from longtake.language.load import LanguageModel
 from longtake.language.network import Network
 from longtake.language.positions import Piece, Text, VideoSpan, positions
 from longtake.language.prompt_builder import TokenInputs
-from longtake.language.retaining import RecentFrames, Retaining, Segment, ThinnedPast
 from longtake.language.rope_shift import ShiftedRun, moved_back_by
 from longtake.language.sampling import TextSampling
-from longtake.memory.retention import Keep
+from longtake.memory.policies.thinned import Novel, Thinned
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import Keep, Segment, SegmentPolicy
 from longtake.runtime.answers import Answer
 from longtake.runtime.dialogue import DialogueSession
 
 SYSTEM, QUESTION = "w20 w21 w22 w23", "w80 w81"
 SINK, TURN, EXTENT = 9, 19, 11
 THREE = TextSampling(max_new_tokens=3)
-RULES = [RecentFrames(most=2), ThinnedPast(recent=1), ThinnedPast(recent=2, by_novelty=True)]
+RULES = [Window(anchors=0, window=2), Thinned(recent=1), Novel(recent=2)]
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def open_turns(tiny_language: LanguageModel) -> Callable[..., DialogueSession]:
         budget_bytes=num_tokens * tiny_language.network.layout().bytes_per_slot,
         system=SYSTEM,
         answer_tokens=80,
-        **{"stream_format": StreamFormat.TURNS, "retaining": RecentFrames(most=2)} | more,
+        **{"stream_format": StreamFormat.TURNS, "retaining": Window(anchors=0, window=2)} | more,
     )
 
 
@@ -73,7 +74,7 @@ def digest(session: DialogueSession) -> str:
     """Of stored keys and values in attention order, and of the state."""
     tokens, slab, hashed = (
         session._memory._memory.tokens("text"),
-        session._memory._memory._pool.slabs["text"],
+        session._memory._memory._pool.streams["text"].slab,
         hashlib.sha256(),
     )
     for storage in (*slab.keys, *slab.values):
@@ -262,7 +263,7 @@ def stands(session: DialogueSession) -> tuple[int, int]:
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("num_turns", [3, 5, 9])
 def test_turns_that_stay_are_read_as_if_written_where_they_stand(
-    rule: Retaining,
+    rule: SegmentPolicy,
     num_turns: int,
     open_turns: Callable[..., DialogueSession],
     tiny_language: LanguageModel,
@@ -281,7 +282,7 @@ def test_turns_that_stay_are_read_as_if_written_where_they_stand(
 def test_thinned_past_moves_by_what_left_before_each(
     open_turns: Callable[..., DialogueSession], frames: list[Tensor]
 ) -> None:
-    session = open_turns(retaining=ThinnedPast(recent=1))
+    session = open_turns(retaining=Thinned(recent=1))
     show(session, frames, range(12))
     state = session.state
     moved = moved_back_by(state.moved, np.array([segment.first for segment in state.segments]))
@@ -291,7 +292,7 @@ def test_thinned_past_moves_by_what_left_before_each(
 
 @pytest.mark.parametrize("rule", RULES)
 def test_remembered_words_between_turns_close_up_too(
-    rule: Retaining,
+    rule: SegmentPolicy,
     open_turns: Callable[..., DialogueSession],
     tiny_language: LanguageModel,
     frames: list[Tensor],
@@ -430,7 +431,7 @@ def test_remembering_fails_in_a_sentence_when_turns_left_meanwhile(
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", [StreamFormat.TURNS, StreamFormat.TIMED_TURNS])
 def test_resumed_session_reads_the_same_to_the_bit(
-    rule: Retaining,
+    rule: SegmentPolicy,
     kind: StreamFormat,
     open_turns: Callable[..., DialogueSession],
     tiny_language: LanguageModel,
@@ -469,7 +470,10 @@ def test_keys_in_memory_are_never_rewritten(open_turns: Callable[..., DialogueSe
     written: dict[int, bytes] = {}
     for number in range(8):
         show(session, frames, [number])
-        tokens, keys = session._memory._memory.tokens("text"), session._memory._memory._pool.slabs["text"].keys[3]
+        tokens, keys = (
+            session._memory._memory.tokens("text"),
+            session._memory._memory._pool.streams["text"].slab.keys[3],
+        )
         for token, slot in zip(tokens.frame.tolist(), tokens.slot.tolist(), strict=True):
             assert written.setdefault(token, keys[slot].numpy().tobytes()) == keys[slot].numpy().tobytes()
     assert session.state.moved
@@ -478,7 +482,7 @@ def test_keys_in_memory_are_never_rewritten(open_turns: Callable[..., DialogueSe
 def test_choices_and_evidence_are_those_of_the_slow_twin(
     open_turns: Callable[..., DialogueSession], tiny_language: LanguageModel, frames: list[Tensor]
 ) -> None:
-    session, twin = open_turns(retaining=ThinnedPast(recent=1)), SlowTwin(tiny_language)
+    session, twin = open_turns(retaining=Thinned(recent=1)), SlowTwin(tiny_language)
     watch(session, twin, frames, range(8))
     special, words = tiny_language.special_ids, tiny_language.required_tokenizer
     asked = turn_question(special, words.encode(QUESTION))

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from longtake.language.key_rotation import KeyRotation
 from longtake.language.model_config import TextConfig
-from longtake.language.retaining import Segment
 from longtake.language.rope_shift import ShiftedRun, closed_up, moved_back_by
+from longtake.memory.policy import Segment
 
 FACTS = TextConfig(
     num_layers=1,

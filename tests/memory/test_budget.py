@@ -6,19 +6,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtake.errors import BudgetError, MemoryFullError, SettingError
-from longtake.memory.budget import Budget, MemoryRequirements, format_bytes
+from longtake.memory.budget import Budget, MemoryRequirements, StreamPlan, format_bytes
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.retention import AnchorsWindowTrail, Keep, KeepAll, Retention
-from longtake.memory.shared_pool import StreamPlan
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import Keep, LockstepPolicy
 
 WIDE = StreamLayout(num_layers=1, num_heads=1, head_dim=2, tokens_per_frame=3)
 NARROW = StreamLayout(num_layers=2, num_heads=1, head_dim=4, tokens_per_frame=1, dtype=torch.bfloat16)
-BOUNDED = AnchorsWindowTrail(anchors=1, window=2, trail_tokens=1, history=6)
-GROWING = AnchorsWindowTrail(anchors=1, window=2, trail_tokens=1)
+BOUNDED = ContextRetention(anchors=1, window=2, trail=1, history=6)
+GROWING = ContextRetention(anchors=1, window=2, trail=1, history=None)
 
 
-def requirements(wide: Retention, narrow: Retention, *, first_clip: int = 1, reserve: int = 0) -> MemoryRequirements:
+def requirements(
+    wide: LockstepPolicy, narrow: LockstepPolicy, *, first_clip: int = 1, reserve: int = 0
+) -> MemoryRequirements:
     return MemoryRequirements(
         streams={"wide": (WIDE, wide), "narrow": (NARROW, narrow)}, first_clip=first_clip, reserve=reserve
     )
@@ -47,17 +51,17 @@ def fullest_moment(memory: Memory, first_clip: int, num_kept: int) -> dict[str, 
 
 
 @st.composite
-def rules(draw: st.DrawFn, *, bounded: bool) -> AnchorsWindowTrail:
+def rules(draw: st.DrawFn, *, bounded: bool) -> ContextRetention:
     anchors, window = draw(st.integers(0, 3)), draw(st.integers(1, 3))
     history = draw(st.integers(anchors + window, anchors + window + 4)) if bounded else None
     trail = draw(st.integers(0 if bounded else 1, 4))
-    return AnchorsWindowTrail(anchors=anchors, window=window, trail_tokens=trail, history=history)
+    return ContextRetention(anchors=anchors, window=window, trail=trail, history=history)
 
 
 @settings(max_examples=40, deadline=None)
 @given(rules(bounded=True), rules(bounded=True), st.integers(1, 9))
 def test_slots_of_a_bounded_memory_are_its_fullest_moment_to_the_slot(
-    wide: Retention, narrow: Retention, first_clip: int
+    wide: LockstepPolicy, narrow: LockstepPolicy, first_clip: int
 ) -> None:
     wanted = requirements(wide, narrow, first_clip=first_clip)
     plan = wanted.plan()
@@ -69,7 +73,7 @@ def test_slots_of_a_bounded_memory_are_its_fullest_moment_to_the_slot(
 @settings(max_examples=20, deadline=None)
 @given(rules(bounded=False), st.integers(1, 9), st.integers(0, 9))
 def test_slots_of_a_growing_memory_are_its_fullest_moment_to_the_slot(
-    wide: Retention, first_clip: int, more: int
+    wide: LockstepPolicy, first_clip: int, more: int
 ) -> None:
     wanted = requirements(wide, KeepAll(), first_clip=first_clip)
     num_kept = first_clip + more
@@ -106,7 +110,7 @@ def test_published_numbers_by_hand() -> None:
 
 
 def test_memory_stops_growing_when_its_slowest_stream_does() -> None:
-    assert requirements(BOUNDED, AnchorsWindowTrail(anchors=1, window=8)).full_after == 9
+    assert requirements(BOUNDED, Window(anchors=1, window=8)).full_after == 9
     assert requirements(BOUNDED, KeepAll()).full_after is None
     assert requirements(GROWING, BOUNDED).full_after is None
 
@@ -126,7 +130,7 @@ def test_policy_that_never_forgets_needs_a_budget() -> None:
 
 @given(st.integers(0, 20_000), st.sampled_from([GROWING, KeepAll()]), st.integers(1, 4), st.integers(0, 2))
 def test_growing_memory_is_as_long_as_the_budget_allows(
-    extra: int, wide: Retention, first_clip: int, reserve: int
+    extra: int, wide: LockstepPolicy, first_clip: int, reserve: int
 ) -> None:
     wanted = requirements(wide, KeepAll(), first_clip=first_clip, reserve=reserve)
     budget = wanted.num_bytes(first_clip) + extra
@@ -138,7 +142,7 @@ def test_growing_memory_is_as_long_as_the_budget_allows(
 
 
 @pytest.mark.parametrize("narrow", [KeepAll(), BOUNDED], ids=["growing", "bounded"])
-def test_budget_too_small_names_the_smallest_that_works(narrow: Retention) -> None:
+def test_budget_too_small_names_the_smallest_that_works(narrow: LockstepPolicy) -> None:
     wanted = requirements(BOUNDED, narrow, first_clip=3)
     with pytest.raises(
         BudgetError, match=r"A budget of 10 bytes cannot hold .* smallest that works is (\d+)"

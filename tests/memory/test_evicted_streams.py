@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from longtake.errors import MemoryFullError, TransactionError
 from longtake.memory.budget import MemoryRequirements
-from longtake.memory.eviction import Clip, Eviction, EvictionDecision, LayerState
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.retention import AnchorsWindowTrail, Keep
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import Clip, EvictionDecision, Keep, LayerState, LockstepPolicy, PerLayerPolicy
 
 LAYOUT = StreamLayout(num_layers=3, num_heads=1, head_dim=2, tokens_per_frame=4)
 CAMERA = StreamLayout(num_layers=2, num_heads=1, head_dim=2, tokens_per_frame=3, passes=3)
@@ -22,7 +22,7 @@ NEVER_FULL = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Lottery(Eviction):
+class Lottery(PerLayerPolicy):
     """Each layer keeps its own number of tokens, those with the highest sum of what they received."""
 
     keeps: tuple[int, ...]
@@ -39,10 +39,10 @@ class Lottery(Eviction):
     def wants_attention_mass(self) -> bool:
         return True
 
-    def judge(self, layers: Sequence[LayerState], clip: Clip) -> list[EvictionDecision]:
-        return [self._judge(state, keep, clip) for state, keep in zip(layers, self.keeps, strict=True)]
+    def decide(self, layers: Sequence[LayerState], clip: Clip) -> list[EvictionDecision]:
+        return [self._decide(state, keep, clip) for state, keep in zip(layers, self.keeps, strict=True)]
 
-    def _judge(self, state: LayerState, keep: int, clip: Clip) -> EvictionDecision:
+    def _decide(self, state: LayerState, keep: int, clip: Clip) -> EvictionDecision:
         assert state.attention_mass is not None
         token_stats = state.tokens.token_stats + state.attention_mass[:, None]
         best = np.argsort(-token_stats[:, 0], kind="stable")[:keep]
@@ -52,12 +52,15 @@ class Lottery(Eviction):
             stays=stays, token_stats=token_stats, layer_stats=(state.layer_stats[0] + clip.num_frames,)
         )
 
+    def camera(self) -> LockstepPolicy:
+        return Window(anchors=1, window=3)
+
     def most_tokens(self, layout: StreamLayout, *, clip_frames: int = 1) -> int:
         return sum(self.keeps)
 
 
 def new_memory(keeps: tuple[int, ...] = (2, 7, 5), reserve: int = 0) -> Memory:
-    streams = {"trunk": (LAYOUT, Lottery(keeps)), "camera": (CAMERA, AnchorsWindowTrail(anchors=1, window=3))}
+    streams = {"trunk": (LAYOUT, Lottery(keeps)), "camera": (CAMERA, Window(anchors=1, window=3))}
     return Memory(MemoryRequirements(streams=streams, first_clip=1, reserve=reserve).plan())
 
 
@@ -85,7 +88,7 @@ def look_many(memory: Memory, seeds: range) -> None:
 
 def contents(memory: Memory) -> list[list[tuple[int, int, float, list[float]]]]:
     """Of every layer of the trunk: frame, index, note and key of each token, in attention order."""
-    slab = memory._pool.slabs["trunk"]
+    slab = memory._pool.streams["trunk"].slab
     layers = []
     for layer in range(3):
         tokens = memory.tokens("trunk", layer)

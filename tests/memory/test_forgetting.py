@@ -10,7 +10,8 @@ from longtake.errors import TransactionError
 from longtake.memory.budget import MemoryRequirements
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.retention import Keep, KeepAll
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policy import Keep
 
 LAYOUT = StreamLayout(num_layers=2, num_heads=1, head_dim=2, tokens_per_frame=1, causal=True)
 
@@ -31,7 +32,7 @@ def say(memory: Memory, first: int, count: int) -> None:
 def remembered(memory: Memory) -> dict[int, float]:
     """Token numbers and their keys in the second layer."""
     tokens = memory.tokens("text")
-    keys = memory._pool.slabs["text"].keys[1][torch.from_numpy(tokens.slot), 0, 0]
+    keys = memory._pool.streams["text"].slab.keys[1][torch.from_numpy(tokens.slot), 0, 0]
     return dict(zip(tokens.frame.tolist(), (keys - 1000).tolist(), strict=True))
 
 
@@ -45,6 +46,8 @@ def test_what_is_forgotten_is_gone_and_the_rest_is_one_run(steps: list[tuple[int
         said += count
         memory.forget("text", np.array(sorted(gone), dtype=np.int64))
         left -= gone
+        assert remembered(memory) == {token: float(token) for token in left}
+        memory.begin(1, Keep.NO).abandon()  # holes are filled before the next clip
         assert remembered(memory) == {token: float(token) for token in left}
         slots = sorted(memory.tokens("text").slot.tolist())
         assert slots == list(range(len(slots)))

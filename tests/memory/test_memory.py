@@ -19,23 +19,26 @@ from longtake.errors import ForkError, MemoryFullError, SavedSessionError, Trans
 from longtake.memory.budget import MemoryRequirements
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.retention import AnchorsWindowTrail, Keep, KeepAll, Retention
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import Keep, LockstepPolicy
 from longtake.memory.saved import SavedTensors, write_tensors
-from longtake.memory.slab import SlotState
+from longtake.memory.slots import SlotState
 
 WIDE = StreamLayout(num_layers=3, num_heads=2, head_dim=8, tokens_per_frame=5)
 NARROW = StreamLayout(num_layers=2, num_heads=1, head_dim=4, tokens_per_frame=1)
-RETENTION = AnchorsWindowTrail(anchors=2, window=3, trail_tokens=2, history=9)
-CAMERA = AnchorsWindowTrail(anchors=2, window=7)
-FORGETFUL: dict[str, Retention] = {
-    "wide": AnchorsWindowTrail(anchors=0, window=3, trail_tokens=2, history=9),
-    "narrow": AnchorsWindowTrail(anchors=0, window=7),
+RETENTION = ContextRetention(anchors=2, window=3, trail=2, history=9)
+CAMERA = Window(anchors=2, window=7)
+FORGETFUL: dict[str, LockstepPolicy] = {
+    "wide": ContextRetention(anchors=0, window=3, trail=2, history=9),
+    "narrow": Window(anchors=0, window=7),
 }
 LAYOUTS = {"wide": WIDE, "narrow": NARROW}
-RETENTIONS: dict[str, Retention] = {"wide": RETENTION, "narrow": CAMERA}
+RETENTIONS: dict[str, LockstepPolicy] = {"wide": RETENTION, "narrow": CAMERA}
 
 
-def new_memory(reserve: int = 0, first_clip: int = 2, retentions: dict[str, Retention] = RETENTIONS) -> Memory:
+def new_memory(reserve: int = 0, first_clip: int = 2, retentions: dict[str, LockstepPolicy] = RETENTIONS) -> Memory:
     streams = {name: (LAYOUTS[name], retentions[name]) for name in LAYOUTS}
     return Memory(MemoryRequirements(streams=streams, first_clip=first_clip, reserve=reserve).plan())
 
@@ -146,7 +149,7 @@ def test_steady_state_reads_one_run_of_slots_without_a_copy() -> None:
     for step in range(1, 30):
         for keep in (Keep.NO, Keep.DEFERRED, Keep.YES):
             with memory.begin(1, keep) as transaction:
-                for staged in transaction.staged.values():
+                for (staged,) in transaction.staged.values():
                     assert staged.view.in_place
                     assert len(staged.view.blocks) == 1
         look(memory, step)
@@ -248,11 +251,11 @@ def test_committed_fork_is_what_the_parent_would_have_kept() -> None:
     assert forked.num_kept == plain.num_kept == 10
     assert all(use.held == 0 for use in forked.use().values())
     for name in LAYOUTS:
-        for got, want in zip(forked._live[name].sections, plain._live[name].sections, strict=True):
+        for got, want in zip(forked._live[name][0].sections, plain._live[name][0].sections, strict=True):
             assert set(zip(got.frame, got.index, strict=True)) == set(zip(want.frame, want.index, strict=True))
     for keep in Keep:
         with forked.begin(1, keep) as transaction:
-            assert all(staged.view.in_place for staged in transaction.staged.values())
+            assert all(staged.view.in_place for (staged,) in transaction.staged.values())
     assert_close(look(forked, 10), look(plain, 10))
 
 
@@ -437,7 +440,7 @@ def test_restored_memory_goes_on_bit_by_bit_and_in_place(num_kept: int, tmp_path
     assert twin.num_kept == num_kept
     for keep in Keep:
         with twin.begin(1, keep) as transaction:
-            for staged in transaction.staged.values():
+            for (staged,) in transaction.staged.values():
                 assert staged.view.in_place
                 assert len(staged.view.blocks) == 1
     for step in range(num_kept, num_kept + 4):
@@ -463,14 +466,14 @@ def test_contents_are_read_in_place_when_they_are_written_and_not_before() -> No
     memory = new_memory()
     look(memory, 0, num_frames=2)
     (piece,) = memory.contents()["wide.0.keys"].pieces
-    assert piece.data_ptr() == memory._pool.slabs["wide"].keys[0].data_ptr()
+    assert piece.data_ptr() == memory._pool.streams["wide"].slab.keys[0].data_ptr()
 
 
 def test_memory_with_fewer_slots_refuses_what_was_saved(tmp_path: Path) -> None:
     memory = new_memory()
     for step in range(12):
         look(memory, step)
-    smaller: dict[str, Retention] = {"wide": AnchorsWindowTrail(anchors=0, window=1), "narrow": CAMERA}
+    smaller: dict[str, LockstepPolicy] = {"wide": Window(anchors=0, window=1), "narrow": CAMERA}
     with pytest.raises(SavedSessionError, match="holds 33 tokens of stream 'wide', but there are only 10 slots"):
         saved_and_restored(memory, tmp_path, retentions=smaller)
 
@@ -533,10 +536,10 @@ def test_parent_reads_in_place_while_a_fork_writes_at_the_top() -> None:
         look(fork, 50)
         look(fork, 51)
         for name, plan in memory.plans.items():
-            own = fork._live[name].own.slot
+            own = fork._live[name][0].own.slot
             assert sorted(own) == list(range(plan.num_slots - len(own), plan.num_slots))
         with memory.begin(1, Keep.YES) as transaction:
-            assert all(staged.view.in_place for staged in transaction.staged.values())
+            assert all(staged.view.in_place for (staged,) in transaction.staged.values())
 
 
 def test_fork_committed_after_its_parent_moved_on_is_refused() -> None:
@@ -624,6 +627,6 @@ def test_bytes_are_those_of_the_tensors_and_of_the_closed_formula() -> None:
     wide = max((2 + 3) * 5 + (9 - 5) * 2 + 5, 2 * 5) + 3 * 5
     narrow = (2 + 7) + 1 + 3
     assert memory.num_bytes == 4 * (wide * 2 * 2 * 8 * 3 + narrow * 2 * 1 * 4 * 2)
-    slabs = memory._pool.slabs
-    assert memory.num_bytes == sum(t.nbytes for slab in slabs.values() for t in (*slab.keys, *slab.values))
-    assert slabs["wide"].count(SlotState.FREE) == wide
+    slabs = [stream.slab for stream in memory._pool.streams.values()]
+    assert memory.num_bytes == sum(t.nbytes for slab in slabs for t in (*slab.keys, *slab.values))
+    assert memory._pool.state.tables["wide"].count(SlotState.FREE) == wide

@@ -14,9 +14,11 @@ from longtake.errors import ForkError, MemoryFullError
 from longtake.memory.budget import MemoryRequirements
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.retention import AnchorsWindowTrail, Keep, Retention
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import Keep, LockstepPolicy
 from longtake.memory.saved import SavedTensors, write_tensors
-from longtake.memory.slab import SlotState
+from longtake.memory.slots import SlotState
 from longtake.memory.tokens import Tokens
 
 LAYOUTS = {
@@ -41,8 +43,9 @@ class Branch:
     """Stream and slot of all that was visible when the branch or a branch before it was born."""
 
     def fork(self) -> "Branch":
-        visible = {(name, int(slot)) for name in LAYOUTS for slot in self.memory.tokens(name).slot}
-        return Branch(self.memory.fork(), self.expected, self.saw | visible)
+        fork = self.memory.fork()
+        visible = {(name, int(slot)) for name in LAYOUTS for slot in fork.tokens(name).slot}
+        return Branch(fork, self.expected, self.saw | visible)
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -59,9 +62,9 @@ class AnyOrder(RuleBasedStateMachine):
     )
     def start(self, anchors: int, window: int, trail: int, extra: int, reserve: int) -> None:
         history = anchors + window + extra
-        self.retentions: dict[str, Retention] = {
-            "patches": AnchorsWindowTrail(anchors=anchors, window=window, trail_tokens=trail, history=history),
-            "cameras": AnchorsWindowTrail(anchors=anchors, window=window + extra),
+        self.retentions: dict[str, LockstepPolicy] = {
+            "patches": ContextRetention(anchors=anchors, window=window, trail=trail, history=history),
+            "cameras": Window(anchors=anchors, window=window + extra),
         }
         streams = {name: (LAYOUTS[name], self.retentions[name]) for name in LAYOUTS}
         self.plans = MemoryRequirements(streams=streams, first_clip=2, reserve=reserve).plan()
@@ -175,16 +178,16 @@ class AnyOrder(RuleBasedStateMachine):
     def check_partition(self) -> None:
         """Every slot is live, held, staged or free exactly once, whoever is asked."""
         for name in LAYOUTS if self.living else ():
-            slab = self.living[0].memory._pool.slabs[name]
+            table = self.living[0].memory._pool.state.tables[name]
             use = self.living[0].memory.use()[name]
-            assert use.live + use.held + use.staged + use.free == use.num_slots == slab.num_slots
-            owned = [branch.memory._live[name].own.slot for branch in self.living]
+            assert use.live + use.held + use.staged + use.free == use.num_slots == len(table)
+            owned = [branch.memory._live[name][0].own.slot for branch in self.living]
             every = np.concatenate(owned)
             assert len(np.unique(every)) == len(every) == use.live
-            assert np.all(slab._state[every] == SlotState.LIVE)
+            assert np.all(table.state[every] == SlotState.LIVE)
             seen = np.concatenate([branch.memory.tokens(name).slot for branch in self.living])
-            assert np.all(np.isin(slab._state[seen], (SlotState.LIVE, SlotState.HELD)))
-            held = {(name, int(slot)) for slot in np.flatnonzero(slab._state == SlotState.HELD)}
+            assert np.all(np.isin(table.state[seen], (SlotState.LIVE, SlotState.HELD)))
+            held = {(name, int(slot)) for slot in np.flatnonzero(table.state == SlotState.HELD)}
             assert held <= {place for branch in self.living for place in branch.saw}
 
     @invariant()
@@ -202,7 +205,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def marks(self, memory: Memory, name: str) -> dict[tuple[int, int], float]:
         tokens = memory.tokens(name)
-        slab = memory._pool.slabs[name]
+        slab = memory._pool.streams[name].slab
         slot = torch.from_numpy(tokens.slot)
         layers = [keys[slot] for keys in slab.keys] + [-values[slot] for values in slab.values]
         for other in layers[1:]:

@@ -9,16 +9,15 @@ from longtake.errors import TransactionError
 from longtake.memory.budget import MemoryRequirements
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.retention import AnchorsWindowTrail, Keep
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import Keep
 from longtake.memory.transaction import Transaction
 
 LAYOUT = StreamLayout(num_layers=3, num_heads=1, head_dim=2, tokens_per_frame=2)
 
 
 def new_memory() -> Memory:
-    return Memory(
-        MemoryRequirements(streams={"only": (LAYOUT, AnchorsWindowTrail(anchors=0, window=2))}, first_clip=1).plan()
-    )
+    return Memory(MemoryRequirements(streams={"only": (LAYOUT, Window(anchors=0, window=2))}, first_clip=1).plan())
 
 
 def write(transaction: Transaction, value: float, layers: range = range(3)) -> None:

@@ -10,16 +10,15 @@ from longtake.errors import ForkError, LongtakeError
 from longtake.memory.budget import MemoryRequirements
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.retention import AnchorsWindowTrail, Keep
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import Keep
 
 LAYOUT = StreamLayout(num_layers=1, num_heads=1, head_dim=2, tokens_per_frame=2)
 
 
 def new_memory(reserve: int = 0) -> Memory:
     return Memory(
-        MemoryRequirements(
-            streams={"a": (LAYOUT, AnchorsWindowTrail(anchors=0, window=2))}, first_clip=1, reserve=reserve
-        ).plan()
+        MemoryRequirements(streams={"a": (LAYOUT, Window(anchors=0, window=2))}, first_clip=1, reserve=reserve).plan()
     )
 
 

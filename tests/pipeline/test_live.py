@@ -17,6 +17,7 @@ from longtake.export.frame import FrameStatus, MappedFrame, PosedFrame
 from longtake.geometry.model import GeometryModel
 from longtake.language.load import LanguageModel, load_language
 from longtake.language.sampling import TextSampling
+from longtake.memory.policies.context import ContextRetention
 from longtake.pipeline.events import Answered, Event, Frame, Unreadable
 from longtake.pipeline.live import LiveSession, LiveSettings, _Rate, _Trail
 from longtake.pipeline.mapper import Mapper
@@ -24,7 +25,6 @@ from longtake.pipeline.question_schedule import Asked, Every, Once, When
 from longtake.pipeline.run import Run
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.runtime.dialogue import DialogueSession
-from longtake.runtime.retention import ContextRetention
 from longtake.runtime.windows import Windows
 from longtake.video.frame import PendingFrame, VideoFrame
 from longtake.video.reading import Source

@@ -15,12 +15,12 @@ from longtake.export.frame import MappedFrame
 from longtake.export.masks import MaskFolder
 from longtake.export.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
+from longtake.memory.policies.context import ContextRetention
 from longtake.pipeline.events import Frame
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.runtime.build import SessionSettings, open_session
-from longtake.runtime.retention import ContextRetention
 from longtake.runtime.windows import Windows
 from longtake.takes.images import ImageFiles
 from longtake.takes.take import read_take

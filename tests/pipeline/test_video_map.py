@@ -24,6 +24,7 @@ from longtake.export.report.page import REPORT_NAME
 from longtake.export.scale import KnownDistance, KnownHeight
 from longtake.export.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
+from longtake.memory.policies.context import ContextRetention
 from longtake.pipeline.checkpoint import FOLDER
 from longtake.pipeline.events import Event, Exported, Frame, Unreadable
 from longtake.pipeline.outputs import Outputs
@@ -33,7 +34,6 @@ from longtake.pipeline.run_folder import is_done
 from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.runtime.keyframes import ByFlow, EveryNth
-from longtake.runtime.retention import ContextRetention
 from longtake.runtime.steps import VideoSession
 from longtake.runtime.windowed import resume_session
 from longtake.runtime.windows import Windows

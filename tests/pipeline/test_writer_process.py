@@ -29,6 +29,7 @@ from longtake.export.sink import Sink, SinkState
 from longtake.export.take import DepthKind, PixelGrid, TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
+from longtake.memory.policies.context import ContextRetention
 from longtake.pipeline import writer_process as aside_module
 from longtake.pipeline.events import Frame
 from longtake.pipeline.outputs import Outputs, open_sinks
@@ -36,7 +37,6 @@ from longtake.pipeline.run import Run
 from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink
 from longtake.runtime.build import SMALL, SessionSettings
-from longtake.runtime.retention import ContextRetention
 from longtake.spatial.placement import Placement
 from longtake.takes.take import read_take
 from longtake.types import FrameKind

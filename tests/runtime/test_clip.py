@@ -11,10 +11,11 @@ from torch import Tensor
 from longtake.errors import InputError, SettingError
 from longtake.geometry.config import CAMERA, TRUNK, Attention
 from longtake.geometry.model import GeometryModel
-from longtake.memory.retention import KeepAll
+from longtake.memory.policies.context import ContextRetention, Trail
+from longtake.memory.policies.keep_all import KeepAll
 from longtake.runtime.clip import WINDOW, clip_recall, clip_retention, watch_clip
 from longtake.runtime.keyframes import ByFlow
-from longtake.runtime.retention import ContextRetention, MemoryPlan, Trail
+from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession
 from longtake.spatial.flow import mean_flow_px
 from longtake.spatial.pose import invert_encoding

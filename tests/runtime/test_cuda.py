@@ -11,8 +11,9 @@ from torch import Tensor
 from longtake.attention.reference import ReferenceBackend
 from longtake.attention.sdpa import SdpaBackend
 from longtake.geometry.model import GeometryModel
+from longtake.memory.policies.context import ContextRetention
 from longtake.runtime.keyframes import EveryNth
-from longtake.runtime.retention import ContextRetention, MemoryPlan
+from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")

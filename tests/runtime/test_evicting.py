@@ -15,10 +15,18 @@ from longtake.errors import BudgetError, SettingError
 from longtake.geometry.config import Attention
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
+from longtake.memory.policies.budgeted import Budgeted
+from longtake.memory.policies.farthest_frames import FarthestFrames
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.key_diversity import KeyDiversity
+from longtake.memory.policies.layerwise import Layerwise
+from longtake.memory.policies.managed import Managed
+from longtake.memory.policies.ratio import Ratio
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import StreamPolicy
+from longtake.memory.registry import stream_policy_named
 from longtake.runtime.build import CAUSAL, open_session
-from longtake.runtime.evicting import BudgetedMemory, FarthestFramesMemory, KeepBy, LayerwiseMemory, RatioMemory
-from longtake.runtime.retention import AnchorsWindow, ContextRetention, KeepEverything, MemoryPlan, MemoryRule
-from longtake.runtime.rules import RULES, rule_from_record, rule_named, rule_to_record
+from longtake.runtime.memory_plan import MemoryPlan, trunk_layout
 from longtake.runtime.session import SequenceSession
 from longtake.runtime.windowed import resume_session
 from longtake.spatial.pose import invert_encoding
@@ -28,19 +36,21 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "stream3r"
 SIZE = (56, 70)
 TOKENS, SPECIAL, LAYERS, FRAMES = 25, 5, 4, 8
 PLENTY = 10**7
-MANAGED = BudgetedMemory(num_frames=4, special_frames=3, camera_frames=5)
-RULES_HERE: dict[str, MemoryRule] = {
+MANAGED = Managed(num_frames=4, special_frames=3, camera_frames=5)
+RULES_HERE: dict[str, StreamPolicy] = {
     "managed": MANAGED,
     "managed decay": replace(MANAGED, decay=0.8, recent=2),
-    "key diversity": replace(MANAGED, choice=KeepBy.KEYS),
-    "farthest frames": FarthestFramesMemory(num_frames=3, camera_frames=5),
-    "ratio": RatioMemory(special_frames=3, camera_frames=5),
-    "layerwise": LayerwiseMemory(num_frames=40, budget_ratio=0.1, strict=False),
-    "strict": LayerwiseMemory(num_frames=40, budget_ratio=0.1),
+    "key diversity": KeyDiversity(num_frames=4, special_frames=3, camera_frames=5),
+    "farthest frames": FarthestFrames(num_frames=3, camera_frames=5),
+    "ratio": Ratio(special_frames=3, camera_frames=5),
+    "layerwise": Layerwise(num_frames=40, budget_ratio=0.1, strict=False),
+    "strict": Layerwise(num_frames=40, budget_ratio=0.1),
 }
 
 
-def session_of(model: GeometryModel, rule: MemoryRule, budget_bytes: int | None = None, **plan: Any) -> SequenceSession:
+def session_of(
+    model: GeometryModel, rule: StreamPolicy, budget_bytes: int | None = None, **plan: Any
+) -> SequenceSession:
     settings = {"config": model.config, "size": SIZE, "retention": rule, "num_scale_frames": 1, **plan}
     return SequenceSession(model, MemoryPlan(**settings), budget_bytes=budget_bytes)
 
@@ -85,7 +95,7 @@ def test_published_eviction_is_reproduced_token_for_token(
 ) -> None:
     want = np.load(GOLDEN / f"eviction_{name}.npz")
     said = json.loads(str(want["settings"]))
-    rule = LayerwiseMemory(
+    rule = Layerwise(
         num_frames=FRAMES, budget_ratio=said["budget_ratio"], temperature=said["temp"], strict=said["strict"]
     )
     session = session_of(load_vggt(name.split("_")[0]), rule)
@@ -113,18 +123,18 @@ def _is_quaternion() -> np.ndarray:
 @pytest.mark.parametrize(
     "rule",
     [
-        BudgetedMemory(num_frames=FRAMES, special_frames=FRAMES),
-        BudgetedMemory(num_frames=FRAMES, special_frames=FRAMES, choice=KeepBy.KEYS),
-        FarthestFramesMemory(num_frames=FRAMES),
-        LayerwiseMemory(num_frames=FRAMES, budget_ratio=4.0),
+        Managed(num_frames=FRAMES, special_frames=FRAMES),
+        KeyDiversity(num_frames=FRAMES, special_frames=FRAMES),
+        FarthestFrames(num_frames=FRAMES),
+        Layerwise(num_frames=FRAMES, budget_ratio=4.0),
     ],
     ids=["managed", "key diversity", "farthest frames", "layerwise"],
 )
 def test_budget_that_holds_all_equals_keeping_all(
-    name: str, rule: MemoryRule, load_vggt: Callable[[str], GeometryModel], vggt_frames: Tensor
+    name: str, rule: StreamPolicy, load_vggt: Callable[[str], GeometryModel], vggt_frames: Tensor
 ) -> None:
     model = load_vggt(name)
-    evicting, keeping = session_of(model, rule), session_of(model, KeepEverything(), PLENTY)
+    evicting, keeping = session_of(model, rule), session_of(model, KeepAll(), PLENTY)
     for image in vggt_frames[0]:
         assert same(evicting.step(image), keeping.step(image))
 
@@ -133,7 +143,7 @@ def test_published_streams_share_the_camera_memory_of_all_iterations(
     load_vggt: Callable[[str], GeometryModel], vggt_frames: Tensor, vggt_golden: Callable[[str], Any]
 ) -> None:
     want = vggt_golden("streamvggt_stream")
-    session = session_of(load_vggt("streamvggt"), KeepEverything(), PLENTY)
+    session = session_of(load_vggt("streamvggt"), KeepAll(), PLENTY)
     poses = torch.cat([session.step(image).pose_encoding for image in vggt_frames[0]])
     world_from_camera = invert_encoding(poses)
     expected = want["pose_enc"].reshape(-1, 9)
@@ -145,7 +155,7 @@ def test_published_streams_share_the_camera_memory_of_all_iterations(
 
 @pytest.mark.parametrize("rule", RULES_HERE.values(), ids=RULES_HERE.keys())
 def test_resumed_session_goes_on_as_if_it_had_never_stopped(
-    rule: MemoryRule, load_vggt: Callable[[str], GeometryModel], tmp_path: Path
+    rule: StreamPolicy, load_vggt: Callable[[str], GeometryModel], tmp_path: Path
 ) -> None:
     model, frames = load_vggt("stream3r"), walk(16)
     session = session_of(model, rule)
@@ -160,7 +170,7 @@ def test_resumed_session_goes_on_as_if_it_had_never_stopped(
 
 
 @pytest.mark.parametrize("rule", RULES_HERE.values(), ids=RULES_HERE.keys())
-def test_fork_goes_on_alone_and_leaves_no_trace(rule: MemoryRule, load_vggt: Callable[[str], GeometryModel]) -> None:
+def test_fork_goes_on_alone_and_leaves_no_trace(rule: StreamPolicy, load_vggt: Callable[[str], GeometryModel]) -> None:
     model, frames, other = load_vggt("stream3r"), walk(14), walk(14, seed=1)
     alone, disturbed = (session_of(model, rule, reserve_frames=12) for _ in range(2))
     for image in frames[:8]:
@@ -182,7 +192,7 @@ def test_fork_goes_on_alone_and_leaves_no_trace(rule: MemoryRule, load_vggt: Cal
 
 @pytest.mark.parametrize("rule", RULES_HERE.values(), ids=RULES_HERE.keys())
 def test_frame_that_fails_leaves_the_notes_as_they_were(
-    rule: MemoryRule, load_vggt: Callable[[str], GeometryModel], monkeypatch: pytest.MonkeyPatch
+    rule: StreamPolicy, load_vggt: Callable[[str], GeometryModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, frames = load_vggt("stream3r"), walk(12)
     plain, disturbed = session_of(model, rule), session_of(model, rule)
@@ -201,7 +211,7 @@ def _fail(*_: object) -> None:
 
 @pytest.mark.parametrize("rule", RULES_HERE.values(), ids=RULES_HERE.keys())
 def test_memory_stays_within_what_was_allocated_and_protected_tokens_stay(
-    rule: MemoryRule, load_vggt: Callable[[str], GeometryModel]
+    rule: StreamPolicy, load_vggt: Callable[[str], GeometryModel]
 ) -> None:
     session = session_of(load_vggt("stream3r"), rule)
     declared = session.num_bytes
@@ -210,15 +220,15 @@ def test_memory_stays_within_what_was_allocated_and_protected_tokens_stay(
         use = session.use()["trunk"]
         assert use.live + use.free == use.num_slots
         assert session.num_bytes == declared
-        if not (isinstance(rule, LayerwiseMemory) and not rule.strict):
+        if not (isinstance(rule, Layerwise) and not rule.strict):
             assert all(set(range(TOKENS)) <= set(ids(session, layer)) for layer in range(LAYERS))
-        if isinstance(rule, BudgetedMemory):
+        if isinstance(rule, Budgeted):
             newest = set(range(index * TOKENS, (index + 1) * TOKENS))
             assert all(newest <= set(ids(session, layer)) for layer in range(LAYERS))
 
 
 def test_half_the_budget_makes_the_cache_a_third_to_a_half_smaller(load_vggt: Callable[[str], GeometryModel]) -> None:
-    session = session_of(load_vggt("stream3r"), LayerwiseMemory(num_frames=10, budget_ratio=0.5, strict=False))
+    session = session_of(load_vggt("stream3r"), Layerwise(num_frames=10, budget_ratio=0.5, strict=False))
     for image in walk(10):
         session.step(image)
     kept = sum(len(session.remembered(layer)) for layer in range(LAYERS))
@@ -230,7 +240,7 @@ def test_budget_in_bytes_is_filled_and_never_passed(load_vggt: Callable[[str], G
     budget = 400_000
     session = session_of(model, MANAGED, budget)
     rule = session.plan.retention
-    assert isinstance(rule, BudgetedMemory)
+    assert isinstance(rule, Budgeted)
     assert rule.num_tokens is not None
     one_more = replace(session.plan, retention=replace(rule, num_tokens=rule.num_tokens + 1))
     assert full_bytes(session.plan) <= budget < full_bytes(one_more)
@@ -254,13 +264,13 @@ def test_budget_below_what_is_protected_is_refused_with_the_smallest_that_works(
     with pytest.raises(BudgetError, match="smallest that works"):
         session_of(model, MANAGED, least - 1)
     with pytest.raises(BudgetError, match="the smallest that works is 3 frames"):
-        MANAGED.of_frames(2, model.config, SIZE)
+        MANAGED.of_frames(2, trunk_layout(model.config, SIZE))
 
 
 @pytest.mark.parametrize("name", ["managed", "window", "farthest-frames", "key-diversity", "context"])
 def test_memory_counted_in_frames(name: str, load_vggt: Callable[[str], GeometryModel]) -> None:
-    rule = rule_named(name)
-    if isinstance(rule, BudgetedMemory):
+    rule = stream_policy_named(name)
+    if isinstance(rule, Budgeted):
         rule = replace(rule, special_frames=2)
     settings = replace(CAUSAL, retention=rule, budget=Budget(num_frames=10))
     session = open_session(load_vggt("stream3r"), settings, SIZE)
@@ -276,7 +286,7 @@ def test_memory_counted_in_frames(name: str, load_vggt: Callable[[str], Geometry
 @pytest.mark.parametrize("name", ["stream3r", "tiny"])
 @pytest.mark.parametrize("rule", RULES_HERE.values(), ids=RULES_HERE.keys())
 def test_every_rule_runs_on_every_network(
-    name: str, rule: MemoryRule, load_vggt: Callable[[str], GeometryModel], tiny_model: GeometryModel
+    name: str, rule: StreamPolicy, load_vggt: Callable[[str], GeometryModel], tiny_model: GeometryModel
 ) -> None:
     """The geometric context transformer has scale frames, which come as one clip."""
     model = tiny_model if name == "tiny" else load_vggt(name)
@@ -293,26 +303,6 @@ def test_network_that_sees_all_frames_at_once_cannot_stream(load_vggt: Callable[
         open_session(model, CAUSAL, SIZE)
 
 
-@pytest.mark.parametrize("rule", [*RULES.values(), LayerwiseMemory(num_frames=7), ContextRetention(history=None)])
-def test_rules_come_back_from_their_record(rule: MemoryRule) -> None:
-    assert rule_from_record(json.loads(json.dumps(rule_to_record(rule)))) == rule
-
-
-def test_record_without_a_kind_is_of_the_context_rule() -> None:
-    said = {"anchors": 2, "window": 3, "trail": "camera", "history": 9}
-    assert rule_from_record(said) == ContextRetention(
-        anchors=2, window=3, trail=rule_from_record(said).trail, history=9
-    )  # type: ignore[attr-defined]
-
-
-def test_rule_that_does_not_exist_is_refused_with_the_choices() -> None:
-    with pytest.raises(SettingError, match="no memory policy 'lots'; choose one of context, keep-all, window, managed"):
-        rule_named("lots")
-    with pytest.raises(SettingError, match="layerwise:N"):
-        rule_named("layerwise")
-    assert rule_named("layerwise:300") == LayerwiseMemory(num_frames=300)
-
-
 @pytest.mark.parametrize("window", [5, 6])
 def test_streaming_window_equals_the_batch_window_and_its_published_off_by_one(
     window: int,
@@ -321,7 +311,7 @@ def test_streaming_window_equals_the_batch_window_and_its_published_off_by_one(
     vggt_golden: Callable[[str], Any],
 ) -> None:
     want = vggt_golden("batch_window" if window == 5 else "stream_window")
-    session = session_of(load_vggt("stream3r"), AnchorsWindow(window=window))
+    session = session_of(load_vggt("stream3r"), Window(window=window))
     poses = torch.cat([session.step(image).pose_encoding for image in vggt_frames[0]])
     got, expected = invert_encoding(poses), want["pose_enc"].reshape(-1, 9)
     sign = torch.sign((expected[:, 3:7] * got[:, 3:7]).sum(dim=1, keepdim=True))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtake.errors import SettingError
-from longtake.memory.retention import Keep
+from longtake.memory.policy import Keep
 from longtake.runtime.keyframes import EveryNth, interval_for
 
 

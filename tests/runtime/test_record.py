@@ -14,10 +14,11 @@ from longtake.attention.reference import ReferenceBackend
 from longtake.errors import SavedSessionError, SettingError
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
+from longtake.memory.policies.context import ContextRetention, Trail
 from longtake.memory.saved import SavedTensors, write_tensors
 from longtake.runtime.alignment import Alignment, Anchoring, ScaleEstimate
+from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.record import FramesRecord, SessionRecord, WindowedRecord, fingerprint, frame_pieces
-from longtake.runtime.retention import ContextRetention, MemoryPlan, Trail
 from longtake.runtime.windows import Windows
 from longtake.types import FrameKind, Geometry
 

@@ -23,10 +23,12 @@ from longtake.errors import BudgetError, ForkError, InputError, MemoryFullError,
 from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.memory.memory import Memory
-from longtake.memory.retention import Keep
+from longtake.memory.policies.context import ContextRetention, Trail
+from longtake.memory.policy import Keep
 from longtake.memory.saved import write_tensors
+from longtake.memory.shared_pool import ROOT
 from longtake.runtime.keyframes import ByFlow, EveryNth
-from longtake.runtime.retention import ContextRetention, MemoryPlan, Trail
+from longtake.runtime.memory_plan import MemoryPlan, trunk_layout
 from longtake.runtime.session import SequenceSession
 from longtake.spatial.flow import mean_flow_px
 from longtake.spatial.pose import decode_pose
@@ -165,8 +167,9 @@ def test_streaming_equals_the_masked_whole_clip(
         open_session(tiny_model, interval=interval, num_scale_frames=scale, retention=retention).run(frames)
     )
     sequence = arrivals(scale, [EveryNth(interval).before(step) is Keep.YES for step in range(len(frames) - scale)])
+    layout = trunk_layout(tiny_model.config, SIZE)
     masks = {
-        TRUNK: clip_mask(retention.trunk(tiny_model.config, SIZE), sequence, tiny_model.config.tokens_per_frame(*SIZE)),
+        TRUNK: clip_mask(retention.for_stream(layout), sequence, layout.tokens_per_frame),
         CAMERA: clip_mask(retention.camera(), sequence, 1),
     }
     recall = ClipRecall(masks, clip_ordinals(sequence), scale)
@@ -397,7 +400,8 @@ def test_caller_may_fill_one_buffer_with_every_frame(golden_frames: Tensor, tiny
 
 def test_more_frames_than_the_published_phase_table_are_fine(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
     session = open_session(tiny_model, retention=ContextRetention(anchors=2, window=1, history=4))
-    session._memory._num_kept = 1100
+    pool = session._memory._pool
+    pool.state = pool.state.changed(ROOT, {}, num_kept=1100)
     session._scale_block = 2
     for frame in golden_frames[0, :4]:
         assert bool(torch.isfinite(session.step(frame).depth).all())

@@ -21,10 +21,11 @@ from longtake.attention.reference import ReferenceBackend
 from longtake.errors import ForkError, InputError, SavedSessionError, SettingError
 from longtake.geometry.config import CameraConfig, DenseConfig, EncoderConfig, GeometryConfig, TrunkConfig
 from longtake.geometry.model import GeometryModel
+from longtake.memory.policies.context import ContextRetention
 from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.runtime.alignment import Alignment, Anchoring, ScaleEstimate
 from longtake.runtime.keyframes import ByFlow, EveryNth, KeyframeRule
-from longtake.runtime.retention import ContextRetention, MemoryPlan
+from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession
 from longtake.runtime.steps import FinalResults
 from longtake.runtime.windowed import WindowedSession, WindowSpan, resume_session

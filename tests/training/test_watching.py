@@ -12,8 +12,9 @@ from torch import Tensor
 from longtake.attention.masks import arrivals, clip_mask, clip_ordinals
 from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
 from longtake.geometry.model import GeometryModel
+from longtake.memory.policies.context import ContextRetention
 from longtake.runtime.keyframes import EveryNth
-from longtake.runtime.retention import ContextRetention, MemoryPlan
+from longtake.runtime.memory_plan import MemoryPlan, trunk_layout
 from longtake.runtime.session import SequenceSession
 from training.watching import Watching, any_watching
 
@@ -29,7 +30,7 @@ def test_masks_are_those_of_the_rule_played_through_with_all_tokens(
     recall = watching.recall(tiny_config, SIZE, CPU)
     sequence = arrivals(scale, [at % interval == 0 for at in range(12 - scale)])
     rule = ContextRetention(anchors=scale, window=window, history=None)
-    slow = clip_mask(rule.trunk(tiny_config, SIZE), sequence, tiny_config.tokens_per_frame(*SIZE))
+    slow = clip_mask(rule.for_stream(trunk_layout(tiny_config, SIZE)), sequence, tiny_config.tokens_per_frame(*SIZE))
     assert torch.equal(recall.masks[TRUNK], slow)
     assert torch.equal(recall.masks[CAMERA], clip_mask(rule.camera(), sequence, 1))
     assert recall.ordinals == clip_ordinals(sequence)

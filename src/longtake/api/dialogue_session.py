@@ -15,8 +15,8 @@ from longtake.api.session_words import memory_bytes
 from longtake.attention.choose import backend_named
 from longtake.errors import InputError, SettingError
 from longtake.language.load import LanguageModel
-from longtake.language.retaining import dialogue_policy_named
 from longtake.language.sampling import TextSampling
+from longtake.memory.registry import segment_policy_named
 from longtake.runtime import dialogue
 from longtake.runtime.answers import Answer, Choice, DialogueInfo
 from longtake.runtime.execution import AUTO, Execution, choose_execution
@@ -60,7 +60,7 @@ class DialogueSession:
         `policy` says what stays when the memory is full: window, thinned or novel. A picture is made smaller to have at
         most the pixels of a square of side `size`. `max_tokens` is the longest answer that room is kept for.
         """
-        budget_bytes, retaining = memory_bytes(memory), dialogue_policy_named(policy)
+        budget_bytes, retaining = memory_bytes(memory), segment_policy_named(policy)
         if max_tokens < 1:
             raise SettingError(f"Expected max_tokens of 1 or more, but got {max_tokens}.")
         language, execution = _loaded(model, device, precision, backend)

@@ -1,9 +1,9 @@
-"""What each key received of the queries' attention, exactly, without ever holding the map.
+"""What each key gets of the queries' attention, exactly, without ever holding the map.
 
 Fused attention says the log-sum-exp of every query; with it a second pass over blocks of keys rebuilds the weights,
 sums them and forgets them:
 
-    received[key] = Σ over queries and heads of exp(q · key / √d − log_sum_exp)
+    mass[key] = Σ over queries and heads of exp(q · key / √d − log_sum_exp)
 
 For one head that is itself the exponential of a log-sum-exp, over queries, of logits with a bias: where fused attention
 is much faster than anything else, keys and queries change places and it computes the sum.

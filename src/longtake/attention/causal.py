@@ -15,7 +15,7 @@ from torch import Tensor
 from longtake.attention.attention_mass import attention_mass
 from longtake.attention.backend import Attended, Backend, merge
 from longtake.errors import InputError
-from longtake.memory.retention import Keep
+from longtake.memory.policy import Keep
 from longtake.memory.transaction import Transaction
 
 Asking = Float[Tensor, "batch tokens heads head_dim"]
@@ -25,10 +25,10 @@ Keys = Float[Tensor, "tokens key_heads head_dim"]
 
 
 class AttentionRecorder:
-    """Sums up what each of the first tokens received, from the last token of each clip read under its eyes.
+    """Adds up the attention that the first tokens get from the last token of each clip of a question and its answer.
 
     The first tokens are all that was remembered before the first of the clips and, as far as there is room, that clip.
-    The last token is the one after which a word is said: over a question and its answer these are the answer's words.
+    The last token of a clip is the one whose output is the next word, so what is added up is the answer's attention.
     """
 
     def __init__(self, num_tokens: int) -> None:
@@ -64,7 +64,7 @@ class CausalRecall:
         own = attend_to_earlier(q, k, v)
         together = merge([*past, Attended(_group(own.values, key_heads), _group_weights(own.log_sum_exp, key_heads))])
         if self.recorder is not None:
-            assert len(q) == 1, "a witness sees one answer"
+            assert len(q) == 1, "a recorder follows one answer"
             last, log_sum_exp = _group(q[:, -1:], key_heads), together.log_sum_exp[:, -(q.shape[2] // key_heads) :]
             keys = [*(keys for keys, _ in seen), k]
             self.recorder.add(torch.cat([attention_mass(last.to(each.dtype), each, log_sum_exp) for each in keys]))

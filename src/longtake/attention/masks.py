@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from longtake.memory.retention import Keep, Retention
+from longtake.memory.policy import Keep, LockstepPolicy
 from longtake.memory.tokens import Tokens
 
 Mask = Bool[Tensor, "queries keys"]
@@ -42,7 +42,7 @@ def clip_ordinals(sequence: Sequence[Arrival]) -> tuple[int, ...]:
     return tuple(ordinal for _, ordinals in _with_ordinals(sequence) for ordinal in ordinals)
 
 
-def clip_mask(retention: Retention, sequence: Sequence[Arrival], tokens_per_frame: int) -> Mask:
+def clip_mask(retention: LockstepPolicy, sequence: Sequence[Arrival], tokens_per_frame: int) -> Mask:
     """What each token of the clip sees under this policy; rows and columns in the clip's order."""
     size = sum(arrival.num_frames for arrival in sequence) * tokens_per_frame
     mask = np.zeros((size, size), dtype=np.bool_)

@@ -22,11 +22,11 @@ class ReferenceBackend:
         return Attended(values.to(q.dtype), log_sum_exp)
 
 
-def received_by_map(
+def attention_mass_by_map(
     q: Float[Tensor, "1 queries heads head_dim"],
     k: Float[Tensor, "1 keys heads head_dim"],
     log_sum_exp: Float32[Tensor, "1 queries heads"],
 ) -> Float32[Tensor, " keys"]:
-    """What each key received of the attention, summed over queries and heads of the whole map."""
+    """What each key gets of the attention, summed over queries and heads of the whole map."""
     logits = torch.einsum("bqhd,bkhd->bqhk", q.float(), k.float()) / math.sqrt(q.shape[-1])
     return torch.exp(logits - log_sum_exp.unsqueeze(-1)).sum(dim=(0, 1, 2))

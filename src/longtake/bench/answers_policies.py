@@ -7,13 +7,18 @@ from longtake.errors import SettingError
 from longtake.language.formats import open_clip
 from longtake.language.load import LanguageModel
 from longtake.language.network import TEXT
-from longtake.language.retaining import NAMES, KeepUntilFull, RecentFrames, Retaining, dialogue_policy_named
 from longtake.memory.budget import Budget, MemoryRequirements
-from longtake.memory.retention import KeepAll
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.thinned import Novel, Thinned
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import SegmentPolicy
+from longtake.memory.registry import segment_policy_named
 from longtake.runtime.dialogue import SYSTEM, DialogueSession
 
 KEEP_ALL = "keep-all"
-POLICIES = (KEEP_ALL, *NAMES, "recent-N", "anew-N")
+_WINDOW = "window"
+_SAMPLED = {"thinned": Thinned, "novel": Novel}
+POLICIES = (KEEP_ALL, _WINDOW, *_SAMPLED, "recent-N", "anew-N")
 _WORDS = 96
 """Tokens of a question and its answer, beside those of a frame without a partner."""
 _FEWEST = 4
@@ -79,12 +84,14 @@ def open_watch(language: LanguageModel, watch: Watch, *, num_frames: int, size: 
     )
 
 
-def _rule(policy: str, num_grids: int) -> Retaining:
-    if policy in NAMES:  # half for the newest, half for all that was before
-        return dialogue_policy_named(policy, recent=num_grids // 2)
+def _rule(policy: str, num_grids: int) -> SegmentPolicy:
+    if policy in _SAMPLED:  # half for the newest, half for all that was before
+        return _SAMPLED[policy](recent=num_grids // 2)
+    if policy == _WINDOW:
+        return segment_policy_named(policy)
     if policy.startswith("recent-"):
-        return RecentFrames(most=num_grids - 1)  # beside the one that comes
-    return KeepUntilFull()
+        return Window(anchors=0, window=num_grids - 1)  # beside the one that comes
+    return KeepAll()
 
 
 def _last_frames(policy: str) -> int:

@@ -10,13 +10,17 @@ from jaxtyping import Float32
 
 from longtake.errors import BudgetError, SettingError
 from longtake.geometry.config import GeometryConfig
-from longtake.memory.eviction import Clip, Eviction, EvictionDecision, LayerState
 from longtake.memory.layout import StreamLayout
-from longtake.memory.retention import Retention
+from longtake.memory.policies.budgeted import Budgeted
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.farthest_frames import FarthestFrames
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.layerwise import Layerwise
+from longtake.memory.policies.ratio import Ratio
+from longtake.memory.policy import Clip, EvictionDecision, LayerState, LockstepPolicy, PerLayerPolicy, StreamPolicy
+from longtake.memory.registry import stream_policy_named
 from longtake.runtime.build import usual_settings
-from longtake.runtime.evicting import BudgetedMemory, FarthestFramesMemory, LayerwiseMemory, RatioMemory
-from longtake.runtime.retention import ContextRetention, KeepEverything, MemoryRule
-from longtake.runtime.rules import rule_named
+from longtake.runtime.memory_plan import trunk_layout
 
 KEEP_ALL = "none"
 _CONTEXT = "context"
@@ -32,7 +36,7 @@ class Contender:
 
     policy: str
     budget_frames: int | None
-    rule: MemoryRule | None
+    rule: StreamPolicy | None
     refused: str | None = None
 
 
@@ -61,56 +65,45 @@ def _context(config: GeometryConfig, num_frames: int) -> ContextRetention:
     return ContextRetention(anchors=anchors, window=1, history=max(num_frames, anchors + 1))
 
 
-def _rule(name: str, num_frames: int) -> MemoryRule:
+def _rule(name: str, num_frames: int) -> StreamPolicy:
     if name == KEEP_ALL:
-        return KeepEverything()
+        return KeepAll()
     if name in ("ratio", *SIZED):
-        return rule_named(name)
+        return stream_policy_named(name)
     match = re.fullmatch(r"(layerwise|strict)-(\d+(?:\.\d+)?)", name)
     if match is None:
         raise SettingError(f"There is no policy '{name}' to compare; choose from {_CHOICES}.")
-    return LayerwiseMemory(num_frames=num_frames, budget_ratio=float(match[2]), strict=match[1] == "strict")
+    return Layerwise(num_frames=num_frames, budget_ratio=float(match[2]), strict=match[1] == "strict")
 
 
-def _camera_for(rule: MemoryRule, num_frames: int) -> MemoryRule:
+def _camera_for(rule: StreamPolicy, num_frames: int) -> StreamPolicy:
     """Without room for camera tokens of more frames than will come: the video's length is known here."""
-    if isinstance(rule, BudgetedMemory | FarthestFramesMemory | RatioMemory):
+    if isinstance(rule, Budgeted | FarthestFrames | Ratio):
         return replace(rule, camera_frames=min(rule.camera_frames, num_frames))
     return rule
 
 
-def _sized(name: str, rule: MemoryRule, budget: int, config: GeometryConfig, size: tuple[int, int]) -> Contender:
+def _sized(name: str, rule: StreamPolicy, budget: int, config: GeometryConfig, size: tuple[int, int]) -> Contender:
     try:
-        sized = rule.of_frames(budget, config, size)
-        sized.trunk(config, size)
+        layout = trunk_layout(config, size)
+        sized = rule.of_frames(budget, layout)
+        sized.for_stream(layout)
     except (BudgetError, SettingError) as refusal:
         return Contender(policy=name, budget_frames=budget, rule=None, refused=str(refusal))
     return Contender(policy=name, budget_frames=budget, rule=sized)
 
 
 @dataclass(frozen=True, slots=True)
-class Unseeing(MemoryRule):
-    """A rule that judges as it would if all keys had received the same, and so asks for no statistics."""
+class EvenAttention(PerLayerPolicy):
+    """A policy that decides as if every query had looked at all keys alike, and so asks for no statistics."""
 
-    rule: MemoryRule
+    policy: PerLayerPolicy
 
-    def trunk(self, config: GeometryConfig, size: tuple[int, int]) -> Eviction:
-        policy = self.rule.trunk(config, size)
-        assert isinstance(policy, Eviction)
-        return EvenAttention(policy)
+    def for_stream(self, layout: StreamLayout) -> "EvenAttention":
+        return EvenAttention(self.policy.for_stream(layout))
 
-    def camera(self) -> Retention:
-        return self.rule.camera()
-
-    def of_frames(self, num_frames: int, config: GeometryConfig, size: tuple[int, int]) -> "Unseeing":
-        return Unseeing(self.rule.of_frames(num_frames, config, size))
-
-
-@dataclass(frozen=True, slots=True)
-class EvenAttention(Eviction):
-    """A policy that is told that every query looked at all keys alike."""
-
-    policy: Eviction
+    def camera(self) -> LockstepPolicy:
+        return self.policy.camera()
 
     @property
     def num_token_stats(self) -> int:
@@ -124,8 +117,9 @@ class EvenAttention(Eviction):
     def wants_keys(self) -> bool:
         return self.policy.wants_keys
 
-    def judge(self, books: Sequence[LayerState], clip: Clip) -> list[EvictionDecision]:
-        return self.policy.judge([replace(book, attention_mass=_even(len(book.tokens), clip)) for book in books], clip)
+    def decide(self, layers: Sequence[LayerState], clip: Clip) -> list[EvictionDecision]:
+        even = [replace(state, attention_mass=_even(len(state.tokens), clip)) for state in layers]
+        return self.policy.decide(even, clip)
 
     def most_tokens(self, layout: StreamLayout, *, clip_frames: int = 1) -> int:
         return self.policy.most_tokens(layout, clip_frames=clip_frames)
@@ -136,7 +130,6 @@ def _even(num_keys: int, clip: Clip) -> Float32[np.ndarray, " keys"]:
     return np.full(num_keys, given / num_keys, dtype=np.float32)
 
 
-def unseeing_twin(rule: MemoryRule, config: GeometryConfig, size: tuple[int, int]) -> Unseeing | None:
-    """The same rule without statistics, or none where it asks for none anyway."""
-    policy = rule.trunk(config, size)
-    return Unseeing(rule) if isinstance(policy, Eviction) and policy.wants_attention_mass else None
+def unseeing_twin(rule: StreamPolicy) -> EvenAttention | None:
+    """The same policy without statistics, or none where it asks for none anyway."""
+    return EvenAttention(rule) if isinstance(rule, PerLayerPolicy) and rule.wants_attention_mass else None

@@ -19,8 +19,10 @@ from longtake.evaluate.agreement import Agreement, Mean, Seen, agreement, mean_o
 from longtake.evaluate.scoring import Score, score
 from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policy import StreamPolicy
 from longtake.runtime.build import usual_settings
-from longtake.runtime.retention import KeepEverything, MemoryPlan, MemoryRule
+from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession
 from longtake.types import Geometry
 from longtake.world.seeds import Split, seeds
@@ -147,7 +149,7 @@ def measure_eviction(
     return [_row(entry, runner, twin) for entry, runner, twin in zip(entries, runners, twins, strict=True)]
 
 
-def _open(model: GeometryModel, rule: MemoryRule, settings: EvictionSettings) -> _Runner:
+def _open(model: GeometryModel, rule: StreamPolicy, settings: EvictionSettings) -> _Runner:
     plan = MemoryPlan(
         config=model.config,
         size=settings.size,
@@ -155,12 +157,12 @@ def _open(model: GeometryModel, rule: MemoryRule, settings: EvictionSettings) ->
         num_scale_frames=usual_settings(model.config).num_scale_frames,
     )
     most_kept = max(settings.num_frames, plan.num_scale_frames)  # a video that ends within its scale block has less
-    room = plan.requirements.num_bytes(most_kept) if isinstance(rule, KeepEverything) else None
+    room = plan.requirements.num_bytes(most_kept) if isinstance(rule, KeepAll) else None
     return _Runner(SequenceSession(model, plan, budget_bytes=room))
 
 
-def _open_twin(model: GeometryModel, rule: MemoryRule, settings: EvictionSettings) -> _Runner | None:
-    twin = unseeing_twin(rule, model.config, settings.size)
+def _open_twin(model: GeometryModel, rule: StreamPolicy, settings: EvictionSettings) -> _Runner | None:
+    twin = unseeing_twin(rule)
     return None if twin is None else _open(model, twin, settings)
 
 

@@ -12,8 +12,9 @@ from longtake.attention.masks import arrivals, clip_mask, clip_ordinals
 from longtake.attention.recall import ClipRecall
 from longtake.geometry.config import CAMERA, TRUNK
 from longtake.geometry.model import GeometryModel
-from longtake.memory.retention import Keep, Retention
+from longtake.memory.policy import Keep, LockstepPolicy
 from longtake.runtime.build import SessionSettings, open_session
+from longtake.runtime.memory_plan import trunk_layout
 from longtake.runtime.session import SequenceSession
 from longtake.runtime.windowed import resume_session
 from longtake.types import Geometry
@@ -53,8 +54,8 @@ def _error_to_clip(model: GeometryModel, images: Images, settings: SessionSettin
     num_scale_frames = min(settings.num_scale_frames, len(images))
     kept = [settings.keyframes.before(step) is Keep.YES for step in range(len(images) - num_scale_frames)]
     sequence, rule = arrivals(num_scale_frames, kept), settings.retention
-    trunk = rule.trunk(model.config, size)
-    assert isinstance(trunk, Retention)
+    trunk = rule.for_stream(trunk_layout(model.config, size))
+    assert isinstance(trunk, LockstepPolicy)
     masks = {
         TRUNK: clip_mask(trunk, sequence, model.config.tokens_per_frame(*size)),
         CAMERA: clip_mask(rule.camera(), sequence, 1),

@@ -14,8 +14,9 @@ import torch
 from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.retention import Keep
-from longtake.runtime.retention import ContextRetention, MemoryPlan, Trail
+from longtake.memory.policies.context import ContextRetention, Trail
+from longtake.memory.policy import Keep
+from longtake.runtime.memory_plan import MemoryPlan
 
 PUBLISHED = ContextRetention()
 POLICIES: Mapping[str, ContextRetention] = {
@@ -112,6 +113,7 @@ def trunk_formula(
 ) -> int:
     """2 · width · itemsize bytes a token and layer; whole frames in anchors and window, a few tokens in the trail."""
     tokens_per_frame = config.special_tokens + (size[0] // config.patch) * (size[1] // config.patch)
+    assert isinstance(retention.trail, Trail)
     left_behind = {Trail.SPECIAL: config.special_tokens, Trail.CAMERA: 1, Trail.NONE: 0}[retention.trail]
     whole = min(num_frames, retention.anchors + retention.window)
     trail = min(num_frames, retention.history or num_frames) - whole

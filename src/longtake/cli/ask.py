@@ -29,9 +29,9 @@ from longtake.errors import LongtakeError, SettingError
 from longtake.hub.bundled import DEFAULT_LANGUAGE
 from longtake.hub.load import load_language_model
 from longtake.language.load import LanguageModel
-from longtake.language.retaining import dialogue_policy_named
 from longtake.language.sampling import TextSampling
 from longtake.memory.budget import Budget
+from longtake.memory.registry import segment_policy_named
 from longtake.pipeline.adaptive_chunking import Chunks
 from longtake.pipeline.live import LiveSession, LiveSettings
 from longtake.pipeline.prefetch import WhenFull
@@ -118,7 +118,7 @@ def ask(
         choices=() if choices is None else _parse_choices(choices),
         when_full="raise --memory, or lower --size, --chunk or --max-tokens, or ask in fewer words",
     )
-    budget_bytes, retaining = _parse_memory(memory), dialogue_policy_named(policy)
+    budget_bytes, retaining = _parse_memory(memory), segment_policy_named(policy)
     execution = choose_execution(device, precision, backend)
     num_together = _parse_chunk(chunk)
     reading = SourceOptions(picture_fps=picture_fps, device=execution.device)

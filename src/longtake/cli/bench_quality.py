@@ -18,11 +18,11 @@ from longtake.extras import import_from_extra
 from longtake.hub.bundled import fingerprint
 from longtake.hub.load import RANDOM, load_model
 from longtake.memory.budget import Budget
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.registry import stream_policy_named
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SMALL, SessionSettings, parse_keyframes, parse_windows, usual_settings
 from longtake.runtime.execution import choose_device
-from longtake.runtime.retention import ContextRetention
-from longtake.runtime.rules import rule_named
 from longtake.world.seeds import Split
 
 USUAL = "usual"
@@ -96,7 +96,7 @@ def _watch(chosen: Sequence[str], usual: SessionSettings) -> Watch:
         session = _with_scale_frames(session, scale_frames)
         names.append(f"{scale_frames} scale frames")
     if policy != USUAL:
-        session = replace(session, retention=rule_named(policy))
+        session = replace(session, retention=stream_policy_named(policy))
         names.append(policy)
     if memory != USUAL:
         session = replace(session, budget=Budget.parse(memory))

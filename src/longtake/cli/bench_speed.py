@@ -14,9 +14,10 @@ from longtake.cli.tables import counting, show, table
 from longtake.errors import SettingError
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
+from longtake.memory.policies.context import ContextRetention
 from longtake.runtime.execution import choose_device
 from longtake.runtime.keyframes import EveryNth
-from longtake.runtime.retention import ContextRetention, MemoryPlan
+from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession
 from longtake.weights.load import load_geometry
 from longtake.weights.presets import LINGBOT_MAP, TINY

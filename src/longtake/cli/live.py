@@ -39,9 +39,9 @@ from longtake.errors import BudgetError, SettingError
 from longtake.export.poses import LivePoses
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.hub.load import RANDOM, load_language_model, load_model
-from longtake.language.retaining import dialogue_policy_named
 from longtake.language.sampling import TextSampling
 from longtake.memory.budget import Budget
+from longtake.memory.registry import segment_policy_named
 from longtake.pipeline.live import LiveSession, LiveSettings
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.run import Run
@@ -131,7 +131,7 @@ def live(
         adjusted_session(usual_settings(network.config), policy=policy, precision=execution.precision),
         budget=Budget(num_bytes=shares.map_bytes),
     )
-    retaining = dialogue_policy_named(ask_policy)
+    retaining = segment_policy_named(ask_policy)
 
     def open_map(picture_size: tuple[int, int]) -> VideoSession:
         with _named_share("map"):

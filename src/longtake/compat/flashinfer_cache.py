@@ -21,11 +21,12 @@ from longtake.attention.backend import merge
 from longtake.compat.flashinfer_pages import PageBook, PageSizes
 from longtake.compat.lingbot_options import published_backend
 from longtake.errors import InputError, SettingError, TransactionError
-from longtake.memory.budget import require_room
+from longtake.memory.budget import StreamPlan, require_room
 from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.retention import AnchorsWindowTrail, Keep, KeepAll
-from longtake.memory.shared_pool import StreamPlan
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policy import Keep
 
 _CAMERA, _REGISTERS, _PATCHES = "camera", "registers", "patches"
 
@@ -79,7 +80,7 @@ class FlashInferKVCacheManager:
         self._sizes = PageSizes(
             patches=patches,
             specials=num_special_tokens,
-            rule=AnchorsWindowTrail(anchors=scale_frames, window=sliding_window, trail_tokens=num_special_tokens),
+            rule=ContextRetention(anchors=scale_frames, window=sliding_window, trail=num_special_tokens, history=None),
             max_total_frames=max_total_frames,
             padded=fa3,
         )
@@ -160,10 +161,11 @@ class FlashInferKVCacheManager:
     ) -> None:
         """Evict now, deferred or not."""
         trail_tokens = min(1, self.num_special_tokens) if camera_only else self.num_special_tokens
-        rule = AnchorsWindowTrail(
+        rule = ContextRetention(
             anchors=scale_frames if include_scale_frames else 0,
             window=sliding_window,
-            trail_tokens=trail_tokens if cross_frame_special else 0,
+            trail=trail_tokens if cross_frame_special else 0,
+            history=None,
         )
         before = self._at(block_idx)
         after = before.under(rule).evict()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from longtake.errors import MemoryFullError, SettingError, TransactionError
-from longtake.memory.retention import AnchorsWindowTrail
+from longtake.memory.policies.context import ContextRetention
 from longtake.memory.tokens import Integers
 
 _SPARE = 16
@@ -29,7 +29,7 @@ class PageSizes:
 
     patches: int
     specials: int
-    rule: AnchorsWindowTrail
+    rule: ContextRetention
     max_total_frames: int
     """How many frames may ever be stored: special pages are never given back."""
     padded: bool = False
@@ -77,7 +77,7 @@ class PageBook:
     """The pages of one block after some operations."""
 
     sizes: PageSizes
-    rule: AnchorsWindowTrail
+    rule: ContextRetention
     free_patch: tuple[int, ...]
     """A stack, as is the next: the last page is taken first."""
     free_special: tuple[int, ...]
@@ -171,7 +171,7 @@ class PageBook:
             frames=self.frames[:-1],
         )
 
-    def under(self, rule: AnchorsWindowTrail) -> "PageBook":
+    def under(self, rule: ContextRetention) -> "PageBook":
         """The same frames under another rule, which has to come before the first eviction."""
         if rule == self.rule:
             return self

@@ -12,8 +12,8 @@ from jaxtyping import Float32, Shaped
 from torch import Tensor
 
 from longtake.errors import InputError, SettingError, TransactionError
-from longtake.memory.evictions.allocation import softmax_shares
-from longtake.memory.evictions.layerwise import Layerwise, dropped_by_now, spread, stays_of_layer
+from longtake.memory.policies.allocation import softmax_shares
+from longtake.memory.policies.layerwise import Layerwise, dropped_by_now, spread, stays_of_layer
 
 AttentionMass = Shaped[Tensor, "..."]
 """Of one layer: the head-mean map `[batch, queries, keys]`, or its sums over the queries alone, `[batch, keys]`."""

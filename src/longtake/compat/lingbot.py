@@ -28,9 +28,10 @@ from longtake.compat.lingbot_sequence import RunningSequence, Videos, as_batch, 
 from longtake.compat.lingbot_weights import IncompatibleKeys, PublishedModule
 from longtake.errors import SettingError
 from longtake.geometry.config import GeometryConfig
+from longtake.memory.policies.context import ContextRetention
 from longtake.runtime.alignment import Alignment, Anchoring
 from longtake.runtime.keyframes import KeyframeRule
-from longtake.runtime.retention import ContextRetention, MemoryPlan
+from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession
 from longtake.weights.presets import LINGBOT_MAP
 

@@ -13,7 +13,8 @@ from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import MissingExtraError, SettingError
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
-from longtake.runtime.retention import STORED_DTYPES, ContextRetention, Trail
+from longtake.memory.policies.context import ContextRetention, Trail
+from longtake.runtime.memory_plan import STORED_DTYPES
 
 PATCH_EMBED = "dinov2_vitl14_reg"
 

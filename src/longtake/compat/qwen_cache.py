@@ -15,7 +15,7 @@ from longtake.language.frames import pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.positions import Picture, VideoSpan
 from longtake.language.prompt_builder import VisionInput, prompt_inputs
-from longtake.language.retaining import Segment
+from longtake.memory.policy import Segment
 from longtake.runtime.answers import DialogueInfo
 from longtake.runtime.dialogue import DialogueSession
 

@@ -154,8 +154,6 @@ class StreamSession:
             budget_ratio=budget_ratio,
             temp=temp,
         )
-        config = model.network.config
-        self._rule.trunk(config, (config.patch, config.patch))  # refuses numbers that have no meaning, at any size
         self.clear()
 
     def clear(self) -> None:

@@ -18,11 +18,14 @@ from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel, Prediction
 from longtake.memory.budget import require_room
 from longtake.memory.memory import Memory
-from longtake.memory.retention import Keep
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.layerwise import Layerwise
+from longtake.memory.policies.ratio import Ratio
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import Keep, StreamPolicy
 from longtake.memory.saved import Pieces
 from longtake.memory.transaction import Transaction
-from longtake.runtime.evicting import LayerwiseMemory, RatioMemory
-from longtake.runtime.retention import AnchorsWindow, KeepEverything, MemoryPlan, MemoryRule
+from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.steps import check_frame
 
 Pair = tuple[Tensor, Tensor]
@@ -42,7 +45,7 @@ def published_rule(
     use_layerwise_eviction: bool,
     budget_ratio: float,
     temp: float,
-) -> MemoryRule:
+) -> StreamPolicy:
     """The rule that the published session's options describe."""
     if mode not in ("causal", "window"):
         raise SettingError(
@@ -55,24 +58,24 @@ def published_rule(
     if mode == "window":
         if evicts:
             raise SettingError("Expected eviction or a window, but got both; choose mode='causal' to evict.")
-        return AnchorsWindow(anchors=1, window=5)
+        return Window(anchors=1, window=5)
     if use_layerwise_eviction:
         if num_frames is None:
             raise SettingError("Layer-wise eviction divides a budget over the whole video; give its num_frames.")
-        return LayerwiseMemory(num_frames=num_frames, budget_ratio=budget_ratio, temperature=temp, strict=False)
+        return Layerwise(num_frames=num_frames, budget_ratio=budget_ratio, temperature=temp, strict=False)
     if use_kv_compression:
         if importance_aggregation not in ("sum", "mean"):
             raise SettingError(
                 f"Expected importance_aggregation sum or mean, which choose alike, but got '{importance_aggregation}'."
             )
-        return RatioMemory(drop=eviction_ratio)
-    return KeepEverything()
+        return Ratio(drop=eviction_ratio)
+    return KeepAll()
 
 
 class StreamMemories:
     """The videos of a batch, each with a memory of its own."""
 
-    def __init__(self, network: GeometryModel, rule: MemoryRule, first: Videos, num_frames: int | None) -> None:
+    def __init__(self, network: GeometryModel, rule: StreamPolicy, first: Videos, num_frames: int | None) -> None:
         """Room for calls as large as the first; a stream that forgets nothing makes more whenever it must."""
         self._network = network
         self._device = network.camera_head.first_pose.device
@@ -104,12 +107,12 @@ class StreamMemories:
         for frame in images.flatten(0, 1):
             check_frame(frame, self._plan.size)
         rule, call = self._plan.retention, images.shape[1]
-        if isinstance(rule, LayerwiseMemory) and self.num_frames + call > rule.num_frames:
+        if isinstance(rule, Layerwise) and self.num_frames + call > rule.num_frames:
             raise InputError(
                 f"Expected {rule.num_frames} frames in all, as num_frames said, but these would make "
                 f"{self.num_frames + call}; open a session with a larger num_frames."
             )
-        if call > self._plan.num_scale_frames and not isinstance(rule, KeepEverything):
+        if call > self._plan.num_scale_frames and not isinstance(rule, KeepAll):
             raise InputError(
                 f"Expected no more than the {self._plan.num_scale_frames} frames of the first call, for which the "
                 f"memory has room, but got {call}; give them in several calls, or the largest call first."
@@ -144,7 +147,7 @@ class StreamMemories:
     def _make_room(self, num_coming: int) -> None:
         """Move all that is remembered into larger memories, where nothing is ever forgotten and room runs out."""
         needed = self.num_frames + num_coming
-        if not isinstance(self._plan.retention, KeepEverything) or needed <= self._room:
+        if not isinstance(self._plan.retention, KeepAll) or needed <= self._room:
             return
         room = max(2 * self._room, needed)
         larger = self._open(len(self._memories), room)

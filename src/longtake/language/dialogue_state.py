@@ -10,8 +10,8 @@ from torch import Tensor
 
 from longtake.errors import InputError
 from longtake.language.frames import FrameFit, PictureFormat
-from longtake.language.retaining import Segment
 from longtake.language.rope_shift import ShiftedRun
+from longtake.memory.policy import Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

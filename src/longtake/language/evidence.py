@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int
 
-from longtake.language.retaining import Segment
+from longtake.memory.policy import Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

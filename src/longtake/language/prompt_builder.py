@@ -19,7 +19,7 @@ from longtake.language.frames import FrameFit, pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.network import Network
 from longtake.language.positions import Picture, Piece, Text, VideoSpan
-from longtake.language.retaining import Segment
+from longtake.memory.policy import Segment
 
 Features = Float[Tensor, "1 tokens channels"]
 """What the vision tower makes of pictures or temporal grids, as wide as the embeddings of words."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int64
 
-from longtake.language.retaining import Segment
+from longtake.memory.policy import Segment
 
 Tokens = Int64[np.ndarray, " tokens"]
 

@@ -9,45 +9,54 @@ from dataclasses import dataclass
 import torch
 
 from longtake.errors import BudgetError, SettingError
-from longtake.memory.eviction import Eviction
 from longtake.memory.layout import StreamLayout
-from longtake.memory.retention import Retention
-from longtake.memory.shared_pool import StreamPlan, bytes_per_slot
+from longtake.memory.policy import StreamPolicy
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _LONGEST = 2**31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamPlan:
+    """One stream of a memory: what a slot holds, what is remembered, how many slots there are."""
+
+    layout: StreamLayout
+    policy: StreamPolicy
+    num_slots: int
+    """For tokens of all layers at once, or of single layers where each forgets on its own."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Keys and values; where each layer forgets on its own, all that is kept about them too."""
+        return self.num_slots * self.policy.bytes_per_slot(self.layout)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRequirements:
     """What a memory is asked to hold; clips and the reserve for forks are counted in frames."""
 
-    streams: Mapping[str, tuple[StreamLayout, Retention | Eviction]]
+    streams: Mapping[str, tuple[StreamLayout, StreamPolicy]]
     first_clip: int
     reserve: int = 0
 
     def num_slots(self, stream: str, num_kept: int) -> int:
         """Slots for the fullest moment: all that stays and one frame on top, or the first clip if that is larger."""
         layout, policy = self.streams[stream]
-        if isinstance(policy, Eviction):
-            frame = layout.num_layers * layout.tokens_per_frame
-            most = policy.most_tokens(layout, clip_frames=self.first_clip)
-        else:
-            frame = layout.tokens_per_frame
-            most = policy.most_tokens(frame, num_kept=num_kept)
+        frame = policy.slots_per_frame(layout)
+        most = policy.most_slots(layout, num_kept=num_kept, clip_frames=self.first_clip)
         return max(most + frame, self.first_clip * frame) + self.reserve * frame
 
     def num_bytes(self, num_kept: int) -> int:
         """Bytes of all streams for a sequence of at most `num_kept` kept frames."""
         return sum(
-            self.num_slots(name, num_kept) * bytes_per_slot(layout, policy)
+            self.num_slots(name, num_kept) * policy.bytes_per_slot(layout)
             for name, (layout, policy) in self.streams.items()
         )
 
     @property
     def full_after(self) -> int | None:
         """Kept frames after which nothing grows any more, or None where a policy never forgets."""
-        counts = [policy.full_after for _, policy in self.streams.values() if isinstance(policy, Retention)]
+        counts = [policy.full_after for _, policy in self.streams.values()]
         return None if None in counts else max((count for count in counts if count is not None), default=0)
 
     def plan(self, budget_bytes: int | None = None) -> dict[str, StreamPlan]:

@@ -11,8 +11,8 @@ from longtake.errors import SettingError
 class StreamLayout:
     """One kind of token: a slot holds its key and its value in every layer of the stream.
 
-    Under a `Retention` all layers move in lockstep: they remember the same tokens in the same slots. Under an
-    `Eviction` each remembers its own, and a slot holds one token of one layer.
+    Under a `LockstepPolicy` all layers remember the same tokens in the same slots. Under a `PerLayerPolicy` each
+    remembers its own, and a slot holds one token of one layer.
     """
 
     num_layers: int
@@ -22,6 +22,9 @@ class StreamLayout:
     dtype: torch.dtype = torch.float32
     passes: int = 1
     """How often a layer is written for one clip. Pass p brings token p of every frame, and sees those up to its own."""
+
+    special_tokens: int = 0
+    """How many of a frame's tokens, the first ones, are not patches of the image: camera and register tokens."""
 
     causal: bool = False
     """A clip reads what was before it, and orders its own tokens itself; if false it reads its own as well."""

@@ -1,57 +1,152 @@
-"""What all branches of a memory share: the slabs, the epoch of the last commit, and which forks live."""
+"""What all branches of a memory share: streams, and one state that is replaced as a whole.
+
+A change first makes the next state, which may fail; then one assignment makes it the present one.
+"""
 
 import threading
-from collections.abc import Mapping
+import weakref
+from collections import deque
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 
-from longtake.memory.eviction import Eviction
-from longtake.memory.layout import StreamLayout
-from longtake.memory.retention import Retention
-from longtake.memory.slab import BOOK_BYTES, Slab, SlotState
+from longtake.memory.budget import StreamPlan
+from longtake.memory.slab import Slab
+from longtake.memory.slots import Births, SlotState, SlotTable
+from longtake.memory.stream import Live, Outcome, open_stream
 from longtake.memory.tokens import Integers
+
+Slots = Mapping[str, Integers]
+"""Slots of every stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamPlan:
-    """One stream of a memory: what a slot holds, what is remembered, how many slots there are."""
+class Branch:
+    """A memory or one of its forks: what it remembers, and the clip it has staged."""
 
-    layout: StreamLayout
-    policy: Retention | Eviction
-    num_slots: int
-    """For tokens of all layers at once, or of single layers where each forgets on its own."""
+    live: Mapping[str, Live]
+    births: Births
+    """Empty for the memory that all others descend from."""
+    num_kept: int
+    """Frames of the sequence kept so far."""
+    version: int
+    """The epoch of its last change."""
+    parent_version: int
+    """Of the parent when the fork was born."""
+    staged: Slots | None = None
+    is_packed: bool = True
+    """Whether its own tokens are known to lie in one run of slots."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolState:
+    """Slots and branches at one moment; a value."""
+
+    epoch: int
+    """Counts changes of what any branch remembers."""
+    num_born: int
+    """Branches there ever were."""
+    tables: Mapping[str, SlotTable]
+    branches: Mapping[int, Branch]
 
     @property
-    def num_bytes(self) -> int:
-        return self.num_slots * bytes_per_slot(self.layout, self.policy)
+    def forks(self) -> Collection[Births]:
+        """Births of the forks that live."""
+        return [branch.births for branch in self.branches.values() if branch.births]
 
+    def staging(self, number: int, staged: Slots) -> "PoolState":
+        """With a clip of this branch staged in these slots."""
+        tables = {name: self.tables[name].take(slot) for name, slot in staged.items()}
+        return self._with(number, replace(self.branches[number], staged=staged), tables=tables)
 
-def bytes_per_slot(layout: StreamLayout, policy: Retention | Eviction) -> int:
-    """Keys and values; where each layer forgets on its own, all that is kept about them too."""
-    if isinstance(policy, Retention):
-        return layout.bytes_per_slot
-    return layout.bytes_per_slot_layer + BOOK_BYTES + policy.num_token_stats * np.dtype(np.float32).itemsize
+    def unstaged(self, number: int) -> "PoolState":
+        """With the staged clip of this branch gone, if it has one."""
+        branch = self.branches[number]
+        if branch.staged is None:
+            return self
+        tables = {name: self.tables[name].give_back(slot) for name, slot in branch.staged.items()}
+        return self._with(number, replace(branch, staged=None), tables=tables)
 
+    def committed(self, number: int, outcomes: Mapping[str, Outcome], *, num_kept: int) -> "PoolState":
+        """With the staged clip of this branch kept, and with what its streams give up released."""
+        branch, epoch = self.branches[number], self.epoch + 1
+        assert branch.staged is not None
+        tables = {
+            name: self.tables[name].commit(slot, owner=number, epoch=epoch) for name, slot in branch.staged.items()
+        }
+        kept = self._with(number, replace(branch, staged=None), tables=tables)
+        return kept.changed(number, outcomes, num_kept=num_kept)
 
-@dataclass(frozen=True, slots=True)
-class LayerSlots:
-    """Tokens that come and go together: a stream, or one layer of a stream whose layers forget on their own."""
+    def changed(self, number: int, outcomes: Mapping[str, Outcome], *, num_kept: int | None = None) -> "PoolState":
+        """With what this branch remembers of some streams replaced; slots it gives up are free, or held for forks."""
+        branch, epoch, forks = self.branches[number], self.epoch + 1, self.forks
+        tables = {
+            name: self.tables[name].release(outcome.left, epoch=epoch, forks=forks)
+            for name, outcome in outcomes.items()
+        }
+        live = {**branch.live, **{name: outcome.live for name, outcome in outcomes.items()}}
+        counted = branch.num_kept if num_kept is None else num_kept
+        after = replace(branch, live=live, version=epoch, num_kept=counted, is_packed=False)
+        return self._with(number, after, tables=tables, epoch=epoch)
 
-    stream: str
-    slab: Slab
-    """Shared by all layers of such a stream."""
-    plan: StreamPlan
+    def forked(self, number: int) -> "PoolState":
+        """With a new branch, numbered last, that sees what this one does."""
+        parent = self.branches[number]
+        child = Branch(
+            live={name: tuple(part.as_birth_of_fork() for part in live) for name, live in parent.live.items()},
+            births={**parent.births, number: self.epoch},
+            num_kept=parent.num_kept,
+            version=self.epoch,
+            parent_version=parent.version,
+        )
+        born = self.num_born + 1
+        return replace(self, num_born=born, branches={**self.branches, born: child})
 
-    @property
-    def num_token_stats(self) -> int:
-        return self.plan.policy.num_token_stats if isinstance(self.plan.policy, Eviction) else 0
+    def merged(self, number: int, into: int, outcomes: Mapping[str, Outcome]) -> "PoolState":
+        """Without this fork, all that it owned and kept being its parent's."""
+        epoch, fork = self.epoch + 1, self.branches[number]
+        branches = {other: branch for other, branch in self.branches.items() if other != number}
+        tables = {
+            name: table.commit(table.owned_by(number), owner=into, epoch=epoch) for name, table in self.tables.items()
+        }
+        return replace(self, branches=branches, tables=tables).changed(into, outcomes, num_kept=fork.num_kept)
 
+    def ended(self, number: int) -> "PoolState":
+        """Without this branch, if it is still there; all that it owned is free, or held for forks of it."""
+        if number not in self.branches:
+            return self
+        state, epoch = self.unstaged(number), self.epoch + 1
+        branches = {other: branch for other, branch in state.branches.items() if other != number}
+        left = replace(state, branches=branches, epoch=epoch)
+        tables = {
+            name: table.release(table.owned_by(number), epoch=epoch, forks=left.forks).reclaim(left.forks)
+            for name, table in state.tables.items()
+        }
+        return replace(left, tables=tables)
 
-def layer_slots_name(stream: str, layer: int) -> str:
-    """The name of the shelf where each layer has one."""
-    return f"{stream}.{layer}"
+    def moved(self, number: int, stream: str, source: Integers, target: Integers, live: Live) -> "PoolState":
+        """With tokens of this branch in other slots; what it remembers is the same."""
+        branch = self.branches[number]
+        return self._with(
+            number,
+            replace(branch, live={**branch.live, stream: live}),
+            tables={stream: self.tables[stream].move(source, target)},
+        )
+
+    def packed(self, number: int) -> "PoolState":
+        """With it known that all tokens of this branch are in their places."""
+        return self._with(number, replace(self.branches[number], is_packed=True), tables={})
+
+    def _with(
+        self, number: int, branch: Branch, *, tables: Mapping[str, SlotTable], epoch: int | None = None
+    ) -> "PoolState":
+        return replace(
+            self,
+            epoch=self.epoch if epoch is None else epoch,
+            tables={**self.tables, **tables},
+            branches={**self.branches, number: branch},
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,68 +162,70 @@ class StreamUse:
     live_bytes: int
 
 
+ROOT = 1
+"""The number of the branch that a pool begins with."""
+
+
 class SharedPool:
-    """What all branches share: slabs, the epoch of the last commit, and which forks live."""
+    """Streams, and the present state. Whoever reads it to replace it holds `changed`."""
 
     def __init__(self, plans: Mapping[str, StreamPlan], device: torch.device) -> None:
         self.plans = dict(plans)
-        self.slabs = {name: _slab(plan, device) for name, plan in plans.items()}
-        self.layer_slots = {
-            layer_slots: LayerSlots(name, self.slabs[name], plan)
-            for name, plan in plans.items()
-            for layer_slots in _layer_slots_names(name, plan)
-        }
-        self.device = device
+        self.streams = {name: open_stream(name, plan, device) for name, plan in plans.items()}
         self.changed = threading.Condition(threading.RLock())
-        self.epoch = 0
-        self.births: dict[int, Mapping[int, int]] = {}
-        self._num_branches = 0
+        live = {name: stream.nothing() for name, stream in self.streams.items()}
+        self.state = PoolState(
+            epoch=0,
+            num_born=ROOT,
+            tables={name: SlotTable.free(plan.num_slots) for name, plan in plans.items()},
+            branches={ROOT: Branch(live=live, births={}, num_kept=0, version=0, parent_version=0)},
+        )
+        self._dropped: deque[tuple[int, Slots | None]] = deque()
 
-    def layer_slots_of(self, stream: str) -> list[str]:
-        """One, or one for each layer."""
-        return _layer_slots_names(stream, self.plans[stream])
+    def current(self) -> PoolState:
+        """The present state, once what was dropped without being ended is given back."""
+        while self._dropped:
+            number, staged = self._dropped[0]
+            self.publish(_without(self.state, number, staged))
+            self._dropped.popleft()
+        return self.state
 
-    def next_branch(self) -> int:
-        self._num_branches += 1
-        return self._num_branches
+    def publish(self, state: PoolState) -> None:
+        """Make this the present state. The last thing that a change does, so that nothing can fail after it."""
+        self.changed.notify_all()
+        self.state = state
 
-    def take_all(self, num_frames: int, *, from_top: bool) -> dict[str, Integers] | str:
-        """Slots for a clip on every shelf, or the name of the first stream that has too few and no slot taken."""
-        taken: dict[str, Integers] = {}
+    def end_with(self, owner: object, number: int, staged: Slots | None = None) -> None:
+        """End a branch, or a clip staged in these slots, at the latest with the object that stands for it."""
+        weakref.finalize(owner, self._dropped.append, (number, staged)).atexit = False
+
+    def choose(self, state: PoolState, num_frames: int, *, from_top: bool) -> dict[str, Integers] | str:
+        """Free slots for a clip in every stream, or the name of the first stream that has too few."""
+        chosen: dict[str, Integers] = {}
         for name, plan in self.plans.items():
-            layer_slots = self.layer_slots_of(name)
-            count = num_frames * plan.layout.tokens_per_frame
-            slot = self.slabs[name].take(count * len(layer_slots), from_top=from_top)
+            slot = state.tables[name].choose(num_frames * plan.policy.slots_per_frame(plan.layout), from_top=from_top)
             if slot is None:
-                self.give_back(taken)
                 return name
-            taken |= dict(zip(layer_slots, np.split(slot, len(layer_slots)), strict=True))
-        return taken
-
-    def give_back(self, taken: Mapping[str, Integers]) -> None:
-        for name, slot in taken.items():
-            self.layer_slots[name].slab.give_back(slot)
+            chosen[name] = slot
+        return chosen
 
 
-def _layer_slots_names(name: str, plan: StreamPlan) -> list[str]:
-    if isinstance(plan.policy, Retention):
-        return [name]
-    return [layer_slots_name(name, layer) for layer in range(plan.layout.num_layers)]
+def _without(state: PoolState, number: int, staged: Slots | None) -> PoolState:
+    if staged is None:
+        return state.ended(number)
+    branch = state.branches.get(number)
+    return state if branch is None or branch.staged is not staged else state.unstaged(number)
 
 
-def _slab(plan: StreamPlan, device: torch.device) -> Slab:
-    layout = plan.layout if isinstance(plan.policy, Retention) else replace(plan.layout, num_layers=1)
-    return Slab(layout, plan.num_slots, device)
-
-
-def use_of(slab: Slab) -> StreamUse:
-    live = slab.count(SlotState.LIVE)
+def use_of(table: SlotTable, slab: Slab) -> StreamUse:
+    """How the slots of a stream are used."""
+    live = table.count(SlotState.LIVE)
     return StreamUse(
-        num_slots=slab.num_slots,
+        num_slots=len(table),
         live=live,
-        held=slab.count(SlotState.HELD),
-        staged=slab.count(SlotState.STAGED),
-        free=slab.count(SlotState.FREE),
+        held=table.count(SlotState.HELD),
+        staged=table.count(SlotState.STAGED),
+        free=table.count(SlotState.FREE),
         num_bytes=slab.num_bytes,
         live_bytes=live * slab.layout.bytes_per_slot,
     )

@@ -1,42 +1,20 @@
-"""Storage of one stream: preallocated slots, who owns each, and which forks can still see it.
+"""Storage of one stream: keys and values in preallocated slots, a tensor a layer."""
 
-Every slot is in exactly one state:
+from collections.abc import Callable
 
-    free ──take──▶ staged ──settle──▶ live ──release──▶ held ──reclaim──▶ free
-      ▲              │                 │                 (a fork still sees it)
-      └──give_back───┘                 └──────────────▶ free (nobody else sees it)
-
-A slot is visible from the epoch of the commit that settled it until that of the commit that released it. A fork born
-in between sees it. Taking free slots depends on which are free alone, not on the past.
-"""
-
-from collections.abc import Iterable, Mapping
-from enum import IntEnum
-
-import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from longtake.memory.layout import StreamLayout
 from longtake.memory.tokens import Integers
 from longtake.memory.view import Block
 
-BOOK_BYTES = 1 + 3 * 8 + 3 * 8
-"""Of one slot: its state, owner and two epochs here, and its token's frame, index and slot."""
-
-
-class SlotState(IntEnum):
-    """Where a slot is in its life."""
-
-    FREE = 0
-    STAGED = 1
-    LIVE = 2
-    HELD = 3
+Rows = Float[Tensor, "tokens heads head_dim"]
 
 
 class Slab:
-    """Keys and values of one stream, a tensor a layer, and the books on their slots."""
+    """Keys and values of one stream. Only slots that nobody reads are written, but for `revise_keys`."""
 
     def __init__(self, layout: StreamLayout, num_slots: int, device: torch.device) -> None:
         shape = (num_slots, layout.num_heads, layout.head_dim)
@@ -46,21 +24,10 @@ class Slab:
         self.device = device
         self.keys = [torch.empty(shape, dtype=layout.dtype, device=device) for _ in layers]
         self.values = [torch.empty(shape, dtype=layout.dtype, device=device) for _ in layers]
-        self._state = np.zeros(num_slots, dtype=np.int8)
-        self._owner = np.zeros(num_slots, dtype=np.int64)
-        self._settled = np.zeros(num_slots, dtype=np.int64)
-        self._released = np.zeros(num_slots, dtype=np.int64)
 
     @property
     def num_bytes(self) -> int:
         return sum(tensor.nbytes for tensor in (*self.keys, *self.values))
-
-    def count(self, state: SlotState) -> int:
-        return int(np.count_nonzero(self._state == state))
-
-    def owned_by(self, owner: int) -> Integers:
-        """Slots that are live and belong to this branch."""
-        return np.flatnonzero((self._state == SlotState.LIVE) & (self._owner == owner))
 
     def write(
         self, layer: int, block: Block, k: Float[Tensor, "new heads dim"], v: Float[Tensor, "new heads dim"]
@@ -68,84 +35,36 @@ class Slab:
         self.keys[layer][block] = k.to(self.device, self.layout.dtype)
         self.values[layer][block] = v.to(self.device, self.layout.dtype)
 
-    def take(self, count: int, *, from_top: bool) -> Integers | None:
-        """Stage `count` free slots, from the bottom up or the top down, in one run where one is long enough."""
-        free = np.flatnonzero(self._state == SlotState.FREE)
-        if len(free) < count:
-            return None
-        if from_top:
-            chosen = _run_at_top(free, count)
-        else:
-            chosen = _run_at_bottom(free, count)
-        self._state[chosen] = SlotState.STAGED
-        return chosen
-
-    def give_back(self, slot: Integers) -> None:
-        """Staged slots that were not committed."""
-        self._state[slot] = SlotState.FREE
-
-    def settle(self, slot: Integers, *, owner: int, epoch: int) -> None:
-        """Slots that belong to this branch and are seen by forks born from this epoch on."""
-        self._state[slot] = SlotState.LIVE
-        self._owner[slot] = owner
-        self._settled[slot] = epoch
-
-    def release(self, slot: Integers, *, epoch: int, forks: Iterable[Mapping[int, int]]) -> None:
-        """Slots their owner no longer remembers: free, or held while a fork sees them."""
-        self._released[slot] = epoch
-        self._state[slot] = SlotState.HELD
-        self._free_unseen(slot, forks)
-
-    def reclaim(self, forks: Iterable[Mapping[int, int]]) -> None:
-        """Free the held slots that none of the remaining forks sees."""
-        self._free_unseen(np.flatnonzero(self._state == SlotState.HELD), forks)
-
-    def num_unseen(self, slot: Integers, forks: Iterable[Mapping[int, int]]) -> int:
-        """How many of these live slots no fork sees: released, they would be free at once."""
-        seen = np.zeros(len(slot), dtype=np.bool_)
-        for births in forks:
-            for ancestor, birth in births.items():
-                seen |= (self._owner[slot] == ancestor) & (self._settled[slot] <= birth)
-        return int(np.count_nonzero(~seen))
-
-    def move(self, source: Integers, target: Integers) -> None:
-        """Carry tokens to other slots; only while no fork lives, since a fork reads where it first looked."""
+    def copy(self, source: Integers, target: Integers) -> None:
+        """Keys and values of every layer into other slots, none of which is a source."""
         sources = torch.from_numpy(source).to(self.device)
         targets = torch.from_numpy(target).to(self.device)
         for storage in (*self.keys, *self.values):
             storage.index_copy_(0, targets, storage.index_select(0, sources))
-        owner, settled = self._owner[source], self._settled[source]
-        self._state[source] = SlotState.FREE
-        self._state[target] = SlotState.LIVE
-        self._owner[target], self._settled[target] = owner, settled
 
-    def _free_unseen(self, slot: Integers, forks: Iterable[Mapping[int, int]]) -> None:
-        seen = np.zeros(len(slot), dtype=np.bool_)
-        owner, settled, released = self._owner[slot], self._settled[slot], self._released[slot]
-        for births in forks:
-            for ancestor, birth in births.items():
-                seen |= (owner == ancestor) & (settled <= birth) & (birth < released)
-        self._state[slot[~seen]] = SlotState.FREE
+    def revise_keys(self, slot: Integers, revise: Callable[[Rows], Rows]) -> bool:
+        """Replace the keys in these slots in every layer, or on an error in none: those replaced are put back.
 
-
-def _run_at_bottom(free: Integers, count: int) -> Integers:
-    """The lowest run of `count` neighbours, or the lowest `count` slots where no run is long enough."""
-    if count and free[count - 1] - free[0] == count - 1:
-        return free[:count]  # most often; looking through all takes milliseconds where there are many
-    starts = _starts_of_runs(free, count)
-    first = int(starts[0]) if len(starts) else 0
-    return free[first : first + count]
+        True once it is done, so that nothing can fail in between.
+        """
+        slots = torch.from_numpy(slot).to(self.device)
+        before: list[Rows] = []
+        try:
+            return all(_revise(keys, slots, revise, before) for keys in self.keys)
+        except BaseException:
+            for keys, rows in zip(self.keys, before, strict=False):
+                keys[slots] = rows.to(self.device)
+            raise
 
 
-def _run_at_top(free: Integers, count: int) -> Integers:
-    """The highest run of `count` neighbours, or the highest `count` slots where no run is long enough."""
-    if count and free[-1] - free[-count] == count - 1:
-        return free[len(free) - count :]
-    starts = _starts_of_runs(free, count)
-    first = int(starts[-1]) if len(starts) else len(free) - count
-    return free[first : first + count]
-
-
-def _starts_of_runs(free: Integers, count: int) -> Integers:
-    spans = free[count - 1 :] - free[: len(free) - count + 1]
-    return np.flatnonzero(spans == count - 1)
+def _revise(
+    keys: Float[Tensor, "slots heads head_dim"],
+    slots: Int64[Tensor, "_"],
+    revise: Callable[[Rows], Rows],
+    before: list[Rows],
+) -> bool:
+    """Replace keys of one layer, once the old ones are put aside on the host."""
+    rows = keys.index_select(0, slots)
+    before.append(rows.to("cpu", copy=True))
+    keys[slots] = revise(rows)
+    return True

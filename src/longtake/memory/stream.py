@@ -1,132 +1,296 @@
-"""The live set of one stream as one branch remembers it, and the order that keeps its slots together.
+"""One stream of a memory, in two ways: all layers remember the same tokens, or each layer its own.
 
-    borrowed, borrowed, …      retained            (gap)        evict_next
-    as the parent had them     stays if the next   a clip is    leaves if the next
-    when the fork was born     clip is kept        staged here  clip is kept
+What a branch remembers of a stream is a `LiveSet` for each set of layers that forget together: one for the whole stream
+in lockstep, one for every layer where each forgets on its own. Streams keep storage and plans; what is remembered is
+given to them and returned, never changed.
+"""
 
-A clip known to be kept sees `retained` and itself, any other sees `evict_next` too. With the clip staged in the gap
-both are one run of slots. The order depends on what was committed alone, so a rejected clip or a fork leaves it as it
-was."""
-
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
+import torch
+from jaxtyping import Float32
+from torch import Tensor
 
-from longtake.memory.eviction import EvictionDecision
-from longtake.memory.retention import Keep, Retention
-from longtake.memory.tokens import Flags, Integers, Tokens
+from longtake.memory.budget import StreamPlan
+from longtake.memory.live_set import LiveSet
+from longtake.memory.policy import Clip, Keep, LayerState, LockstepPolicy, PerLayerPolicy
+from longtake.memory.slab import Rows, Slab
+from longtake.memory.slots import SlotTable
+from longtake.memory.tokens import Integers, Tokens
+from longtake.memory.view import Block, View, as_block, view_of
+
+Live = tuple[LiveSet, ...]
+"""What a branch remembers of a stream."""
 
 
 @dataclass(frozen=True, slots=True)
-class LiveSet:
-    """What one branch remembers of one stream."""
+class Staged:
+    """A clip's place in one set of layers: the slots it writes, and for each pass those of it and the view it reads."""
 
-    borrowed: tuple[Tokens, ...]
-    retained: Tokens
-    evict_next: Tokens
-    layer_stats: tuple[float, ...] = ()
-    """What an eviction noted about the layer."""
-
-    @classmethod
-    def empty(cls, num_layer_stats: int = 0) -> "LiveSet":
-        return cls((), Tokens.empty(), Tokens.empty(), (0.0,) * num_layer_stats)
-
-    def __len__(self) -> int:
-        return sum(map(len, self.sections))
+    slot: Integers
+    blocks: tuple[Block, ...]
+    views: tuple[View, ...]
 
     @property
-    def sections(self) -> tuple[Tokens, ...]:
-        return (*self.borrowed, self.retained, self.evict_next)
+    def view(self) -> View:
+        """What the last pass reads: all, the clip's own slots included."""
+        return self.views[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenClip:
+    """A clip that is written in every layer of a stream and will be kept."""
+
+    ordinals: tuple[int, ...]
+    staged: tuple[Staged, ...]
+    attention_mass: tuple[Float32[Tensor, "_"], ...]
+    """By layer, where the policy wants it; else empty."""
 
     @property
-    def own(self) -> Tokens:
-        """What this branch wrote or owns, in attention order."""
-        return Tokens.join((self.retained, self.evict_next))
+    def num_kept(self) -> int:
+        """Frames kept, those of the clip included."""
+        return self.ordinals[-1] + 1
 
-    def as_birth_of_fork(self) -> "LiveSet":
-        """The same tokens, all borrowed."""
-        return LiveSet(self.sections, Tokens.empty(), Tokens.empty(), self.layer_stats)
 
-    def as_merged_into(self, parent: "LiveSet") -> "LiveSet":
-        """What this fork remembers, as its parent's own; the parent goes on borrowing what it borrowed itself."""
-        still_borrowed, now_own = self.borrowed[: len(parent.borrowed)], self.borrowed[len(parent.borrowed) :]
-        return LiveSet(
-            still_borrowed, Tokens.join((*now_own, self.retained, self.evict_next)), Tokens.empty(), self.layer_stats
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a branch remembers of a stream after a change, and its own slots that it gives up."""
+
+    live: Live
+    left: Integers
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Tokens to be carried to other slots, which are free; and what is remembered then."""
+
+    source: Integers
+    target: Integers
+    live: Live
+
+
+class Stream(ABC):
+    """Storage and plan of one stream, and the arithmetic of what is remembered in it."""
+
+    keeps_stats: ClassVar[bool]
+    """Whether there are statistics of tokens and layers."""
+
+    def __init__(self, name: str, plan: StreamPlan, slab: Slab) -> None:
+        self.name = name
+        self.plan = plan
+        self.slab = slab
+
+    @property
+    @abstractmethod
+    def set_names(self) -> tuple[str, ...]:
+        """A name for each set of layers that forget together."""
+
+    @property
+    @abstractmethod
+    def wants_attention_mass(self) -> bool:
+        """Whether a clip can be kept only with what each key got of its attention."""
+
+    @abstractmethod
+    def find(self, layer: int) -> tuple[int, int, int]:
+        """The set of a layer, the pass, and the layer in the slab; layers of all passes are counted through."""
+
+    @abstractmethod
+    def nothing(self) -> Live:
+        """What is remembered at first."""
+
+    @abstractmethod
+    def stage(self, live: Live, slot: Integers, *, num_kept: int, num_frames: int, keep: Keep) -> tuple[Staged, ...]:
+        """The places of a clip of so many frames that writes these slots."""
+
+    @abstractmethod
+    def after_commit(self, live: Live, clip: WrittenClip) -> Outcome:
+        """What is remembered once the clip is kept."""
+
+    @abstractmethod
+    def after_merge(self, fork: Live, parent: Live, *, num_kept: int) -> Outcome:
+        """What the parent remembers once its fork is committed into it."""
+
+    @abstractmethod
+    def moves(self, live: Live, table: SlotTable) -> Moves | None:
+        """The next step towards one run of slots; None where all are in their places."""
+
+    @abstractmethod
+    def slots_for(self, live: Live) -> list[Integers]:
+        """Where the tokens of each set lie in a memory that holds nothing else."""
+
+    @property
+    def num_writes(self) -> int:
+        """How often a clip must be written: once in every layer and pass."""
+        return self.plan.layout.num_layers * self.plan.layout.passes
+
+    def after_forget(self, live: Live, frames: Integers) -> Outcome:
+        """What is remembered without these frames."""
+        outcomes = [part.without(frames) for part in live]
+        return Outcome(tuple(part for part, _ in outcomes), np.concatenate([left for _, left in outcomes]))
+
+
+class LockstepStream(Stream):
+    """All layers remember the same tokens in the same slots."""
+
+    keeps_stats = False
+
+    def __init__(self, name: str, plan: StreamPlan, policy: LockstepPolicy, device: torch.device) -> None:
+        super().__init__(name, plan, Slab(plan.layout, plan.num_slots, device))
+        self._policy = policy
+
+    @property
+    def set_names(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    @property
+    def wants_attention_mass(self) -> bool:
+        return False
+
+    def find(self, layer: int) -> tuple[int, int, int]:
+        return 0, *divmod(layer, self.plan.layout.num_layers)
+
+    def nothing(self) -> Live:
+        return (LiveSet.empty(),)
+
+    def stage(self, live: Live, slot: Integers, *, num_kept: int, num_frames: int, keep: Keep) -> tuple[Staged, ...]:
+        layout, device = self.plan.layout, self.slab.device
+        by_pass = slot.reshape(-1, layout.passes)
+        own = by_pass[:, :0] if layout.causal else by_pass
+        seen = [
+            live[0].seen_slots(
+                self._policy,
+                own[:, : number + 1].reshape(-1),
+                num_kept=num_kept,
+                num_coming=num_frames,
+                keep=keep,
+            )
+            for number in range(layout.passes)
+        ]
+        blocks = tuple(as_block(slots, device) for slots in by_pass.T)
+        return (Staged(slot, blocks, tuple(view_of(slots, device) for slots in seen)),)
+
+    def after_commit(self, live: Live, clip: WrittenClip) -> Outcome:
+        new = Tokens.of_frames(clip.ordinals, self.plan.layout.tokens_per_frame, clip.staged[0].slot)
+        after, left = live[0].after_commit(new, self._policy, num_kept=clip.num_kept)
+        return Outcome((after,), left)
+
+    def after_merge(self, fork: Live, parent: Live, *, num_kept: int) -> Outcome:
+        merged = fork[0].as_merged_into(parent[0])
+        after, left = merged.after_commit(Tokens.empty(), self._policy, num_kept=num_kept)
+        return Outcome((after,), np.concatenate((np.setdiff1d(parent[0].own.slot, merged.own.slot), left)))
+
+    def moves(self, live: Live, table: SlotTable) -> Moves | None:
+        """Tokens whose places are free go there; of those that wait for each other, some step aside."""
+        source = live[0].own.slot
+        target = live[0].packed_slots(self.plan.layout.tokens_per_frame, len(table))
+        moving = np.flatnonzero(source != target)
+        if not len(moving):
+            return None
+        direct = table.is_free(target[moving])
+        blocked = moving[~direct & ~np.isin(target[moving], source[moving[direct]])]
+        aside = np.setdiff1d(np.flatnonzero(table.is_free(np.arange(len(table)))), target)[: len(blocked)]
+        which = np.concatenate((moving[direct], blocked[: len(aside)]))
+        if not len(which):
+            return None  # no slot is free
+        to = np.concatenate((target[moving[direct]], aside))
+        slot = source.copy()
+        slot[which] = to
+        return Moves(source[which], to, (live[0].at(slot),))
+
+    def slots_for(self, live: Live) -> list[Integers]:
+        return [live[0].packed_slots(self.plan.layout.tokens_per_frame, self.plan.num_slots)]
+
+
+class PerLayerStream(Stream):
+    """Each layer remembers its own tokens; all share one slab, where a slot holds one token of one layer."""
+
+    keeps_stats = True
+
+    def __init__(self, name: str, plan: StreamPlan, policy: PerLayerPolicy, device: torch.device) -> None:
+        super().__init__(name, plan, Slab(replace(plan.layout, num_layers=1), plan.num_slots, device))
+        self._policy = policy
+
+    @property
+    def set_names(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}.{layer}" for layer in range(self.plan.layout.num_layers))
+
+    @property
+    def wants_attention_mass(self) -> bool:
+        return self._policy.wants_attention_mass
+
+    def find(self, layer: int) -> tuple[int, int, int]:
+        return layer, 0, 0
+
+    def nothing(self) -> Live:
+        return (LiveSet.empty(self._policy.num_layer_stats),) * self.plan.layout.num_layers
+
+    def stage(self, live: Live, slot: Integers, *, num_kept: int, num_frames: int, keep: Keep) -> tuple[Staged, ...]:  # noqa: ARG002
+        device = self.slab.device
+        return tuple(
+            Staged(own, (as_block(own, device),), (view_of(part.all_slots(own), device),))
+            for part, own in zip(live, np.split(slot, len(live)), strict=True)
         )
 
-    def seen_slots(
-        self, retention: Retention, staged: Integers, *, num_kept: int, num_coming: int, keep: Keep
-    ) -> list[Integers]:
-        """Slots a clip reads, a list for each block of attention; its own sit between settled and doomed."""
-        sections = self.sections
-        everything = Tokens.join(sections)
-        seen = retention.sees(everything, num_kept=num_kept, num_coming=num_coming, keep=keep)
-        *borrowed, retained, evict_next = [
-            part.slot[flags] for part, flags in zip(sections, _cut(seen, sections), strict=True)
+    def after_commit(self, live: Live, clip: WrittenClip) -> Outcome:
+        new = [self._new_tokens(clip.ordinals, staged.slot) for staged in clip.staged]
+        attention_mass = _on_host(clip.attention_mass) if self._policy.wants_attention_mass else [None] * len(live)
+        layers = [
+            LayerState(
+                tokens=part.with_clip(own),
+                attention_mass=mass,
+                keys=self._keys(staged.view) if self._policy.wants_keys else None,
+                layer_stats=part.layer_stats,
+            )
+            for part, own, mass, staged in zip(live, new, attention_mass, clip.staged, strict=True)
         ]
-        return [*borrowed, np.concatenate((retained, staged, evict_next))]
-
-    def all_slots(self, staged: Integers) -> list[Integers]:
-        """Slots a clip reads where nothing is hidden from it, a list for each block of attention."""
-        *borrowed, retained, evict_next = [part.slot for part in self.sections]
-        return [*borrowed, np.concatenate((retained, staged, evict_next))]
-
-    def with_clip(self, staged: Tokens) -> Tokens:
-        """All tokens in the order of `all_slots`; only for layers that forget on their own, where none is doomed."""
-        return Tokens.join((*self.borrowed, self.retained, staged))
-
-    def after_decision(self, staged: Tokens, decision: EvictionDecision) -> "tuple[LiveSet, Integers]":
-        """The live set once a clip was judged, survivors in order; and the own slots it gives up."""
-        queue = Tokens.join((self.retained, staged))
-        sections = (*self.borrowed, queue)
-        stays = _cut(decision.stays, sections)
-        token_stats = np.split(decision.token_stats, np.cumsum([len(part) for part in sections])[:-1])
-        *borrowed, retained = [
-            part.with_stats(with_stats).take(flags)
-            for part, with_stats, flags in zip(sections, token_stats, stays, strict=True)
+        decisions = self._policy.decide(layers, self._described(clip))
+        outcomes = [
+            part.after_decision(own, decision) for part, own, decision in zip(live, new, decisions, strict=True)
         ]
-        return LiveSet(tuple(borrowed), retained, Tokens.empty(), decision.layer_stats), queue.slot[~stays[-1]]
+        return Outcome(tuple(part for part, _ in outcomes), np.concatenate([left for _, left in outcomes]))
 
-    def after_commit(self, staged: Tokens, retention: Retention, *, num_kept: int) -> "tuple[LiveSet, Integers]":
-        """The live set once `num_kept` frames are kept, the last of them staged; and the own slots it gives up."""
-        queue = Tokens.join((self.retained, staged, self.evict_next))
-        stays = retention.stays(queue, num_kept=num_kept)
-        leaves_next = ~retention.sees(queue, num_kept=num_kept, num_coming=1, keep=Keep.YES)
-        retained, evict_next = _split_retained(queue, stays=stays, leaves_next=leaves_next)
-        borrowed = tuple(part.take(retention.stays(part, num_kept=num_kept)) for part in self.borrowed)
-        return LiveSet(borrowed, retained, evict_next, self.layer_stats), queue.slot[~stays]
+    def after_merge(self, fork: Live, parent: Live, *, num_kept: int) -> Outcome:  # noqa: ARG002
+        merged = tuple(part.as_merged_into(of_parent) for part, of_parent in zip(fork, parent, strict=True))
+        left = [np.setdiff1d(of_parent.own.slot, part.own.slot) for of_parent, part in zip(parent, merged, strict=True)]
+        return Outcome(merged, np.concatenate(left))
 
-    def without(self, frames: Integers) -> "tuple[LiveSet, Integers]":
-        """The live set without these frames, and the own slots it gives up; those at the back fill the holes."""
-        queue = self.own
-        stays = ~np.isin(queue.frame, frames)
-        leaves_next = np.arange(len(queue)) >= len(self.retained)
-        retained, evict_next = _split_retained(queue, stays=stays, leaves_next=leaves_next)
-        borrowed = tuple(part.take(~np.isin(part.frame, frames)) for part in self.borrowed)
-        return LiveSet(borrowed, retained, evict_next, self.layer_stats), queue.slot[~stays]
+    def moves(self, live: Live, table: SlotTable) -> Moves | None:  # noqa: ARG002
+        """None: layers share the slab, and survivors stay where they are."""
+        return None
 
-    def packed_slots(self, frame: int, num_slots: int) -> Integers:
-        """Where own tokens lie when nothing stands in the way: settled from 0, a gap for one frame, then doomed."""
-        num_retained, num_own = len(self.retained), len(self.retained) + len(self.evict_next)
-        slot = np.arange(num_own)
-        slot[num_retained:] += min(frame, num_slots - num_own)
-        return slot
+    def slots_for(self, live: Live) -> list[Integers]:
+        """One layer after another."""
+        ends = np.cumsum([len(part) for part in live])
+        return np.split(np.arange(ends[-1]), ends[:-1])
 
-    def at(self, slot: Integers) -> "LiveSet":
-        """The same own tokens in other slots."""
-        num_retained = len(self.retained)
-        retained, evict_next = self.retained.at(slot[:num_retained]), self.evict_next.at(slot[num_retained:])
-        return LiveSet(self.borrowed, retained, evict_next, self.layer_stats)
+    def _new_tokens(self, ordinals: tuple[int, ...], slot: Integers) -> Tokens:
+        return Tokens.of_frames(ordinals, self.plan.layout.tokens_per_frame, slot, self._policy.num_token_stats)
+
+    def _described(self, clip: WrittenClip) -> Clip:
+        return Clip(
+            num_kept=clip.num_kept,
+            num_frames=len(clip.ordinals),
+            tokens_per_frame=self.plan.layout.tokens_per_frame,
+            num_heads=self.plan.layout.num_heads,
+        )
+
+    def _keys(self, view: View) -> Rows:
+        return torch.cat(list(view.read(self.slab.keys[0])))
 
 
-def _split_retained(queue: Tokens, *, stays: Flags, leaves_next: Flags) -> tuple[Tokens, Tokens]:
-    """Split the queue into settled and doomed; settled tokens stay in place, those at the back fill the holes."""
-    retained = stays & ~leaves_next
-    num_retained = int(np.count_nonzero(retained))
-    order = np.arange(num_retained)
-    order[~retained[:num_retained]] = np.flatnonzero(retained[num_retained:]) + num_retained
-    return queue.take(order), queue.take(stays & leaves_next)
+def open_stream(name: str, plan: StreamPlan, device: torch.device) -> Stream:
+    """Storage for a stream, as its policy needs it."""
+    if isinstance(plan.policy, PerLayerPolicy):
+        return PerLayerStream(name, plan, plan.policy, device)
+    assert isinstance(plan.policy, LockstepPolicy), f"{plan.policy} is a policy of no stream"
+    return LockstepStream(name, plan, plan.policy, device)
 
 
-def _cut(flags: Flags, sections: tuple[Tokens, ...]) -> list[Flags]:
-    return np.split(flags, np.cumsum([len(part) for part in sections])[:-1])
+def _on_host(attention_mass: Sequence[Float32[Tensor, "_"]]) -> list[Float32[np.ndarray, "_"]]:
+    """All layers in one transfer."""
+    ends = np.cumsum([len(layer) for layer in attention_mass])
+    return np.split(torch.cat(list(attention_mass)).cpu().numpy(), ends[:-1])

@@ -1,5 +1,5 @@
 """The tokens a stream remembers, in the order attention reads them: which frame, which place in it, which slot, and
-what a policy noted about each."""
+a policy's statistics of each."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Tokens:
     def of_frames(
         cls, ordinals: Sequence[int], tokens_per_frame: int, slot: Integers, num_token_stats: int = 0
     ) -> "Tokens":
-        """All tokens of whole frames, frame by frame, their notes zero."""
+        """All tokens of whole frames, frame by frame, their statistics zero."""
         frame = np.repeat(np.asarray(ordinals, dtype=np.int64), tokens_per_frame)
         index = np.tile(np.arange(tokens_per_frame, dtype=np.int64), len(ordinals))
         return cls(frame, index, slot, _blank(len(frame), num_token_stats))
@@ -60,7 +60,7 @@ class Tokens:
         return Tokens(self.frame, self.index, slot, self.token_stats)
 
     def with_stats(self, token_stats: TokenStats) -> "Tokens":
-        """The same tokens with other notes."""
+        """The same tokens with other statistics."""
         return Tokens(self.frame, self.index, self.slot, token_stats)
 
 

@@ -1,59 +1,46 @@
 """One clip's staged writes, in all streams at once: committed as a whole, or gone without a trace."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 
-from jaxtyping import Float, Float32
+from jaxtyping import Float32
 from torch import Tensor
 
 from longtake.errors import TransactionError
-from longtake.memory.retention import Keep
-from longtake.memory.shared_pool import layer_slots_name
-from longtake.memory.slab import Slab
-from longtake.memory.tokens import Integers
-from longtake.memory.view import Block, View
+from longtake.memory.policy import Keep
+from longtake.memory.shared_pool import PoolState, SharedPool, Slots
+from longtake.memory.slab import Rows
+from longtake.memory.stream import Live, Outcome, Staged, WrittenClip
 
-Rows = Float[Tensor, "new heads head_dim"]
-
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """A clip's place on one shelf: the slots it writes, and for each pass those of it and the view it reads."""
-
-    slab: Slab
-    slot: Integers
-    blocks: tuple[Block, ...]
-    views: tuple[View, ...]
-    wants_attention_mass: bool
-
-    @property
-    def view(self) -> View:
-        """What the last pass reads: all, the clip's own slots included."""
-        return self.views[-1]
+AttentionMass = Float32[Tensor, "_"]
 
 
 class Transaction:
-    """The life of one clip. Leaving the `with` block without `commit` leaves no trace."""
+    """The life of one clip. Leaving the `with` block without `commit`, or dropping it, leaves no trace."""
 
     def __init__(
         self,
+        memory: object,
+        pool: SharedPool,
+        branch: int,
+        *,
         ordinals: tuple[int, ...],
         keep: Keep,
-        staged: Mapping[str, Staged],
-        *,
-        commit: Callable[["Transaction"], None],
-        abandon: Callable[["Transaction"], None],
+        slots: Slots,
+        staged: Mapping[str, tuple[Staged, ...]],
     ) -> None:
         self.ordinals = ordinals
+        """For each frame, how many frames of its sequence were kept before it."""
         self.keep = keep
         self.staged = staged
-        self.attention_mass: dict[str, Float32[Tensor, " tokens"]] = {}
-        """By shelf, where a policy wants it: what each key of the view got of the clip's attention."""
-        self._commit = commit
-        self._abandon = abandon
+        """By stream, the clip's place in every set of layers that forget together."""
+        self._memory = memory  # a fork ends with its object: not before its clip
+        self._pool = pool
+        self._branch = branch
+        self._slots = slots
+        self._attention_mass: dict[tuple[str, int], AttentionMass] = {}
         self._written: set[tuple[str, int]] = set()
-        self._open = True
+        pool.end_with(self, branch, slots)
 
     def __enter__(self) -> "Transaction":
         return self
@@ -69,70 +56,93 @@ class Transaction:
         Where layers are written in several passes, `layer` counts through all layers of the first, then of the next.
         """
         self._require_open()
-        layer_slots, number, layer = self._find(stream, layer)
-        staged = self.staged[layer_slots]
+        group, number, slab_layer = self._pool.streams[stream].find(layer)
+        staged = self.staged[stream][group]
         num_expected = len(staged.slot) // len(staged.blocks)
         if len(k) != num_expected:
             raise TransactionError(
                 f"Stream '{stream}' has {num_expected} slots staged for this clip, but {len(k)} tokens came; "
                 "begin the transaction with the number of frames the model is given."
             )
-        staged.slab.write(layer, staged.blocks[number], k, v)
-        self._written.add((layer_slots, number * staged.slab.layout.num_layers + layer))
+        self._pool.streams[stream].slab.write(slab_layer, staged.blocks[number], k, v)
+        self._written.add((stream, layer))
 
     def read(self, stream: str, layer: int) -> Iterator[tuple[Rows, Rows]]:
         """Keys and values the clip may see in one layer, block by block."""
         self._require_open()
-        layer_slots, number, layer = self._find(stream, layer)
-        staged = self.staged[layer_slots]
-        view, keys, values = staged.views[number], staged.slab.keys[layer], staged.slab.values[layer]
-        return zip(view.read(keys), view.read(values), strict=True)
+        group, number, slab_layer = self._pool.streams[stream].find(layer)
+        view, slab = self.staged[stream][group].views[number], self._pool.streams[stream].slab
+        return zip(view.read(slab.keys[slab_layer]), view.read(slab.values[slab_layer]), strict=True)
 
-    def wants_attention_mass(self, stream: str, layer: int) -> bool:
-        """Whether the stream's policy must know what each key received, should the clip be kept."""
-        return self.keep is not Keep.NO and self.staged[self._find(stream, layer)[0]].wants_attention_mass
+    def wants_attention_mass(self, stream: str, layer: int) -> bool:  # noqa: ARG002
+        """Whether the stream's policy must know what each key got of the attention, should the clip be kept."""
+        return self.keep is not Keep.NO and self._pool.streams[stream].wants_attention_mass
 
-    def record_attention_mass(self, stream: str, layer: int, attention_mass: Float32[Tensor, " tokens"]) -> None:
+    def record_attention_mass(self, stream: str, layer: int, attention_mass: AttentionMass) -> None:
         """What each key of the view got of the clip's attention in one layer, in the order of the view."""
-        self.attention_mass[self._find(stream, layer)[0]] = attention_mass
+        self._attention_mass[stream, layer] = attention_mass
 
     def commit(self) -> None:
-        """Keep the clip: its tokens become part of the memory and the policy's evictions happen."""
+        """Keep the clip: its tokens become part of the memory, and what the policies evict leaves.
+
+        On an error nothing has changed, and the clip is still staged.
+        """
         self._require_open()
+        self._require_complete()
+        with self._pool.changed:
+            state = self._pool.current()
+            self._require_open()
+            self._pool.publish(self._committed(state))
+
+    def abandon(self) -> None:
+        """Drop the clip, unless it was committed."""
+        with self._pool.changed:
+            state = self._pool.current()
+            if self._is_open(state):
+                self._pool.publish(state.unstaged(self._branch))
+
+    def _committed(self, state: PoolState) -> PoolState:
+        live = state.branches[self._branch].live
+        outcomes = {name: self._outcome(name, live[name]) for name in self.staged}
+        return state.committed(self._branch, outcomes, num_kept=self.ordinals[-1] + 1)
+
+    def _outcome(self, name: str, live: Live) -> Outcome:
+        stream = self._pool.streams[name]
+        mass = tuple(self._attention_mass[name, layer] for layer in self._layers_with_mass(name))
+        clip = WrittenClip(ordinals=self.ordinals, staged=self.staged[name], attention_mass=mass)
+        return stream.after_commit(live, clip)
+
+    def _layers_with_mass(self, name: str) -> range:
+        """Layers whose attention the stream's policy must know."""
+        stream = self._pool.streams[name]
+        return range(stream.num_writes if stream.wants_attention_mass else 0)
+
+    def _require_complete(self) -> None:
         if self.keep is Keep.NO:
             raise TransactionError(
                 "This clip was declared as not kept; begin it as kept or judged afterwards to commit it."
             )
         missing = [
-            f"{layer_slots} layer {layer}"
-            for layer_slots, staged in self.staged.items()
-            for layer in range(staged.slab.layout.num_layers * len(staged.blocks))
-            if (layer_slots, layer) not in self._written
+            f"{name} layer {layer}"
+            for name, stream in self._pool.streams.items()
+            for layer in range(stream.num_writes)
+            if (name, layer) not in self._written
         ]
         missing += [
-            f"{layer_slots} attention"
-            for layer_slots, staged in self.staged.items()
-            if staged.wants_attention_mass and layer_slots not in self.attention_mass
+            f"{stream.set_names[layer]} attention"
+            for name, stream in self._pool.streams.items()
+            for layer in self._layers_with_mass(name)
+            if (name, layer) not in self._attention_mass
         ]
         if missing:
             raise TransactionError(
                 f"The model did not write {missing[0]} ({len(missing)} missing in all); nothing is kept."
             )
-        self._commit(self)
-        self._open = False
 
-    def abandon(self) -> None:
-        """Drop the clip, unless it was committed."""
-        if self._open:
-            self._open = False
-            self._abandon(self)
-
-    def _find(self, stream: str, layer: int) -> tuple[str, int, int]:
-        """The shelf of a stream's layer, the pass, and the layer's number there."""
-        if stream not in self.staged:
-            return layer_slots_name(stream, layer), 0, 0
-        return stream, *divmod(layer, self.staged[stream].slab.layout.num_layers)
+    def _is_open(self, state: PoolState) -> bool:
+        branch = state.branches.get(self._branch)
+        return branch is not None and branch.staged is self._slots
 
     def _require_open(self) -> None:
-        if not self._open:
+        if not self._is_open(self._pool.state):
             raise TransactionError("This transaction has ended; begin a new one.")

@@ -11,6 +11,7 @@ from longtake.errors import SettingError
 from longtake.export.reexport import ProgressCallback, no_progress
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
+from longtake.memory.registry import stream_policy_named
 from longtake.pipeline.live import LiveSession
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.outputs import Outputs
@@ -23,7 +24,6 @@ from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SessionSettings, open_session, parse_keyframes, parse_windows
 from longtake.runtime.execution import Execution, Precision
 from longtake.runtime.record import fingerprint
-from longtake.runtime.rules import rule_named
 from longtake.runtime.windowed import resume_session
 from longtake.video.reading import Source
 from longtake.video.resize import Fit, Preprocessor
@@ -116,7 +116,7 @@ def adjusted_session(
     return replace(
         usual,
         image_size=usual.image_size if size is None else size,
-        retention=usual.retention if policy is None else rule_named(policy),
+        retention=usual.retention if policy is None else stream_policy_named(policy),
         keyframes=usual.keyframes if keyframes is None else parse_keyframes(keyframes),
         windows=usual.windows if windows is None else parse_windows(windows),
         alignment=usual.alignment if align is None else Alignment.named(align),

@@ -8,11 +8,14 @@ from longtake.errors import SettingError
 from longtake.geometry.config import Attention, GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.managed import Managed
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import StreamPolicy
 from longtake.runtime.alignment import Alignment, Anchoring
-from longtake.runtime.evicting import BudgetedMemory
 from longtake.runtime.execution import Precision
 from longtake.runtime.keyframes import TRAINED_FRAMES, ByFlow, EveryNth, KeyframeRule
-from longtake.runtime.retention import AnchorsWindow, ContextRetention, MemoryPlan, MemoryRule
+from longtake.runtime.memory_plan import MemoryPlan, trunk_layout
 from longtake.runtime.session import SequenceSession
 from longtake.runtime.steps import VideoSession
 from longtake.runtime.windowed import WindowedSession
@@ -30,7 +33,7 @@ class SessionSettings:
     image_size: int
     """The longer side of the images, in pixels."""
     num_scale_frames: int
-    retention: MemoryRule
+    retention: StreamPolicy
     keyframes: KeyframeRule = _EVERY_FRAME
     windows: Windows | None = _TRAINED_RANGE
     """None for one sequence however long the video is."""
@@ -46,7 +49,7 @@ PUBLISHED = SessionSettings(
     image_size=518, num_scale_frames=8, retention=ContextRetention(anchors=8, window=64, history=4096)
 )
 """As published checkpoints are run: every frame is kept up to the range they were trained on, then a window begins."""
-CAUSAL = SessionSettings(image_size=518, num_scale_frames=1, retention=BudgetedMemory(), windows=None)
+CAUSAL = SessionSettings(image_size=518, num_scale_frames=1, retention=Managed(), windows=None)
 """For STream3R and StreamVGGT: no scale block, no windows, and a managed memory of a constant size."""
 SMALL = SessionSettings(
     image_size=126,
@@ -67,7 +70,7 @@ def usual_settings(config: GeometryConfig) -> SessionSettings:
     is_small = config.width < _PUBLISHED_WIDTH
     if config.attention is Attention.CONTEXT:
         return SMALL if is_small else PUBLISHED
-    rule = AnchorsWindow() if config.attention is Attention.WINDOW else CAUSAL.retention
+    rule = Window() if config.attention is Attention.WINDOW else CAUSAL.retention
     return replace(CAUSAL, retention=rule, image_size=SMALL.image_size if is_small else CAUSAL.image_size)
 
 
@@ -77,7 +80,7 @@ def open_session(
     """A session for images of this height and width."""
     retention, budget = _within(settings.windows, settings.retention), settings.budget
     if budget is not None and budget.num_frames is not None:
-        retention = retention.of_frames(budget.num_frames, model.config, size)
+        retention = retention.of_frames(budget.num_frames, trunk_layout(model.config, size))
     plan = MemoryPlan(
         config=model.config,
         size=size,
@@ -96,7 +99,7 @@ def open_session(
     return session if settings.windows is None else WindowedSession(session, settings.windows, settings.alignment)
 
 
-def _within(windows: Windows | None, retention: MemoryRule) -> MemoryRule:
+def _within(windows: Windows | None, retention: StreamPolicy) -> StreamPolicy:
     """The same rule without room for more kept frames than a window has."""
     if windows is None or not isinstance(retention, ContextRetention):
         return retention

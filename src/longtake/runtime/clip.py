@@ -9,18 +9,20 @@ from longtake.attention.recall import ClipRecall
 from longtake.errors import InputError, SettingError
 from longtake.geometry.config import CAMERA, TRUNK, Attention, GeometryConfig
 from longtake.geometry.model import GeometryModel
-from longtake.memory.retention import AnchorsWindowTrail, KeepAll, Retention
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import LockstepPolicy
 from longtake.runtime.describe import describe
 from longtake.runtime.steps import Frame, check_frame, own_pixels
 from longtake.types import FrameKind, Geometry
 
-WINDOW = AnchorsWindowTrail(anchors=1, window=5)
+WINDOW = Window(anchors=1, window=5)
 """What `Attention.WINDOW` means: the first frame, and five with the frame itself, in both streams."""
 
-_RETENTIONS: dict[Attention, Retention] = {Attention.CAUSAL: KeepAll(), Attention.WINDOW: WINDOW}
+_RETENTIONS: dict[Attention, LockstepPolicy] = {Attention.CAUSAL: KeepAll(), Attention.WINDOW: WINDOW}
 
 
-def clip_retention(attention: Attention) -> Retention:
+def clip_retention(attention: Attention) -> LockstepPolicy:
     """The rule under which a stream sees frame by frame what a clip sees at once; the same in both streams."""
     if attention not in _RETENTIONS:
         choices = " or ".join(_RETENTIONS)

@@ -30,14 +30,15 @@ from longtake.language.formats import StreamFormat
 from longtake.language.load import LanguageModel
 from longtake.language.positions import Text
 from longtake.language.prompt_builder import PromptBuilder, TokenInputs
-from longtake.language.retaining import RecentFrames, Retaining
 from longtake.language.sampling import TextSampling
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import SegmentPolicy
+from longtake.memory.registry import segment_policy_of
 from longtake.memory.saved import SavedTensors, write_tensors
 from longtake.runtime.answers import Answer, Choice, DialogueInfo, LetterChoice
 from longtake.runtime.choice_scoring import by_letters, by_likelihood, equally_long, offered_by_letters, require_choices
 from longtake.runtime.dialogue_file import (
     dialogue_record,
-    policy_from_record,
     require_dialogue,
     state_from_record,
     state_pieces,
@@ -64,7 +65,7 @@ class DialogueSession:
         budget_bytes: int,
         system: str = SYSTEM,
         stream_format: StreamFormat = StreamFormat.OPEN_CLIP,
-        retaining: Retaining | None = None,
+        retaining: SegmentPolicy | None = None,
         answer_tokens: int = 1024,
         backend: Backend | None = None,
     ) -> None:
@@ -85,7 +86,7 @@ class DialogueSession:
             language,
             self._network,
             backend=backend or SdpaBackend(),
-            policy=retaining or RecentFrames(),
+            policy=retaining or Window.for_dialogue(),
             budget_bytes=budget_bytes,
             answer_tokens=answer_tokens,
         )
@@ -259,7 +260,7 @@ class DialogueSession:
             budget_bytes=record["budget_bytes"],
             system=record["system"],
             stream_format=StreamFormat(record["stream_format"]),
-            retaining=policy_from_record(record["retaining"]),
+            retaining=segment_policy_of(record["retaining"]),
             answer_tokens=record["answer_tokens"],
             backend=backend or backend_named(record["backend"]),
         )

@@ -15,18 +15,14 @@ from longtake import __version__
 from longtake.errors import SavedSessionError
 from longtake.language.dialogue_state import ClosedClip, DialogueState, OpenClip
 from longtake.language.frames import PictureFormat
-from longtake.language.retaining import KeepUntilFull, RecentFrames, Retaining, Segment, ThinnedPast
 from longtake.language.rope_shift import ShiftedRun
+from longtake.memory.policy import Segment, SegmentPolicy
+from longtake.memory.registry import policy_record
 from longtake.memory.saved import Pieces, SavedTensors
 from longtake.runtime.record import fingerprint
 
 KIND = "dialogue"
 FORMAT = 2
-_POLICIES: dict[str, type[Retaining]] = {
-    "keep-until-full": KeepUntilFull,
-    "recent-frames": RecentFrames,
-    "thinned-past": ThinnedPast,
-}
 
 
 def state_pieces(state: DialogueState) -> dict[str, Pieces]:
@@ -74,19 +70,8 @@ def state_from_record(record: dict[str, Any], saved: SavedTensors, picture_forma
     )
 
 
-def policy_record(policy: Retaining) -> dict[str, Any]:
-    """What leaves when the memory is full, as plain values."""
-    (name,) = [name for name, kind in _POLICIES.items() if type(policy) is kind]
-    return {"name": name, **asdict(policy)}  # type: ignore[call-overload]
-
-
-def policy_from_record(record: dict[str, Any]) -> Retaining:
-    """The policy that `policy_record` described."""
-    return _POLICIES[record["name"]](**{name: value for name, value in record.items() if name != "name"})
-
-
 def dialogue_record(
-    settings: dict[str, Any], model: nn.Module, backend: str, policy: Retaining, state: DialogueState
+    settings: dict[str, Any], model: nn.Module, backend: str, policy: SegmentPolicy, state: DialogueState
 ) -> dict[str, Any]:
     """All that a file holds beside its tensors."""
     return {

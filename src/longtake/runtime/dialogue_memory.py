@@ -26,11 +26,11 @@ from longtake.language.key_rotation import RANGE
 from longtake.language.load import LanguageModel
 from longtake.language.network import TEXT, Network
 from longtake.language.prompt_builder import TokenInputs
-from longtake.language.retaining import Retaining, Segment
 from longtake.language.rope_shift import moved_back_by
 from longtake.memory.budget import MemoryRequirements, require_room
 from longtake.memory.memory import Memory
-from longtake.memory.retention import Keep, KeepAll
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policy import Keep, Segment, SegmentPolicy
 from longtake.memory.saved import Pieces, SavedTensors
 from longtake.memory.shared_pool import StreamUse
 from longtake.memory.transaction import Transaction
@@ -56,7 +56,7 @@ class DialogueSetup:
     network: Network
     family: Family
     backend: Backend
-    policy: Retaining
+    policy: SegmentPolicy
     num_places: int
     """Most tokens, those of questions under way not counted."""
     position_range: int
@@ -102,7 +102,7 @@ class DialogueMemory:
         network: Network,
         *,
         backend: Backend,
-        policy: Retaining,
+        policy: SegmentPolicy,
         budget_bytes: int,
         answer_tokens: int,
     ) -> "DialogueMemory":

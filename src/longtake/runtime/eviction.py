@@ -14,13 +14,13 @@ from longtake.errors import InputError, MemoryFullError
 from longtake.language.dialogue_state import ClosedClip, DialogueState
 from longtake.language.positions import VideoSpan
 from longtake.language.prompt_builder import TokenInputs
-from longtake.language.retaining import Retaining, Segment
 from longtake.language.rope_shift import Gap, closed_up
+from longtake.memory.policy import Segment, SegmentPolicy
 
 Tokens = Int64[np.ndarray, " tokens"]
 
 
-def leaving_for(segments: Sequence[Segment], num_missing: int, num_places: int, policy: Retaining) -> list[Segment]:
+def leaving_for(segments: Sequence[Segment], num_missing: int, num_places: int, policy: SegmentPolicy) -> list[Segment]:
     """What is evicted so that so many more tokens find room among `num_places`; refused where that is too little."""
     leaving = policy.leaving(segments, max(0, num_missing))
     if num_missing > sum(segment.num_tokens for segment in leaving):

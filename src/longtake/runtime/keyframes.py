@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from longtake.errors import SettingError
-from longtake.memory.retention import Keep
+from longtake.memory.policy import Keep
 from longtake.spatial.flow import mean_flow_px
 from longtake.spatial.pose import decode_pose
 from longtake.types import Geometry

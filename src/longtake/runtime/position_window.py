@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from longtake.language.dialogue_state import ClosedClip, DialogueState, OpenClip
 from longtake.language.positions import VideoSpan
-from longtake.language.retaining import Retaining, Segment
 from longtake.language.rope_shift import Gap
+from longtake.memory.policy import Segment, SegmentPolicy
 from longtake.runtime.eviction import Tokens, behind_moved, by_clip, extent, remaining, without
 
 # Each time a quarter of the range or more becomes free, so that a key is corrected a few times in its life at most.
@@ -47,7 +47,7 @@ def range_shift(
     next_token: int,
     reach: int,
     per_second: float,
-    policy: Retaining,
+    policy: SegmentPolicy,
 ) -> RangeShift | None:
     """For grids of these times to stand within `reach`, of `live` tokens; None where nothing is to move."""
     leaving = leaving_for_range(state, times_s, reach, per_second, policy)
@@ -59,7 +59,7 @@ def range_shift(
 
 
 def leaving_for_range(
-    state: DialogueState, times_s: Sequence[float], reach: int, per_second: float, policy: Retaining
+    state: DialogueState, times_s: Sequence[float], reach: int, per_second: float, policy: SegmentPolicy
 ) -> list[Segment] | None:
     """What leaves, if clips must move for grids of these times to stand within reach; None where nothing is to move.
 

@@ -14,10 +14,10 @@ from longtake.attention.backend import Backend
 from longtake.attention.choose import backend_named
 from longtake.errors import SavedSessionError, SettingError
 from longtake.geometry.config import GeometryConfig
+from longtake.memory.registry import policy_record, stream_policy_of
 from longtake.memory.saved import Pieces, SavedTensors
 from longtake.runtime.alignment import Alignment
-from longtake.runtime.retention import STORED_DTYPES, MemoryPlan
-from longtake.runtime.rules import rule_from_record, rule_to_record
+from longtake.runtime.memory_plan import STORED_DTYPES, MemoryPlan
 from longtake.runtime.windows import Windows
 from longtake.types import FrameKind, Geometry
 
@@ -145,7 +145,7 @@ class SessionRecord:
             torch=torch.__version__,
             config=plan.config.to_json(),
             size=plan.size,
-            retention=rule_to_record(plan.retention),
+            retention=policy_record(plan.retention),
             num_scale_frames=plan.num_scale_frames,
             reserve_frames=plan.reserve_frames,
             trunk_dtype=str(plan.trunk_dtype),
@@ -182,7 +182,7 @@ class SessionRecord:
         return MemoryPlan(
             config=config,
             size=self.size,
-            retention=rule_from_record(self.retention),
+            retention=stream_policy_of(self.retention),
             num_scale_frames=self.num_scale_frames,
             reserve_frames=self.reserve_frames,
             trunk_dtype=DTYPES[self.trunk_dtype],

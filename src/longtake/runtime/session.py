@@ -20,15 +20,15 @@ from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel, Prediction
 from longtake.memory.budget import require_room
 from longtake.memory.memory import Memory
-from longtake.memory.retention import Keep
+from longtake.memory.policy import Keep
 from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.memory.shared_pool import StreamUse
 from longtake.memory.tokens import Tokens
 from longtake.runtime.capture import captured_twin
 from longtake.runtime.describe import describe
 from longtake.runtime.keyframes import EveryNth, KeptCamera, KeyframeRule, rule_from_record
+from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.record import DTYPES, SessionRecord, fingerprint
-from longtake.runtime.retention import MemoryPlan
 from longtake.runtime.steps import Frame, VideoSession, check_frame, own_pixels
 from longtake.types import FrameKind, Geometry
 

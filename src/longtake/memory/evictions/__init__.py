@@ -1,1 +1,0 @@
-"""Policies that forget token by token, a file each."""

@@ -1,0 +1,1 @@
+"""The memory policies there are, a file each; `memory.registry` names them."""

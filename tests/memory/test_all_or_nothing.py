@@ -1,0 +1,275 @@
+"""An error at any line of any change leaves the memory as it was: the next outputs are the same to the bit."""
+
+import ast
+import itertools
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import longtake.memory
+from longtake.attention.recall import StreamRecall
+from longtake.attention.sdpa import SdpaBackend
+from longtake.errors import MemoryFullError
+from longtake.memory.budget import MemoryRequirements
+from longtake.memory.layout import StreamLayout
+from longtake.memory.memory import Memory
+from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.farthest_frames import FarthestFrames
+from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.key_diversity import KeyDiversity
+from longtake.memory.policies.layerwise import Layerwise
+from longtake.memory.policies.managed import Managed
+from longtake.memory.policies.ratio import Ratio
+from longtake.memory.policies.window import Window
+from longtake.memory.policy import Keep, StreamPolicy
+from longtake.memory.registry import POLICIES
+from longtake.memory.shared_pool import ROOT
+from longtake.memory.transaction import Transaction
+
+ROOM = str(Path(longtake.memory.__file__).parent)
+TRUNK = StreamLayout(num_layers=2, num_heads=1, head_dim=4, tokens_per_frame=4, special_tokens=1)
+CAMERA = StreamLayout(num_layers=1, num_heads=1, head_dim=4, tokens_per_frame=2, passes=2)
+LAYOUTS = {"trunk": TRUNK, "camera": CAMERA}
+POLICIES_HERE: dict[str, StreamPolicy] = {
+    "context": ContextRetention(anchors=1, window=2, history=6),
+    "keep-all": KeepAll(),
+    "window": Window(anchors=1, window=3),
+    "managed": Managed(num_frames=4, special_frames=2, camera_frames=4),
+    "ratio": Ratio(special_frames=2, camera_frames=4),
+    "key-diversity": KeyDiversity(num_frames=4, special_frames=2, camera_frames=4),
+    "farthest-frames": FarthestFrames(num_frames=3, camera_frames=4),
+    "layerwise": Layerwise(num_frames=14, budget_ratio=0.3),
+}
+"""Small enough that every change below evicts and moves."""
+BEFORE = 7
+"""Frames kept before the change that fails."""
+
+
+class Broken(BaseException):
+    """An error that nobody expects."""
+
+
+def new_memory(policy: StreamPolicy) -> Memory:
+    streams = {"trunk": (TRUNK, policy.for_stream(TRUNK)), "camera": (CAMERA, policy.camera().for_stream(CAMERA))}
+    wanted = MemoryRequirements(streams=streams, first_clip=1, reserve=6)
+    return Memory(wanted.plan(wanted.num_bytes(16) if wanted.full_after is None else None))
+
+
+def clone(memory: Memory) -> Memory:
+    """A memory in the very same state; states are values, so only keys and values are copied."""
+    twin = Memory(memory.plans)
+    for name, stream in memory._pool.streams.items():
+        slabs = (stream.slab, twin._pool.streams[name].slab)
+        for here, there in zip(*((*slab.keys, *slab.values) for slab in slabs), strict=True):
+            there.copy_(here)
+    twin._pool.state = memory._pool.state
+    return twin
+
+
+def attend(transaction: Transaction, seed: int) -> list[Tensor]:
+    """One frame through all layers; its attention outputs."""
+    recall, outputs = StreamRecall(transaction, SdpaBackend(), num_scale_frames=1), []
+    for name, layout in LAYOUTS.items():
+        for layer in range(layout.num_layers * layout.passes):
+            generator = torch.Generator().manual_seed(seed * 100 + layer)
+            shape = (3, 1, layout.tokens_per_frame // layout.passes, layout.num_heads, layout.head_dim)
+            outputs.append(recall.attend(name, layer, *torch.randn(shape, generator=generator)))
+    return outputs
+
+
+def look(memory: Memory, seed: int, *, keep: Keep = Keep.YES, done: Callable[[], None] = lambda: None) -> list[Tensor]:
+    with memory.begin(1, keep) as transaction:
+        outputs = attend(transaction, seed)
+        if keep is Keep.YES:
+            transaction.commit()
+            done()
+    return outputs
+
+
+def commit_fork(memory: Memory, done: Callable[[], None]) -> None:
+    with memory.fork() as fork:
+        look(fork, 50)
+        fork.commit_fork()
+        done()
+
+
+def fork_and_drop(memory: Memory, done: Callable[[], None]) -> None:
+    with memory.fork() as fork:
+        look(memory.fork(), 51)
+        look(fork, 52, keep=Keep.NO)
+
+
+def forget(memory: Memory, done: Callable[[], None]) -> None:
+    memory.forget("trunk", np.array([0, 4, 6]))
+    done()
+    look(memory, 50, keep=Keep.NO)
+
+
+def revise(memory: Memory, done: Callable[[], None]) -> None:
+    memory.revise_keys("trunk", np.array([5, 6]), lambda keys: keys * 2)
+    done()
+
+
+def clear(memory: Memory, done: Callable[[], None]) -> None:
+    memory.clear()
+    done()
+
+
+Change = Callable[[Memory, Callable[[], None]], object]
+"""Changes a memory, and tells when it is done; what comes after that changes nothing more."""
+CHANGES: dict[str, Change] = {
+    "keep": lambda memory, done: look(memory, 50, done=done),
+    "look": lambda memory, done: look(memory, 50, keep=Keep.NO, done=done),
+    "commit fork": commit_fork,
+    "fork": fork_and_drop,
+    "forget": forget,
+    "revise keys": revise,
+    "clear": clear,
+}
+
+
+@cache
+def with_lines(path: str) -> frozenset[int]:
+    """Lines of a file where a `with` block begins; Python comes back to them when it is left."""
+    tree = ast.parse(Path(path).read_text())
+    return frozenset(node.lineno for node in ast.walk(tree) if isinstance(node, ast.With))
+
+
+@dataclass
+class Break:
+    """Raises before the n-th line that is run in `memory/`, if any; leaving a `with` block is no line of its own."""
+
+    number: int | None
+    num_lines: int = 0
+    at: str = "nowhere"
+    is_done: bool = False
+
+    def during(self, change: Change, memory: Memory) -> None:
+        before = sys.gettrace()
+        sys.settrace(self._enter)
+        try:
+            change(memory, self._finish)
+        except Broken:
+            pass
+        finally:
+            sys.settrace(before)
+
+    def _finish(self) -> None:
+        self.is_done = True
+
+    def _enter(self, frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
+        path = frame.f_code.co_filename
+        if not path.startswith(ROOM):
+            return None
+        left: set[int] = set()
+
+        def step(frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
+            line = frame.f_lineno
+            if event == "line" and line not in left:
+                left.update({line} & with_lines(path))
+                self._count(f"{Path(path).name}:{line}")
+            return step
+
+        return step
+
+    def _count(self, at: str) -> None:
+        self.num_lines += 1
+        if self.num_lines == self.number:
+            self.at = at
+            raise Broken
+
+
+def outputs_from_here(memory: Memory) -> list[Tensor]:
+    return [*look(memory, 90), *look(memory, 91), *look(memory, 92, keep=Keep.NO)]
+
+
+def same(some: list[Tensor], others: list[Tensor]) -> bool:
+    return all(torch.equal(*pair) for pair in zip(some, others, strict=True))
+
+
+@cache
+def watched(name: str) -> Memory:
+    memory = new_memory(POLICIES_HERE[name])
+    for seed in range(BEFORE):
+        look(memory, seed)
+    return memory
+
+
+def break_lines(name: str, change: Change, *, start: int, step: int) -> int:
+    """Break a change at every so many-th line; how many there were."""
+    whole, changed = Break(None), clone(watched(name))
+    whole.during(change, changed)
+    want = {False: outputs_from_here(clone(watched(name))), True: outputs_from_here(changed)}
+    numbers = range(start, whole.num_lines + 1, step)
+    for number in numbers:
+        memory, broken = clone(watched(name)), Break(number)
+        broken.during(change, memory)
+        assert broken.at != "nowhere"
+        assert same(outputs_from_here(memory), want[broken.is_done]), broken.at
+        use = memory.use()
+        assert list(memory._pool.state.branches) == [ROOT], broken.at
+        assert all(stream.staged == stream.held == 0 for stream in use.values()), broken.at
+        assert all(
+            stream.live == sum(len(part.own) for part in memory._live[stream_name])
+            for stream_name, stream in use.items()
+        ), broken.at
+    return len(numbers)
+
+
+def test_every_policy_of_a_map_is_broken_here() -> None:
+    assert list(POLICIES_HERE) == [name for name, kind in POLICIES.items() if issubclass(kind, StreamPolicy)]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", ["context", "managed"])
+def test_error_at_a_line_of_a_change_leaves_no_trace(name: str, change: str) -> None:
+    assert break_lines(name, CHANGES[change], start=1 + len(change), step=101)
+
+
+@pytest.mark.parametrize("name", POLICIES_HERE)
+def test_error_at_a_line_of_a_commit_leaves_no_trace_whatever_the_policy(name: str) -> None:
+    assert break_lines(name, CHANGES["keep"], start=1 + len(name), step=127)
+
+
+@pytest.mark.extra
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", POLICIES_HERE)
+def test_error_at_any_line_of_a_change_leaves_no_trace(name: str, change: str) -> None:
+    count = break_lines(name, CHANGES[change], start=1, step=1)
+    print(f"{name}, {change}: {count} lines broken")
+
+
+def test_forks_that_are_lost_without_being_closed_are_given_back() -> None:
+    memory = clone(watched("context"))
+    for seed in range(200):
+        look(memory.fork(), seed)
+    assert memory.use()["trunk"].live == len(memory.tokens("trunk"))
+    assert list(memory._pool.state.branches) == [ROOT]
+    assert same(outputs_from_here(memory), outputs_from_here(clone(watched("context"))))
+
+
+def fill_with_forks(memory: Memory, forks: list[Memory]) -> None:
+    for seed in itertools.count(60):
+        forks.append(memory.fork())
+        look(memory, seed)
+
+
+def test_waiting_clip_begins_once_forks_are_lost() -> None:
+    memory, forks = clone(watched("context")), list[Memory]()
+    with pytest.raises(MemoryFullError, match="end a fork"):
+        fill_with_forks(memory, forks)
+    timer = threading.Timer(0.1, forks.clear)
+    timer.start()
+    with memory.begin(1, Keep.YES, patience_s=20.0):
+        pass
+    timer.join()
