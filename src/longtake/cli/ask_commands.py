@@ -53,7 +53,7 @@ def ask(
     ] = None,
     memory: Annotated[str, typer.Option(help="Room for keys and values, such as 4GB.")] = "512MB",
     policy: Annotated[
-        str, typer.Option(help="What stays when it is full: window (the newest), thinned or novel (and of the past).")
+        str, typer.Option(help="What stays when it is full: window (the newest), thinned, novel or module:Class.")
     ] = "window",
     max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 64,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 always takes the likeliest word.")] = 0.0,
