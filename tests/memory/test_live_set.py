@@ -1,4 +1,4 @@
-"""The order of a live set: settled tokens keep their place, holes are filled from the back, the doomed wait behind."""
+"""The order of a live set: retained tokens keep their place, holes are filled from the back, the rest waits behind."""
 
 import numpy as np
 import pytest
@@ -40,10 +40,10 @@ def played(retention: LockstepPolicy, clips: list[int]) -> tuple[LiveSet, int]:
 
 def test_order_drawn_frame_by_frame() -> None:
     drawn = {
-        # frame and index of each settled token, then of each doomed one
+        # frame and index of each retained token, then of each that is evicted next
         1: ("00 01", ""),
         2: ("00 01 10 11", ""),
-        3: ("00 01 10 21 20", "11"),  # 11 is doomed, and the token at the back takes its place
+        3: ("00 01 10 21 20", "11"),  # 11 is evicted next, and the token at the back takes its place
         4: ("00 01 10 31 20 30", "21"),
         5: ("00 01 40 41 20 30", "10 31"),
         6: ("00 01 40 50 51 30", "41 20"),
@@ -83,7 +83,7 @@ def test_commit_keeps_what_stays_and_gives_up_the_rest(
 
 
 @given(retentions, schedules)
-def test_doomed_is_what_the_next_kept_clip_will_not_see(retention: LockstepPolicy, schedule: list[int]) -> None:
+def test_evicted_next_is_what_the_next_kept_clip_will_not_see(retention: LockstepPolicy, schedule: list[int]) -> None:
     live, num_kept = played(retention, schedule)
     for part, seen in ((live.retained, True), (live.evict_next, False)):
         flags = retention.sees(part, num_kept=num_kept, num_coming=1, keep=Keep.YES)
@@ -95,7 +95,7 @@ def test_doomed_is_what_the_next_kept_clip_will_not_see(retention: LockstepPolic
 
 
 @given(retentions, schedules)
-def test_settled_tokens_do_not_move_and_holes_are_filled_from_the_back(
+def test_retained_tokens_do_not_move_and_holes_are_filled_from_the_back(
     retention: LockstepPolicy, schedule: list[int]
 ) -> None:
     before, num_kept = played(retention, schedule)
@@ -110,7 +110,7 @@ def test_settled_tokens_do_not_move_and_holes_are_filled_from_the_back(
     assert after.evict_next.slot.tolist() == [slot for slot in queue if slot in set(after.evict_next.slot.tolist())]
 
 
-def test_kept_clip_reads_settled_and_itself_any_other_the_doomed_too() -> None:
+def test_kept_clip_reads_retained_and_itself_any_other_those_evicted_next_too() -> None:
     live, num_kept = played(RULE, [1] * 5)
     staged = np.array([90, 91])
     retained, evict_next = live.retained.slot.tolist(), live.evict_next.slot.tolist()
@@ -179,7 +179,7 @@ def test_fork_merged_into_its_parent_leaves_what_the_parent_borrowed_borrowed() 
     ("num_slots", "packed"),
     [(11, [0, 1, 2, 3, 6, 7]), (8, [0, 1, 2, 3, 6, 7]), (7, [0, 1, 2, 3, 5, 6]), (6, [0, 1, 2, 3, 4, 5])],
 )
-def test_packed_tokens_leave_a_gap_for_one_frame_before_the_doomed(num_slots: int, packed: list[int]) -> None:
+def test_packed_tokens_leave_a_gap_for_one_frame_before_those_evicted_next(num_slots: int, packed: list[int]) -> None:
     live = LiveSet((), clip(0, 2, 20), clip(2, 1, 40))
     slot = live.packed_slots(frame=TOKENS, num_slots=num_slots)
     assert slot.tolist() == packed

@@ -6,8 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from longtake.errors import SavedSessionError, SettingError
+from longtake.memory.budget import MemoryRequirements
+from longtake.memory.layout import StreamLayout
+from longtake.memory.memory import Memory
 from longtake.memory.policies.context import ContextRetention, Trail
 from longtake.memory.policies.farthest_frames import FarthestFrames
 from longtake.memory.policies.keep_all import KeepAll
@@ -17,7 +21,7 @@ from longtake.memory.policies.managed import Managed
 from longtake.memory.policies.ratio import Ratio
 from longtake.memory.policies.thinned import Novel, Thinned
 from longtake.memory.policies.window import Window
-from longtake.memory.policy import Policy, SegmentPolicy, StreamPolicy
+from longtake.memory.policy import Keep, Policy, SegmentPolicy, StreamPolicy
 from longtake.memory.registry import (
     POLICIES,
     policy_record,
@@ -217,6 +221,19 @@ def test_policy_of_ones_own_is_named_by_module_and_class(own_module: str) -> Non
     assert stream_policy_of(record | {"every": 4}).every == 4  # type: ignore[attr-defined]
     with pytest.raises(SettingError, match="for a dialogue; choose one of keep-all"):
         segment_policy_named(f"{own_module}:KeepEveryTenth")
+
+
+def test_policy_of_ones_own_remembers_as_it_says(own_module: str) -> None:
+    policy = stream_policy_named(f"{own_module}:KeepEveryTenth")
+    layout = StreamLayout(num_layers=1, num_heads=1, head_dim=2, tokens_per_frame=2)
+    streams = {"trunk": (layout, policy), "camera": (layout, policy.camera())}
+    memory = Memory(MemoryRequirements(streams=streams, first_clip=1).plan(1000))
+    for _ in range(25):
+        with memory.begin(1, Keep.YES) as transaction:
+            for stream in streams:
+                transaction.write(stream, 0, torch.zeros(2, 1, 2), torch.zeros(2, 1, 2))
+            transaction.commit()
+    assert sorted(memory.tokens("trunk").frame.tolist()) == [0, 0, 10, 10, 20, 20, 24, 24]
 
 
 @pytest.mark.parametrize(

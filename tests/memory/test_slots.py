@@ -81,8 +81,8 @@ def test_reclaiming_frees_held_slots_alone() -> None:
 @pytest.mark.parametrize(
     ("births", "held"),
     [
-        ({ROOT: 2}, False),  # born before the slot was settled
-        ({ROOT: 3}, True),  # born of the very commit that settled it
+        ({ROOT: 2}, False),  # born before the slot was committed
+        ({ROOT: 3}, True),  # born of the very commit of the slot
         ({ROOT: 4}, True),
         ({ROOT: 5}, False),  # born of the very commit that released it
         ({ROOT: 6}, False),

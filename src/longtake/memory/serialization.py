@@ -1,4 +1,8 @@
-"""A stream to a file and back: its tokens, a policy's statistics of them, their keys and values."""
+"""A stream to a file and back: its tokens, a policy's statistics of them, their keys and values.
+
+Tensors keep the names they had in the first files: `num_settled` counts retained tokens, `notes` are the statistics of
+tokens and `memo` those of the layer.
+"""
 
 import numpy as np
 import torch

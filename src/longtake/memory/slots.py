@@ -54,9 +54,9 @@ class SlotTable:
     def count(self, state: SlotState) -> int:
         return int(np.count_nonzero(self.state == state))
 
-    def is_free(self, slot: Integers) -> Flags:
-        """Which of these slots are free."""
-        flags: Flags = self.state[slot] == SlotState.FREE
+    def is_free(self) -> Flags:
+        """Which slots are free."""
+        flags: Flags = self.state == SlotState.FREE
         return flags
 
     def owned_by(self, owner: int) -> Integers:

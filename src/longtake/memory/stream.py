@@ -20,7 +20,7 @@ from longtake.memory.live_set import LiveSet
 from longtake.memory.policy import Clip, Keep, LayerState, LockstepPolicy, PerLayerPolicy
 from longtake.memory.slab import Rows, Slab
 from longtake.memory.slots import SlotTable
-from longtake.memory.tokens import Integers, Tokens
+from longtake.memory.tokens import Flags, Integers, Tokens
 from longtake.memory.view import Block, View, as_block, view_of
 
 Live = tuple[LiveSet, ...]
@@ -188,14 +188,13 @@ class LockstepStream(Stream):
         source = live[0].own.slot
         target = live[0].packed_slots(self.plan.layout.tokens_per_frame, len(table))
         moving = np.flatnonzero(source != target)
-        if not len(moving):
-            return None
-        direct = table.is_free(target[moving])
-        blocked = moving[~direct & ~np.isin(target[moving], source[moving[direct]])]
-        aside = np.setdiff1d(np.flatnonzero(table.is_free(np.arange(len(table)))), target)[: len(blocked)]
+        is_free = table.is_free()
+        direct = is_free[target[moving]]
+        blocked = moving[~direct & ~_flags(len(table), source[moving[direct]])[target[moving]]]
+        aside = np.flatnonzero(is_free & ~_flags(len(table), target))[: len(blocked)] if len(blocked) else blocked
         which = np.concatenate((moving[direct], blocked[: len(aside)]))
         if not len(which):
-            return None  # no slot is free
+            return None  # all are in their places, or no slot is free
         to = np.concatenate((target[moving[direct]], aside))
         slot = source.copy()
         slot[which] = to
@@ -288,6 +287,13 @@ def open_stream(name: str, plan: StreamPlan, device: torch.device) -> Stream:
         return PerLayerStream(name, plan, plan.policy, device)
     assert isinstance(plan.policy, LockstepPolicy), f"{plan.policy} is a policy of no stream"
     return LockstepStream(name, plan, plan.policy, device)
+
+
+def _flags(num_slots: int, slot: Integers) -> Flags:
+    """One flag for each slot, set for these."""
+    flags = np.zeros(num_slots, dtype=np.bool_)
+    flags[slot] = True
+    return flags
 
 
 def _on_host(attention_mass: Sequence[Float32[Tensor, "_"]]) -> list[Float32[np.ndarray, "_"]]:

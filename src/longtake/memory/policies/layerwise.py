@@ -32,7 +32,7 @@ class Layerwise(PerLayerPolicy):
 
     The first frame and the special tokens of all frames score infinity, which only sorts them last: where the share is
     smaller than they are, they leave too, and a layer can end up empty. `strict` never evicts them. The last declared
-    frame and what comes after it are never judged. Frames of a clip count one by one.
+    frame and what comes after it evict nothing. Frames of a clip count one by one.
     """
 
     argument: ClassVar[str | None] = "num_frames"
@@ -91,11 +91,11 @@ class Layerwise(PerLayerPolicy):
     def most_tokens(self, layout: StreamLayout, *, clip_frames: int = 1) -> int:
         """While no more than the declared frames come; after them it grows for ever."""
         frame, layers = layout.tokens_per_frame, layout.num_layers
-        judged = max(0, self.num_frames - 1) * frame
+        most = max(0, self.num_frames - 1) * frame
         # every layer's share is rounded up, and float32 may round it up once more
         budget = math.ceil(self.budget_ratio * self.num_frames * layers * frame) + 2 * layers
         protected = frame + max(0, self.num_frames - 2) * min(self._num_special, frame) if self.strict else 0
-        held = max(_most_unequal(budget, cap=judged, least=min(protected, judged), layers=layers), frame * layers)
+        held = max(_most_unequal(budget, cap=most, least=min(protected, most), layers=layers), frame * layers)
         return min(self.num_frames * frame * layers, held + clip_frames * frame * layers)
 
     def _accumulate(self, tokens: Tokens, sums: Float32[np.ndarray, " tokens"], clip: Clip) -> TokenStats:
