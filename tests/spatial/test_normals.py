@@ -109,3 +109,27 @@ def test_image_too_small_for_differences_has_no_normals(height: int, width: int)
 def test_largest_kink_must_be_positive(largest_kink: float) -> None:
     with pytest.raises(SettingError, match="largest kink of a surface must be positive"):
         normals_from_depth(torch.ones(4, 4, dtype=torch.float64), INTRINSICS, STILL, largest_kink=largest_kink)
+
+
+def test_normals_are_those_of_vectors_pixel_by_pixel() -> None:
+    """Against the definition, a pixel at a time."""
+    random = torch.Generator().manual_seed(3)
+    depth = 2 + 0.02 * torch.rand(HEIGHT, WIDTH, generator=random, dtype=torch.float64)
+    depth[5, 7], depth[9, 9] = torch.nan, 0.0
+    rotation = matrix_from_quaternion(torch.tensor([0.3, -0.2, 0.5, 0.8], dtype=torch.float64))
+    got = normals_from_depth(depth, INTRINSICS, rigid_pose(rotation, torch.zeros(3, dtype=torch.float64)))
+    points = unproject(depth, INTRINSICS, STILL)
+    for row in range(1, HEIGHT - 1):
+        for column in range(1, WIDTH - 1):
+            want = torch.linalg.cross(
+                points[row, column + 1] - points[row, column - 1], points[row + 1, column] - points[row - 1, column]
+            )
+            towards = -torch.sign(want @ points[row, column])
+            unit = rotation @ (towards * want / want.norm())
+            known = want.isfinite().all() & (depth[row, column] > 0)
+            beside_nothing = (depth[[row - 1, row + 1], column] == 0).any() | (
+                depth[row, [column - 1, column + 1]] == 0
+            ).any()
+            torch.testing.assert_close(
+                got[row, column], unit if known and not beside_nothing else torch.zeros_like(unit)
+            )

@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from longtake.errors import InputError, SettingError
+from longtake.spatial import voxels
 from longtake.spatial.voxels import VoxelGrid, thin_by_voxel
 
 
@@ -92,14 +94,27 @@ def test_grid_put_away_and_taken_up_again_goes_on_as_if_nothing_was() -> None:
         assert torch.equal(grid.counts, whole.counts)
 
 
-def test_most_voxels_is_never_less_than_there_are() -> None:
-    grid = VoxelGrid(0.5)
-    for seed in range(30):
-        grid.add(make_points(seed, 200))
-        most = grid.most_voxels
-        if seed % 3 == 0:
-            assert most >= len(grid)
-            assert grid.most_voxels == len(grid)
+@pytest.mark.parametrize("most_recent", [0, 40, 10_000])
+def test_grid_is_the_same_however_often_its_index_is_settled(monkeypatch: pytest.MonkeyPatch, most_recent: int) -> None:
+    """Against a dictionary of voxels, a point at a time; widened now and then in between."""
+    monkeypatch.setattr(voxels, "_MOST_RECENT", most_recent)
+    grid, wide = VoxelGrid(0.5, num_attributes=3), VoxelGrid(1.0, num_attributes=3)
+    points = torch.cat([make_points(seed, 200) for seed in range(30)])
+    for some in points.split(200):
+        grid.add(some, some)
+        wide.add(some, some)
+    boxes: dict[tuple[int, ...], list[list[float]]] = defaultdict(list)
+    for point in points.tolist():
+        boxes[tuple(math.floor(axis / 0.5) for axis in point)].append(point)
+    ordered = [box for _, box in sorted(boxes.items())]
+    assert len(grid) == len(ordered)
+    assert grid.counts.tolist() == [len(box) for box in ordered]
+    means = torch.tensor([[sum(axis) / len(box) for axis in zip(*box, strict=True)] for box in ordered])
+    torch.testing.assert_close(grid.points, means.double(), rtol=0, atol=1e-6)
+    torch.testing.assert_close(grid.attributes, means.double(), rtol=0, atol=1e-6)
+    grid.coarsen()
+    assert torch.equal(grid.counts, wide.counts)
+    assert np.array_equal(grid.content.keys, wide.content.keys)
 
 
 def test_grid_grows_with_space_not_with_points() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 from longtake.errors import SettingError
@@ -16,7 +16,6 @@ from longtake.export.frame import MappedFrame
 from longtake.export.point_filter import PointFilter
 from longtake.export.sink import SinkState
 from longtake.spatial.normals import normals_from_depth
-from longtake.spatial.pinhole import unproject
 from longtake.spatial.voxels import LARGEST_ATTRIBUTE, REACH, VoxelContent, VoxelGrid
 
 LARGEST_CONFIDENCE = 4096
@@ -87,14 +86,12 @@ class GrowingCloud:
         if self._grid is None:
             self._grid = _new_grid(self._finest)
         self._add_within_reach(self._grid, self._finest, *_points_of(frame, kept))
-        if self._grid.most_voxels > 2 * self._settings.max_points:
-            self._bound(self._grid)
+        self._bound(self._grid)
 
     def cloud(self) -> Cloud:
         """All points so far."""
         if self._grid is None:
             return _cloud_of(_new_grid(1.0), voxel=None)
-        self._bound(self._grid)
         return _cloud_of(self._grid, voxel=self._grid.voxel)
 
     def state(self) -> SinkState:
@@ -106,7 +103,6 @@ class GrowingCloud:
         }
         if self._grid is None:
             return SinkState(values={**counts, "finest_voxel": None, "doublings": 0})
-        self._bound(self._grid)
         content = self._grid.content
         return SinkState(
             values={**counts, "finest_voxel": self._finest, "doublings": content.doublings},
@@ -129,8 +125,9 @@ class GrowingCloud:
         self, grid: VoxelGrid, finest: float, points: Float[Tensor, "points 3"], attributes: Float[Tensor, "points 7"]
     ) -> None:
         near = (points.abs() / finest < REACH).all(dim=-1)
-        self.num_out_of_reach += int((~near).sum())
-        grid.add(points[near], attributes[near])
+        num_far = int((~near).sum())
+        self.num_out_of_reach += num_far
+        grid.add(*((points[near], attributes[near]) if num_far else (points, attributes)))
 
     def _bound(self, grid: VoxelGrid) -> None:
         while len(grid) > self._settings.max_points:
@@ -145,13 +142,26 @@ def _points_of(
     frame: MappedFrame, kept: Bool[np.ndarray, "height width"]
 ) -> tuple[Float[Tensor, "points 3"], Float[Tensor, "points 7"]]:
     """Points of some pixels in the world; their normals, colours and confidences."""
-    depth, chosen = torch.from_numpy(frame.depth).double(), torch.from_numpy(kept)
-    points = unproject(depth, frame.intrinsics, frame.world_from_camera)[chosen]
-    normals = normals_from_depth(depth, frame.intrinsics, frame.world_from_camera)[chosen]
-    colours = torch.from_numpy(frame.image[kept]).double()
-    confidence = torch.from_numpy(frame.confidence[kept]).double() / _CONFIDENCE_UNIT
-    limited = confidence.clamp(-LARGEST_ATTRIBUTE, LARGEST_ATTRIBUTE)[:, None]
-    return points, torch.cat([normals, colours, limited], dim=1)
+    depth, chosen = torch.from_numpy(frame.depth).double(), np.flatnonzero(kept)
+    place = torch.from_numpy(chosen)
+    normals = normals_from_depth(depth, frame.intrinsics, frame.world_from_camera).movedim(-1, 0).flatten(1)
+    colours = torch.from_numpy(frame.image.reshape(-1, 3)[chosen]).T
+    confidence = torch.from_numpy(frame.confidence.ravel()[chosen]).double() / _CONFIDENCE_UNIT
+    attributes = torch.empty(_NUM_ATTRIBUTES, len(chosen), dtype=torch.float64)
+    attributes[:3], attributes[3:6] = normals.index_select(1, place), colours
+    attributes[6] = confidence.clamp(-LARGEST_ATTRIBUTE, LARGEST_ATTRIBUTE)
+    return _unprojected(depth.flatten()[place], place, frame), attributes.T
+
+
+def _unprojected(
+    depth: Float[Tensor, " points"], place: Int[Tensor, " points"], frame: MappedFrame
+) -> Float[Tensor, "points 3"]:
+    """As `unproject`, to the bit, of the pixels at these places alone."""
+    (focal_x, _, center_x), (_, focal_y, center_y), _ = frame.intrinsics.tolist()
+    row, column = (place // frame.depth.shape[1]).double(), (place % frame.depth.shape[1]).double()
+    x, y = (column - center_x) / focal_x * depth, (row - center_y) / focal_y * depth
+    rotation, translation = frame.world_from_camera[:3, :3], frame.world_from_camera[:3, 3]
+    return torch.einsum("ij,nj->ni", rotation, torch.stack([x, y, depth], dim=-1)) + translation
 
 
 def _cloud_of(grid: VoxelGrid, *, voxel: float | None) -> Cloud:

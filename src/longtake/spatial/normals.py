@@ -5,7 +5,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from longtake.errors import SettingError
-from longtake.spatial.pinhole import unproject
+
+_SMALLEST_LENGTH = 1e-12
 
 
 def normals_from_depth(
@@ -26,16 +27,35 @@ def normals_from_depth(
         raise SettingError(f"The largest kink of a surface must be positive, but is {largest_kink}.")
     usable = depth.isfinite() & (depth > 0)
     filled = torch.where(usable, depth, 1)
-    points = unproject(filled, intrinsics, torch.eye(4, dtype=depth.dtype, device=depth.device))
-    across = points[1:-1, 2:] - points[1:-1, :-2]
-    down = points[2:, 1:-1] - points[:-2, 1:-1]
-    normal = torch.linalg.cross(across, down)
-    towards = -(normal * points[1:-1, 1:-1]).sum(dim=-1, keepdim=True).sign()
-    whole = _is_whole(usable, 1 / filled, largest_kink)
-    unit = towards * torch.nn.functional.normalize(normal, dim=-1) * whole[..., None]
-    normals = torch.zeros_like(points)
-    normals[1:-1, 1:-1] = unit @ world_from_camera[:3, :3].T
-    return normals
+    points = _camera_points(filled, intrinsics)
+    across = [axis[1:-1, 2:] - axis[1:-1, :-2] for axis in points]
+    down = [axis[2:, 1:-1] - axis[:-2, 1:-1] for axis in points]
+    normal = _cross(across, down)
+    towards = -_dot(normal, [axis[1:-1, 1:-1] for axis in points]).sign()
+    length = _dot(normal, normal).sqrt().clamp_min(_SMALLEST_LENGTH)
+    factor = towards * _is_whole(usable, 1 / filled, largest_kink) / length
+    normals = depth.new_zeros(3, *depth.shape)
+    for place, (x, y, z) in enumerate(world_from_camera[:3, :3].tolist()):
+        normals[place, 1:-1, 1:-1] = (x * normal[0] + y * normal[1] + z * normal[2]) * factor
+    return normals.movedim(0, -1)
+
+
+def _camera_points(depth: Float[Tensor, "height width"], intrinsics: Float[Tensor, "3 3"]) -> list[Tensor]:
+    """x, y and z of every pixel in the camera's frame, a picture each."""
+    height, width = depth.shape
+    (focal_x, _, center_x), (_, focal_y, center_y), _ = intrinsics.tolist()
+    column = torch.arange(width, device=depth.device, dtype=depth.dtype)
+    row = torch.arange(height, device=depth.device, dtype=depth.dtype)[:, None]
+    return [(column - center_x) / focal_x * depth, (row - center_y) / focal_y * depth, depth]
+
+
+def _dot(one: list[Tensor], other: list[Tensor]) -> Tensor:
+    return one[0] * other[0] + one[1] * other[1] + one[2] * other[2]
+
+
+def _cross(one: list[Tensor], other: list[Tensor]) -> list[Tensor]:
+    """The cross product of vectors whose coordinates lie apart."""
+    return [one[i] * other[j] - one[j] * other[i] for i, j in ((1, 2), (2, 0), (0, 1))]
 
 
 def _is_whole(

@@ -5,6 +5,9 @@ of fractions depend on their order. A voxel is known by one key, 21 bits an axis
 
 63  62      42 41      21 20       0
 │ 0 │    x    │    y    │    z    │     index of the voxel along the axis, plus 2²⁰
+
+Sums lie in a table, in the order in which voxels were first met, and never move before voxels widen; what is kept in
+order is keys and rows alone, in a large index and a small one that takes the new voxels of a few frames.
 """
 
 import math
@@ -23,7 +26,7 @@ LARGEST_ATTRIBUTE = 256
 _AXIS_BITS = 21
 _AXIS_MASK = (1 << _AXIS_BITS) - 1
 _AXIS_SHIFTS = (2 * _AXIS_BITS, _AXIS_BITS, 0)
-_FEWEST_MERGED = 1 << 16
+_MOST_RECENT = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,18 +56,14 @@ class VoxelGrid:
         if not (voxel > 0 and math.isfinite(voxel)):
             raise SettingError(f"The edge of a voxel must be a positive length, but is {voxel}.")
         self._finest, self._fraction_bits = voxel, fraction_bits
-        self._doublings = 0
-        self._keys = np.empty(0, dtype=np.int64)
-        self._sums = np.empty((0, 3 + num_attributes + 1), dtype=np.int64)
-        # One block for all that waits: arrays of single frames, alive for a while each, would leave the heap in holes.
-        self._num_waiting = 0
-        self._waiting_keys, self._waiting_sums = self._keys, self._sums
+        self._doublings = 0 if content is None else content.doublings
+        empty = np.empty((0, 3 + num_attributes + 1), dtype=np.int64)
+        self._table, self._settled, self._recent = empty, _Index.empty(), _Index.empty()
         if content is not None:
-            self._keys, self._sums, self._doublings = content.keys.copy(), content.sums.copy(), content.doublings
+            self._settle_on(content.keys.copy(), content.sums.copy())
 
     def __len__(self) -> int:
-        self._merge_waiting()
-        return len(self._keys)
+        return len(self._settled.keys) + len(self._recent.keys)
 
     @property
     def voxel(self) -> float:
@@ -72,64 +71,64 @@ class VoxelGrid:
         return math.ldexp(self._finest, self._doublings)
 
     @property
-    def most_voxels(self) -> int:
-        """As many as `len` or more, without the work of counting."""
-        return len(self._keys) + self._num_waiting
-
-    @property
     def content(self) -> VoxelContent:
-        self._merge_waiting()
-        return VoxelContent(keys=self._keys.copy(), sums=self._sums.copy(), doublings=self._doublings)
+        self._settle()
+        return VoxelContent(
+            keys=self._settled.keys.copy(), sums=self._table[self._settled.rows], doublings=self._doublings
+        )
 
     def add(
         self, points: Float[Tensor, "points 3"], attributes: Float[Tensor, "points attributes"] | None = None
     ) -> None:
         """Count in some points, with the attributes this grid was made for."""
-        columns = np.empty((len(points), 0)) if attributes is None else _as_numpy(attributes)
-        expected = self._sums.shape[1] - 4
-        if columns.shape[1] != expected:
+        columns = np.empty((0, len(points))) if attributes is None else _columns(attributes)
+        expected = self._table.shape[1] - 4
+        if len(columns) != expected:
             raise InputError(
                 f"Expected {expected} attributes with each point, as the voxel grid was made for, "
-                f"but {columns.shape[1]} came."
+                f"but {len(columns)} came."
             )
         if not (np.abs(columns) <= LARGEST_ATTRIBUTE).all():
             raise InputError(f"Attributes of points must be finite and within ±{LARGEST_ATTRIBUTE}; scale them down.")
-        self._let_wait(*self._summed(_as_numpy(points) / self._finest, columns))
+        keys, sums = self._summed(_columns(points) / self._finest, columns)
+        rows = self._rows_of(keys)
+        self._table[rows] += sums
 
     def coarsen(self) -> None:
         """Make voxels twice as wide; the means of what fell in stay exact."""
-        self._merge_waiting()
-        index = _indices_of(self._keys)
+        self._settle()
+        index, sums = _indices_of(self._settled.keys), self._table[self._settled.rows]
         upper_half = (index & 1) << (self._fraction_bits + self._doublings)
-        self._sums[:, :3] += upper_half * self._sums[:, -1:]
-        self._keys, self._sums = _gathered(_keys_of(index >> 1), self._sums)
+        sums[:, :3] += upper_half * sums[:, -1:]
+        self._settle_on(*_gathered(_keys_of(*(index >> 1).T), sums))
         self._doublings += 1
 
     @property
     def points(self) -> Float[Tensor, "voxels 3"]:
         """The mean point of each voxel, ordered by the voxel's x, then y, then z; in double precision."""
-        means = self._means[:, :3]
-        return torch.from_numpy((_indices_of(self._keys) * 2.0**self._doublings + means) * self._finest)
+        means = self._means(slice(3))
+        return torch.from_numpy((_indices_of(self._settled.keys) * 2.0**self._doublings + means) * self._finest)
 
     @property
     def attributes(self) -> Float[Tensor, "voxels attributes"]:
         """The mean attributes of each voxel, in the order of the points."""
-        return torch.from_numpy(self._means[:, 3:])
+        return torch.from_numpy(self._means(slice(3, -1)))
 
     @property
     def counts(self) -> Int[Tensor, " voxels"]:
         """How many points fell in each voxel."""
-        self._merge_waiting()
-        return torch.from_numpy(self._sums[:, -1].copy())
+        self._settle()
+        return torch.from_numpy(self._table[self._settled.rows, -1])
 
-    @property
-    def _means(self) -> Float[np.ndarray, "voxels columns"]:
-        self._merge_waiting()
-        means: Float[np.ndarray, "voxels columns"] = self._sums[:, :-1] * 2.0**-self._fraction_bits / self._sums[:, -1:]
+    def _means(self, columns: slice) -> Float[np.ndarray, "voxels columns"]:
+        self._settle()
+        rows = self._settled.rows
+        means: Float[np.ndarray, "voxels columns"] = self._table[rows, columns] * 2.0**-self._fraction_bits
+        means /= self._table[rows, -1:]
         return means
 
     def _summed(
-        self, place: Float[np.ndarray, "points 3"], columns: Float[np.ndarray, "points attributes"]
+        self, place: Float[np.ndarray, "3 points"], columns: Float[np.ndarray, "attributes points"]
     ) -> tuple[Int[np.ndarray, " voxels"], Int[np.ndarray, "voxels columns"]]:
         """Places, measured in the finest voxels, as keys and sums."""
         _require_reach(place)
@@ -137,36 +136,78 @@ class VoxelGrid:
         finest = corner.astype(np.int64)
         index = finest >> self._doublings
         within = finest - (index << self._doublings)
-        grains = np.rint(np.ldexp(np.concatenate([place - corner, columns], axis=1), self._fraction_bits))
-        rows = np.concatenate([grains.astype(np.int64), np.ones((len(place), 1), dtype=np.int64)], axis=1)
-        rows[:, :3] += within << self._fraction_bits
-        return _gathered(_keys_of(index), rows)
+        keys, order, starts = _groups(_keys_of(*index))
+        sums = np.empty((len(keys), self._table.shape[1]), dtype=np.int64)
+        for column, values in enumerate((*(place - corner), *columns)):
+            grains = np.rint(values[order] * 2.0**self._fraction_bits).astype(np.int64)
+            if self._doublings and column < len(within):
+                grains += within[column, order] << self._fraction_bits
+            sums[:, column] = np.add.reduceat(grains, starts)
+        sums[:, -1] = np.diff(starts, append=len(order))
+        return keys, sums
 
-    def _let_wait(self, keys: Int[np.ndarray, " voxels"], sums: Int[np.ndarray, "voxels columns"]) -> None:
-        """Until many voxels can be merged at once."""
-        if self._num_waiting + len(keys) > len(self._waiting_keys):
-            self._merge_waiting()
-            room = max(_FEWEST_MERGED, len(self._keys) // 2, len(keys))
-            if room > len(self._waiting_keys):
-                self._waiting_keys = np.empty(room, dtype=np.int64)
-                self._waiting_sums = np.empty((room, self._sums.shape[1]), dtype=np.int64)
-        taken = slice(self._num_waiting, self._num_waiting + len(keys))
-        self._waiting_keys[taken], self._waiting_sums[taken] = keys, sums
-        self._num_waiting = taken.stop
+    def _rows_of(self, keys: Int[np.ndarray, " voxels"]) -> Int[np.ndarray, " voxels"]:
+        """Where in the table the sums of voxels lie; those that are new get the rows after the last."""
+        rows: Int[np.ndarray, " voxels"] = self._settled.find(keys)
+        unsettled = np.flatnonzero(rows < 0)
+        rows[unsettled] = self._recent.find(keys[unsettled])
+        new = unsettled[rows[unsettled] < 0]
+        rows[new] = np.arange(len(self), len(self) + len(new))
+        self._make_room(len(self) + len(new))
+        self._recent = self._recent.joined_by(_Index(keys[new], rows[new]))
+        if len(self._recent.keys) > max(_MOST_RECENT, len(self._settled.keys) // 8):
+            self._settle()
+        return rows
 
-    def _merge_waiting(self) -> None:
-        """Add to the voxels known, then put the others in their places."""
-        if not self._num_waiting:
-            return
-        waiting = slice(self._num_waiting)
-        keys, sums = _gathered(self._waiting_keys[waiting], self._waiting_sums[waiting])
-        self._num_waiting = 0
-        place = np.searchsorted(self._keys, keys)
-        known = np.append(self._keys, -1)[place] == keys
-        self._sums[place[known]] += sums[known]
-        if not known.all():
-            self._keys = np.insert(self._keys, place[~known], keys[~known])
-            self._sums = np.insert(self._sums, place[~known], sums[~known], axis=0)
+    def _make_room(self, num_rows: int) -> None:
+        """For so many voxels at least; what is not yet used is zero."""
+        if num_rows > len(self._table):
+            grown = np.zeros((num_rows + num_rows // 2, self._table.shape[1]), dtype=np.int64)
+            grown[: len(self)] = self._table[: len(self)]
+            self._table = grown
+
+    def _settle(self) -> None:
+        """One index of all voxels."""
+        self._settled = self._settled.joined_by(self._recent)
+        self._recent = _Index.empty()
+
+    def _settle_on(self, keys: Int[np.ndarray, " voxels"], sums: Int[np.ndarray, "voxels columns"]) -> None:
+        """Just these voxels."""
+        self._table, self._settled, self._recent = sums, _Index(keys, np.arange(len(keys))), _Index.empty()
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """Keys, ascending, and the row of the table that each has."""
+
+    keys: Int[np.ndarray, " voxels"]
+    rows: Int[np.ndarray, " voxels"]
+
+    @classmethod
+    def empty(cls) -> "_Index":
+        return cls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+    def find(self, keys: Int[np.ndarray, " searched"]) -> Int[np.ndarray, " searched"]:
+        """The row of each key, -1 for one that is not here."""
+        if not len(self.keys):
+            return np.full(len(keys), -1)
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[place] == keys, self.rows[place], -1)
+
+    def joined_by(self, other: "_Index") -> "_Index":
+        """With the keys of another, none of which is here."""
+        if not len(other.keys):
+            return self
+        theirs = np.searchsorted(self.keys, other.keys) + np.arange(len(other.keys))
+        is_ours = np.ones(len(self.keys) + len(other.keys), dtype=bool)
+        is_ours[theirs] = False
+        joined = _Index(np.empty(len(is_ours), dtype=np.int64), np.empty(len(is_ours), dtype=np.int64))
+        for array, our_values, their_values in (
+            (joined.keys, self.keys, other.keys),
+            (joined.rows, self.rows, other.rows),
+        ):
+            array[is_ours], array[theirs] = our_values, their_values
+        return joined
 
 
 def thin_by_voxel(points: Float[Tensor, "points 3"], voxel: float) -> Float[Tensor, "voxels 3"]:
@@ -176,12 +217,13 @@ def thin_by_voxel(points: Float[Tensor, "points 3"], voxel: float) -> Float[Tens
     return grid.points.to(points)
 
 
-def _as_numpy(values: Float[Tensor, "rows columns"]) -> Float[np.ndarray, "rows columns"]:
-    array: Float[np.ndarray, "rows columns"] = values.detach().double().cpu().numpy()
+def _columns(values: Float[Tensor, "rows columns"]) -> Float[np.ndarray, "columns rows"]:
+    """Each column in one piece; uncopied where it is double precision and lies so already."""
+    array: Float[np.ndarray, "columns rows"] = values.detach().T.double().cpu().contiguous().numpy()
     return array
 
 
-def _require_reach(place: Float[np.ndarray, "points 3"]) -> None:
+def _require_reach(place: Float[np.ndarray, "3 points"]) -> None:
     if not np.isfinite(place).all():
         raise InputError("Expected finite points to thin by voxel, but some are not; leave those out.")
     if (np.abs(place) >= REACH).any():
@@ -191,9 +233,10 @@ def _require_reach(place: Float[np.ndarray, "points 3"]) -> None:
         )
 
 
-def _keys_of(index: Int[np.ndarray, "voxels 3"]) -> Int[np.ndarray, " voxels"]:
-    x, y, z = (index + REACH).T
-    keys: Int[np.ndarray, " voxels"] = x << 2 * _AXIS_BITS | y << _AXIS_BITS | z
+def _keys_of(
+    x: Int[np.ndarray, " voxels"], y: Int[np.ndarray, " voxels"], z: Int[np.ndarray, " voxels"]
+) -> Int[np.ndarray, " voxels"]:
+    keys: Int[np.ndarray, " voxels"] = x + REACH << 2 * _AXIS_BITS | y + REACH << _AXIS_BITS | z + REACH
     return keys
 
 
@@ -205,7 +248,15 @@ def _gathered(
     keys: Int[np.ndarray, " points"], rows: Int[np.ndarray, "points columns"]
 ) -> tuple[Int[np.ndarray, " voxels"], Int[np.ndarray, "voxels columns"]]:
     """Each key once, ascending, with the sum of its rows."""
+    once, order, starts = _groups(keys)
+    return once, np.add.reduceat(rows[order], starts, axis=0)
+
+
+def _groups(
+    keys: Int[np.ndarray, " points"],
+) -> tuple[Int[np.ndarray, " voxels"], Int[np.ndarray, " points"], Int[np.ndarray, " voxels"]]:
+    """Each key once, ascending; an order in which equal keys are neighbours; where in it each key begins."""
     order = np.argsort(keys)
     ordered = keys[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    return ordered[starts], np.add.reduceat(rows[order], starts, axis=0)
+    return ordered[starts], order, starts
