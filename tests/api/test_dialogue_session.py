@@ -98,10 +98,10 @@ def test_what_is_refused_leaves_the_dialogue_as_it_was(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ({"policy": "lru"}, "Expected window, thinned or novel to stay in memory, but got 'lru'"),
+        ({"policy": "lru"}, "no memory policy 'lru' for a dialogue; choose one of keep-all, window"),
         ({"memory": "8 frames"}, "Expected memory in bytes such as 512MB, but got '8 frames'"),
         ({"memory": "1kB"}, "the smallest that works is"),
-        ({"precision": "int4"}, "Expected precision as auto, fp32"),
+        ({"precision": "int4"}, "no precision 'int4'; choose one of fp32, bf16, fp16, auto"),
         ({"size": 2}, "Expected a size from"),
         ({"max_tokens": 0}, "Expected max_tokens of 1 or more"),
         ({"window": 4}, "has no keyword 'window'; choose one of model, memory"),

@@ -144,8 +144,8 @@ def test_a_session_without_a_frame_has_nothing_to_save(model: GeometryModel, tmp
 @pytest.mark.parametrize(
     ("words", "error", "sentence"),
     [
-        ({"policy": "fifo"}, SettingError, "no memory policy 'fifo'; choose one of context, keep-all"),
-        ({"precision": "fp8"}, SettingError, "Expected precision as auto, fp32"),
+        ({"policy": "fifo"}, SettingError, "no memory policy 'fifo' for a map; choose one of context, keep-all"),
+        ({"precision": "fp8"}, SettingError, "no precision 'fp8'; choose one of fp32, bf16, fp16, auto"),
         ({"backend": "cudnn"}, SettingError, "no attention backend 'cudnn'; choose one of sdpa"),
         ({"device": "tpu"}, SettingError, "no device 'tpu'; choose one of cpu, cuda, auto"),
         ({"fit": "stretch"}, SettingError, "Expected fit as crop, pad, square, but got 'stretch'"),

@@ -16,12 +16,12 @@ NOT_OF_A_PROGRAM = {"sources", "formats", "as_json"}
 
 
 def test_every_option_of_the_command_is_a_keyword_of_the_same_name() -> None:
-    from longtake.cli.main import app
+    from longtake.cli.map import app
 
-    (command,) = (command for command in app.registered_commands if command.name == "map")
+    (command,) = app.registered_commands
     assert command.callback is not None
     options = inspect.signature(command.callback).parameters.keys() - NOT_OF_A_PROGRAM
-    assert inspect.signature(longtake.map).parameters.keys() - options == {"source", "format", "precision"}
+    assert inspect.signature(longtake.map).parameters.keys() - options == {"source", "format"}
     assert options <= inspect.signature(longtake.map).parameters.keys()
 
 
@@ -60,12 +60,12 @@ def test_a_folder_that_is_done_is_skipped_refused_or_replaced(model: GeometryMod
     ("words", "sentence"),
     [
         ({"bugdet": "2GB"}, "map has no keyword 'bugdet'; choose one of source, out, model, memory"),
-        ({"policy": "fifo"}, "no memory policy 'fifo'; choose one of context"),
-        ({"precision": "fp8"}, "Expected precision as auto, fp32"),
+        ({"policy": "fifo"}, "no memory policy 'fifo' for a map; choose one of context"),
+        ({"precision": "fp8"}, "no precision 'fp8'; choose one of fp32, bf16, fp16, auto"),
         ({"backend": "cudnn"}, "no attention backend 'cudnn'; choose one of"),
         ({"device": "tpu"}, "no device 'tpu'; choose one of"),
         ({"fit": "stretch"}, "Expected fit as crop, pad, square"),
-        ({"format": "obj"}, "Expected format as tum, ply, kitti, .*, but got 'obj'"),
+        ({"format": "obj"}, "Expected --format as tum, kitti, ply, .*, but got 'obj'"),
         ({"pixels": "both"}, "Expected pixels as model, source"),
         ({"when_full": "drop"}, "Expected when_full as "),
         ({"up": "z"}, "Expected up as auto, none"),

@@ -84,7 +84,7 @@ def test_exports_are_records_that_can_be_read(mapped: Take, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ({"format": "obj"}, "Expected format as tum, kitti, ply, take, colmap"),
+        ({"format": "obj"}, "Expected --format as tum, kitti, ply, take, colmap"),
         ({"up": "z"}, "Expected up as auto, none"),
         ({"scale_from": "far"}, "far"),
         ({"formats": "ply"}, "export has no keyword 'formats'; choose one of result, out, format"),

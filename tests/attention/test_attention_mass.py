@@ -15,7 +15,7 @@ from torch import Tensor
 from longtake.attention import attention_mass as module
 from longtake.attention.attention_mass import attention_mass
 from longtake.attention.backend import merge
-from longtake.attention.reference import ReferenceBackend, received_by_map
+from longtake.attention.reference import ReferenceBackend, attention_mass_by_map
 from longtake.attention.sdpa import SdpaBackend
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "stream3r" / "attention_received.npz"
@@ -45,7 +45,7 @@ def test_sums_equal_those_of_the_map(size: dict[str, int]) -> None:
     q, k, v = projections(**size)
     log_sum_exp = SdpaBackend().attend(q, k, v).log_sum_exp
     torch.testing.assert_close(
-        attention_mass(q, k, log_sum_exp), received_by_map(q, k, log_sum_exp), rtol=1e-5, atol=1e-6
+        attention_mass(q, k, log_sum_exp), attention_mass_by_map(q, k, log_sum_exp), rtol=1e-5, atol=1e-6
     )
 
 
@@ -57,7 +57,7 @@ def test_all_heads_at_once_give_the_same_whatever_the_workspace(size: dict[str, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_WORKSPACE_BYTES", workspace)
         got = module._heads_together(q[0], k[0], log_sum_exp[0])
-    torch.testing.assert_close(got, received_by_map(q, k, log_sum_exp), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(got, attention_mass_by_map(q, k, log_sum_exp), rtol=1e-5, atol=1e-6)
 
 
 @settings(max_examples=25, deadline=None)
@@ -68,7 +68,7 @@ def test_attention_of_keys_to_queries_gives_the_same(size: dict[str, int], dtype
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_SWAPPED_KEYS", block)
         got = module._swapped(q[0], k[0], log_sum_exp[0])
-    torch.testing.assert_close(got, received_by_map(q, k, log_sum_exp), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(got, attention_mass_by_map(q, k, log_sum_exp), rtol=1e-4, atol=1e-6)
 
 
 def test_golden_column_sums() -> None:
@@ -78,7 +78,7 @@ def test_golden_column_sums() -> None:
         q, k = (golden[name][sample].transpose(0, 1).unsqueeze(0) for name in ("q", "k"))
         log_sum_exp = golden["lse"][sample].T.unsqueeze(0)
         want = golden["colsum_headmean"][sample]
-        for sums in (attention_mass(q, k, log_sum_exp), received_by_map(q, k, log_sum_exp)):
+        for sums in (attention_mass(q, k, log_sum_exp), attention_mass_by_map(q, k, log_sum_exp)):
             torch.testing.assert_close(sums / q.shape[2], want, rtol=1e-5, atol=1e-6)
             torch.testing.assert_close(sums, golden["colsum_per_head"][sample].sum(0), rtol=1e-5, atol=1e-6)
         assert float(want.double().var(correction=0)) == pytest.approx(float(golden["var_of_colsum"][sample]), rel=1e-5)
@@ -111,7 +111,7 @@ def test_half_precision_keys_are_summed_in_float32(dtype: torch.dtype) -> None:
     log_sum_exp = ReferenceBackend().attend(q, k, v).log_sum_exp
     got = attention_mass(q, k, log_sum_exp)
     assert got.dtype == torch.float32
-    torch.testing.assert_close(got, received_by_map(q, k, log_sum_exp), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(got, attention_mass_by_map(q, k, log_sum_exp), rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(got, attention_mass(q.float(), k.float(), log_sum_exp), rtol=1e-6, atol=1e-7)
 
 
@@ -127,12 +127,12 @@ import re, resource, sys
 from pathlib import Path
 import torch
 from longtake.attention.attention_mass import attention_mass
-from longtake.attention.reference import received_by_map
+from longtake.attention.reference import attention_mass_by_map
 
 torch.set_num_threads(1)
 q, k = torch.randn(1, 3000, 1, 8), torch.randn(1, 40_000, 1, 8)
 log_sum_exp = torch.full((1, 3000, 1), 20.0)
-work = {"blocks": attention_mass, "map": received_by_map}[sys.argv[1]]
+work = {"blocks": attention_mass, "map": attention_mass_by_map}[sys.argv[1]]
 work(q[:, :9], k[:, :600], log_sum_exp[:, :9])
 held = int(re.search(r"VmSize:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
 resource.setrlimit(resource.RLIMIT_AS, (held + 64 * 2**20,) * 2)
@@ -158,7 +158,7 @@ def test_sums_fit_under_a_ceiling_that_the_map_breaks() -> None:
 def test_gpu_sums_equal_those_of_the_map_and_take_little_memory(dtype: torch.dtype, head_dim: int) -> None:
     q, k, v = (tensor.to("cuda", dtype) for tensor in projections(queries=999, keys=40_001, head_dim=head_dim))
     log_sum_exp = ReferenceBackend().attend(q, k, v).log_sum_exp
-    want = received_by_map(q, k, log_sum_exp)
+    want = attention_mass_by_map(q, k, log_sum_exp)
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     got = attention_mass(q, k, log_sum_exp)

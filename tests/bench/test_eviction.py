@@ -216,12 +216,10 @@ def test_interval_needs_two_worlds_and_a_mean_one_that_has_a_value() -> None:
 
 def test_twin_keeps_as_many_tokens_without_asking_for_attention(model: GeometryModel) -> None:
     rule = Managed(num_frames=3, special_frames=2, camera_frames=8)
-    twin = unseeing_twin(rule, TINY_CAUSAL, SIZE)
-    assert twin is not None
-    policy = twin.trunk(TINY_CAUSAL, SIZE)
-    assert isinstance(policy, EvenAttention)
-    assert isinstance(policy.policy, Managed)
-    assert not policy.wants_attention_mass
+    twin = unseeing_twin(rule)
+    assert isinstance(twin, EvenAttention)
+    assert isinstance(twin.policy, Managed)
+    assert not twin.wants_attention_mass
     session = SequenceSession(model, MemoryPlan(config=TINY_CAUSAL, size=SIZE, retention=twin, num_scale_frames=1))
     for image in torch.rand(6, 3, *SIZE, generator=torch.Generator().manual_seed(0)):
         session.step(image)
@@ -229,7 +227,7 @@ def test_twin_keeps_as_many_tokens_without_asking_for_attention(model: GeometryM
 
 
 def test_policy_that_asks_for_no_attention_has_no_twin() -> None:
-    assert unseeing_twin(KeepAll(), TINY_CAUSAL, SIZE) is None
+    assert unseeing_twin(KeepAll()) is None
 
 
 def test_camera_memory_has_no_room_for_frames_that_do_not_come() -> None:

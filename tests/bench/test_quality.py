@@ -133,7 +133,7 @@ def test_figures_are_those_of_a_session_that_watched_the_same_frames(
 ) -> None:
     for row in rows[2:]:
         session = open_session(model, row.watch.session, SIZE)
-        parts = [part for image in film.images if len(part := session.step(image))] + [session.finish()]
+        parts = list(session.run(film.images))
         poses = torch.cat([part.world_from_camera for part in parts]).double()
         run = Found(Seen(torch.cat([part.depth for part in parts]), poses), torch.cat([p.intrinsics for p in parts]))
         want = judge(run, film, seed=9, watched_s=0.0)

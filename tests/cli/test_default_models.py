@@ -6,14 +6,14 @@ import pytest
 import torch
 from done import Done
 
-from longtake.cli.bench_commands import bench_eviction, bench_quality
+from longtake.cli.bench_commands import bench_policies, bench_quality
 from longtake.cli.live import live
 from longtake.cli.map import map_
 from longtake.errors import CheckpointError
 from longtake.hub.load import RANDOM, load_model
 
 
-@pytest.mark.parametrize("command", [map_, live, bench_quality, bench_eviction])
+@pytest.mark.parametrize("command", [map_, live, bench_quality, bench_policies])
 def test_default_is_the_trained_model_of_the_package(command: Callable[..., None]) -> None:
     assert signature(command).parameters["model"].default == "micro-map"
 

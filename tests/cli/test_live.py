@@ -152,7 +152,10 @@ def test_share_that_is_too_small_says_the_smallest_and_that_works(whose: str, li
         ([SOURCE, "w90", "--share", "1"], "--share between 0 and 1"),
         ([SOURCE, "w90", "--memory", "8 frames"], "--memory in bytes"),
         ([SOURCE, "w90", "--memory", "lots"], "such as 4GB"),
-        ([SOURCE, "w90", "--ask-policy", "all"], "Expected window, thinned or novel to stay in memory, but got 'all'"),
+        (
+            [SOURCE, "w90", "--ask-policy", "all"],
+            "There is no memory policy 'all' for a dialogue; choose one of keep-all, window, thinned, novel",
+        ),
         ([SOURCE, "w90", "--ask-fps", "0"], "more than 0 frames a second"),
         ([SOURCE], "Expected a question"),
         ([SOURCE, "w90", "--at", "1", "--at", "2"], "a question for each of 2 --at, but got 1"),

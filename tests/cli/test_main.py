@@ -43,7 +43,7 @@ def test_list_of_commands_imports_none_of_them() -> None:
     )
     done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=False, timeout=100)
     loaded = done.stdout.splitlines()[-1]
-    assert loaded == "['longtake.cli', 'longtake.cli.main', 'longtake.errors']"
+    assert loaded == "['longtake.cli', 'longtake.cli.main', 'longtake.cli.program', 'longtake.errors']"
 
 
 def test_installed_script_ends_with_the_code_of_its_command() -> None:

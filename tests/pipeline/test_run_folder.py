@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from longtake.errors import InputError, SettingError
 from longtake.export.report.folder import EVENTS_NAME
@@ -17,6 +16,7 @@ from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.run_folder import RunFolder
 from longtake.pipeline.run_record import RUN_NAME, RunRecord, plain
 from longtake.runtime.build import SMALL
+from longtake.runtime.execution import Precision
 from longtake.runtime.keyframes import EveryNth
 from longtake.takes.images import ImageFiles
 
@@ -31,6 +31,8 @@ def opened(out: Path, **options: bool | Path) -> RunFolder:
 def ended(folder: RunFolder, *, is_complete: bool) -> None:
     summary = MapSummary(
         source="walk",
+        model="tiny",
+        execution={"precision": "fp32"},
         is_complete=is_complete,
         num_frames=0,
         statuses={},
@@ -77,7 +79,7 @@ def test_a_file_of_somebody_else_in_the_way_is_named_and_nothing_is_removed(tmp_
     (tmp_path / "poses.kitti").write_text("mine")
     before = names(tmp_path)
     with pytest.raises(InputError, match=r"poses.kitti is not of the run to be replaced"):
-        RunFolder(tmp_path, SETTINGS, replace(OUTPUTS, kitti=True), overwrite=True)
+        RunFolder(tmp_path, SETTINGS, replace(OUTPUTS, formats=("ply", "kitti")), overwrite=True)
     assert names(tmp_path) == before
 
 
@@ -155,9 +157,9 @@ def test_a_run_that_comes_to_nothing_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_settings_are_plain_values(tmp_path: Path) -> None:
-    settings = plain(replace(SMALL, keyframes=EveryNth(2), trunk_dtype=torch.bfloat16))
+    settings = plain(replace(SMALL, keyframes=EveryNth(2), precision=Precision.BF16))
     assert settings["keyframes"] == {"type": "EveryNth", "interval": 2}
-    assert settings["trunk_dtype"] == "bfloat16"
+    assert settings["precision"] == "bf16"
     assert json.loads(json.dumps(settings)) == settings
     outputs = plain(Outputs(take=TakeSettings(images=ImageFiles.PNG)))
     assert outputs["take"]["images"] == "images/{index:06d}.png"

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from longtake.export.names import EXPORT_FOLDER, RECORD_NAME, SESSION_NAME
 
 from longtake.errors import InputError, MissingExtraError, SettingError
 from longtake.export.adjust import ExportAdjustments
 from longtake.export.cloud import CloudSettings
 from longtake.export.frame import FrameStatus, MappedFrame
+from longtake.export.record import EXPORT_FOLDER, RECORD_NAME
 from longtake.export.reexport import ExportSettings
 from longtake.export.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
 from longtake.export.report.page import REPORT_NAME
@@ -27,7 +27,7 @@ from longtake.geometry.model import GeometryModel
 from longtake.memory.policies.context import ContextRetention
 from longtake.pipeline.checkpoint import FOLDER
 from longtake.pipeline.events import Event, Exported, Frame, Unreadable
-from longtake.pipeline.outputs import Outputs
+from longtake.pipeline.outputs import SESSION_NAME, Outputs
 from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.run import Run
 from longtake.pipeline.run_folder import is_done
@@ -60,7 +60,7 @@ SETTINGS = MapSettings(
     outputs=Outputs(
         take=TakeSettings(images=None, depth=DepthKind.NPZ),
         cloud=CloudSettings(voxel=0.05, max_points=3000),
-        kitti=True,
+        formats=("ply", "kitti"),
     ),
     checkpoint_every=7,
 )
@@ -251,7 +251,7 @@ def test_an_error_in_a_sink_reaches_the_caller_and_leaves_whole_files(
         if len(written) == 15:
             raise InputError("The disk is full.")
 
-    monkeypatch.setattr("longtake.export.kitti.KittiSink.write", fail)
+    monkeypatch.setattr("longtake.export.poses.KittiSink.write", fail)
     with pytest.raises(InputError, match="The disk is full"):
         list(video)
     assert len(read_take(tmp_path / "out")) == 15

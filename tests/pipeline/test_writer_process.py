@@ -47,7 +47,7 @@ from longtake.world.tour import Tour
 OUTPUTS = Outputs(
     take=TakeSettings(depth=DepthKind.NPZ, pixels=PixelGrid.SOURCE),
     cloud=CloudSettings(voxel=0.05, max_points=3000),
-    kitti=True,
+    formats=("ply", "kitti"),
 )
 SETTINGS = MapSettings(
     session=SessionSettings(

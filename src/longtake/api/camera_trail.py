@@ -50,7 +50,12 @@ class CameraTrail:
         self.last_s = time_s
 
     def learn(self, geometry: Geometry) -> None:
-        """Take the poses that became known."""
+        """Take the poses that became known, and what those of earlier frames became."""
+        if geometry.moved is not None:
+            moved = geometry.moved.geometry
+            for time_s, pose in zip(moved.timestamp_s, moved.world_from_camera.cpu(), strict=True):
+                if time_s in self.poses:
+                    self.poses[time_s] = pose.clone()
         for time_s, pose in zip(geometry.timestamp_s, geometry.world_from_camera.cpu(), strict=True):
             self.newest = pose.clone()
             place = bisect_right(self.looks_s, time_s) - 1

@@ -19,6 +19,9 @@ from longtake.export.scale import parse_scale
 from longtake.export.sky import OnnxSky
 from longtake.takes.take import Take
 
+UPRIGHT = ("auto", "none")
+"""Whether the floor becomes level."""
+
 
 @checked_keywords
 def export(
@@ -81,7 +84,7 @@ def export_adjustments(
         camera=None if intrinsics is None else known_camera(intrinsics),
         fixed_camera=fixed_camera,
         length=None if scale_from is None else parse_scale(scale_from),
-        upright=one_of("up", up, ("auto", "none")) == "auto",
+        upright=one_of("up", up, UPRIGHT) == "auto",
     )
 
 

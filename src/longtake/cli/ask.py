@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 
 from longtake.attention.choose import backend_named
 from longtake.cli.options import parse_sampling
-from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, follow
+from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
 from longtake.cli.shared_options import (
     BackendName,
     Device,
@@ -140,7 +140,7 @@ def ask(
     reporter.uses(model, execution)
     try:
         require_askable(dialogue, asked, settings.choices)
-        follow(Run(video, session, asked, when_full=WhenFull.NEWEST_WINS), reporter)
+        report_run(Run(video, session, asked, when_full=WhenFull.NEWEST_WINS), reporter)
         if not asked:
             _converse(session, dialogue, reporter, as_json=as_json)
     finally:

@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from longtake.api.exporting import cloud_settings, export_adjustments
+from longtake.api.choices import one_of
+from longtake.api.exporting import UPRIGHT, cloud_settings, export_adjustments
 from longtake.cli.shared_options import (
     AsJson,
     DropPercent,
@@ -55,7 +56,9 @@ def export(
     """Write other files from a saved result, with other filters, a known camera or scale, upright; no model runs."""
     settings = ExportSettings(
         formats=tuple(dict.fromkeys(formats.split(","))),
-        adjustments=export_adjustments(intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up),
+        adjustments=export_adjustments(
+            intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=one_of("--up", up, UPRIGHT)
+        ),
         cloud=cloud_settings(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points),
         overwrite=overwrite,
     )

@@ -22,7 +22,7 @@ from longtake.cli.ask import (
     require_askable,
 )
 from longtake.cli.options import parse_sampling
-from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, follow
+from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
 from longtake.cli.shared_options import (
     BackendName,
     Device,
@@ -155,7 +155,7 @@ def live(
         poses = None if out is None else LivePoses(out / POSES_NAME)
         if model in RANDOM:
             reporter.note("The map's weights are random: poses show how longtake works, and no geometry.")
-        follow(Run(video, LiveSession(mapper, dialogue, settings), asked, output=poses), reporter)
+        report_run(Run(video, LiveSession(mapper, dialogue, settings), asked, output=poses), reporter)
 
 
 @contextmanager

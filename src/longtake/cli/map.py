@@ -12,9 +12,9 @@ import torch
 import typer
 
 from longtake.api.choices import one_of
-from longtake.api.exporting import cloud_settings, export_adjustments
+from longtake.api.exporting import UPRIGHT, cloud_settings, export_adjustments
 from longtake.cli.options import parse_sampling
-from longtake.cli.reporting import INTERRUPTED, JsonReporter, Reporter, TerminalReporter, follow
+from longtake.cli.reporting import INTERRUPTED, JsonReporter, Reporter, TerminalReporter, report_run
 from longtake.cli.shared_options import (
     BackendName,
     Device,
@@ -91,9 +91,7 @@ def map_(
     fps: Fps = None,
     stride: Annotated[int, typer.Option(min=1, help="Every n-th of these frames.")] = 1,
     picture_fps: PictureFps = 30.0,
-    follow_folder: Annotated[
-        bool, typer.Option("--follow/--no-follow", help="The folder is still being written; wait for more.")
-    ] = False,
+    follow: Annotated[bool, typer.Option(help="The folder is still being written; wait for more.")] = False,
     when_full: Annotated[str, typer.Option(help="For live sources: newest-wins or block.")] = "newest-wins",
     drop_percent: DropPercent = 25.0,
     mask: Mask = None,
@@ -126,7 +124,9 @@ def map_(
         align=align,
     )
     points = cloud_settings(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points)
-    adjustments = export_adjustments(intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up)
+    adjustments = export_adjustments(
+        intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=one_of("--up", up, UPRIGHT)
+    )
     settings = MapSettings(
         session=adjust(SMALL),  # until the network is known; what was asked for is checked now
         fit=Fit(one_of("fit", fit, [known.value for known in Fit])),
@@ -143,7 +143,7 @@ def map_(
         execution=execution,
     )
     sampling = parse_sampling(start, end, fps, stride)
-    reading = SourceOptions(follow=follow_folder, picture_fps=picture_fps, device=execution.device)
+    reading = SourceOptions(follow=follow, picture_fps=picture_fps, device=execution.device)
     reporter: Reporter = JsonReporter() if as_json else TerminalReporter()
     reporter.uses(model, execution)
     _note_beforehand(model, settings.outputs, reporter)
@@ -198,7 +198,7 @@ def _map_each(
             continue
         try:
             run = open_run(text, folder)
-            follow(run, reporter)
+            report_run(run, reporter)
         except LongtakeError as error:
             if len(folders) == 1:
                 raise

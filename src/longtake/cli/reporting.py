@@ -77,7 +77,7 @@ class Reporter(ABC):
     def failed(self, source: str, problem: str) -> None: ...
 
 
-def follow(run: Run, reporter: Reporter) -> None:
+def report_run(run: Run, reporter: Reporter) -> None:
     """A run to its end. The first Ctrl-C stops it, and what was begun is finished."""
     with reporter.watching(run), stopped_by_interrupt(partial(_stop, run)), closing(iter(run)) as events:
         for event in events:
@@ -186,13 +186,15 @@ class TerminalReporter(Reporter):
         self._progress = self._new_progress()
         self._run: Run | None = None
         self._is_watching = False
+        self._used = ""
 
     def uses(self, model: str, execution: Execution) -> None:
-        self._console.print(f"{model}, {execution}", style="dim", soft_wrap=True, markup=False)
+        self._used = f"{model}, {execution}"
 
     @contextmanager
     def watching(self, run: Run) -> Iterator[None]:
         self._run, self._is_watching = run, True
+        self._console.print(self._used, style="dim", soft_wrap=True, markup=False)
         with self._new_progress() as self._progress:
             self._progress.add_task(run.source.name, total=run.source.num_frames, state="")
             try:
