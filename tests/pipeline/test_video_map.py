@@ -17,6 +17,7 @@ from longtake.errors import InputError, MissingExtraError, SettingError
 from longtake.export.adjust import ExportAdjustments
 from longtake.export.cloud import CloudSettings
 from longtake.export.frame import FrameStatus, MappedFrame
+from longtake.export.poses import KittiSink
 from longtake.export.record import EXPORT_FOLDER, RECORD_NAME
 from longtake.export.reexport import ExportSettings
 from longtake.export.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
@@ -251,7 +252,7 @@ def test_an_error_in_a_sink_reaches_the_caller_and_leaves_whole_files(
         if len(written) == 15:
             raise InputError("The disk is full.")
 
-    monkeypatch.setattr("longtake.export.poses.KittiSink.write", fail)
+    monkeypatch.setattr(KittiSink, "write", fail)
     with pytest.raises(InputError, match="The disk is full"):
         list(video)
     assert len(read_take(tmp_path / "out")) == 15

@@ -369,9 +369,9 @@ def steps(session: WindowedSession, frames: Sequence[Tensor], first: int = 0) ->
     return [*parts, session.finish()]
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", ["overlap-in-frames", "overlap-shorter-than-the-scale-block", "flow-robust"])
 def test_last_version_of_every_result_is_the_final_one(name: str, small_model: GeometryModel) -> None:
-    setting, frames = SETTINGS[name], make_frames(30)
+    setting, frames = SETTINGS[name], make_frames(18)
     newest: dict[int, Geometry] = {}
     final: dict[int, Geometry] = {}
     session, versions = setting.open(small_model), 0
@@ -389,7 +389,7 @@ def test_last_version_of_every_result_is_the_final_one(name: str, small_model: G
         assert all(index in newest for index in range(session.num_final))
         assert session.provisional.frame_index == tuple(index for index in newest if index >= session.num_final)
     want = Geometry.join(list(setting.open(small_model).run(frames)))
-    settled = [replace(newest[index], provisional=(False,), moved=None) for index in range(30)]
+    settled = [replace(newest[index], provisional=(False,), moved=None) for index in range(18)]
     require_equal(Geometry.join(settled), want)
     assert versions == len(session.windows) - 1
 
@@ -420,16 +420,16 @@ def test_correction_says_how_frames_moved_as_a_whole(small_model: GeometryModel)
     assert len(spans) == len(session.windows) - 1 > 3
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", ["overlap-in-frames", "overlap-shorter-than-the-scale-block", "flow"])
 def test_fork_goes_on_alone_and_leaves_no_trace(name: str, small_model: GeometryModel) -> None:
-    frames, setting = make_frames(24), replace(SETTINGS[name], reserve_frames=64)
+    frames, setting = make_frames(14), replace(SETTINGS[name], reserve_frames=64)
     plain, forked = setting.open(small_model), setting.open(small_model)
     for index, frame in enumerate(frames):
-        if index in (1, 6, 13):
+        if index in (1, 6):
             fork, twin = forked.fork(), setting.open(small_model)
             for earlier in frames[:index]:
                 twin.step(earlier)
-            for later in [*frames[index : index + 8], None]:
+            for later in [*frames[index : index + 6], None]:
                 got, want = (side.finish() if later is None else side.step(later) for side in (fork, twin))
                 assert (got.frame_index, got.provisional) == (want.frame_index, want.provisional)
                 # a fork reads what it shares and what is its own as two blocks, merged by their log-sum-exp
