@@ -14,7 +14,7 @@ demo: $(INSTALLED)
 	$(BIN)/longtake demo --out out
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -n 2 -m "not extra"
+	$(BIN)/python -m pytest -n 2 -m "not extra and not by_hand"
 
 test-extra: $(INSTALLED) $(ORACLES_INSTALLED) castle browser tokenizer
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m extra

@@ -15,11 +15,13 @@ from longtake.memory.policies.managed import Managed
 from longtake.memory.policies.window import Window
 from longtake.memory.registry import stream_policy_named
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.mark.extra
 def test_long_run_stays_flat() -> None:
-    command = [Path(sys.executable).with_name("longtake"), "bench", "soak", "--frames", "4000", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "benchmarks", "soak", "--frames", "4000", "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     print(done.stdout, done.stderr)
     assert done.returncode == 0
     figures = json.loads(done.stdout)

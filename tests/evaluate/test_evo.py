@@ -63,7 +63,7 @@ for question in asked["questions"]:
         all_pairs=delta["all_pairs"],
         pairs_from_reference=not delta["along_result"],
     )
-    metric.process_data((truth, moved[question["freedom"]]))
+    metric.process_data((truth, moved[question["alignment_mode"]]))
     answers.append({**metric.get_all_statistics(), "num_errors": len(metric.error)})
 json.dump(answers, sys.stdout)
 """

@@ -241,7 +241,7 @@ def test_error_at_a_line_of_a_commit_leaves_no_trace_whatever_the_policy(name: s
     assert break_lines(name, CHANGES["keep"], start=1 + len(name), step=127)
 
 
-@pytest.mark.extra
+@pytest.mark.by_hand
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", POLICIES_HERE)
 def test_error_at_any_line_of_a_change_leaves_no_trace(name: str, change: str) -> None:
