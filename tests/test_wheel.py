@@ -21,7 +21,7 @@ NEEDED = (
     "longtake/py.typed",
     "longtake/models/micro-map.safetensors",
     "longtake/models/micro-vqa/model.safetensors",
-    "longtake/export/report/page.html",
+    "longtake/exports/report/page.html",
 )
 API_PAGES = [page for page in (ROOT / "README.md", ROOT / "docs" / "api.md") if page.exists()]
 

@@ -9,9 +9,7 @@
 What `__all__` names is the public API; it is loaded when it is first used, so that `import longtake` loads no torch.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -71,16 +69,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-# rooms-begin
-class _Package(ModuleType):
-    """Keeps a function's name for the function when a room of the same name is imported."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOMES and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
-# rooms-end

@@ -36,8 +36,8 @@ from longtake.bench.answers_scoring import (
 from longtake.cli.answer_policies import AnswerPolicyOptions, watches
 from longtake.cli.bench_policies import ANSWERS_PICTURE, run_policies
 from longtake.errors import CheckpointError, InputError, SettingError
-from longtake.evaluate.agreement import bootstrap_interval
-from longtake.evaluate.asked_walk import (
+from longtake.evaluation.agreement import bootstrap_interval
+from longtake.evaluation.asked_walk import (
     WITHIN,
     Asking,
     Posed,

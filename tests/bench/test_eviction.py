@@ -15,7 +15,7 @@ from longtake.bench.eviction import EvictionFigures, EvictionRow, EvictionSettin
 from longtake.cli.bench_policies import MAP_PICTURE, run_policies
 from longtake.cli.map_policies import DEFAULT_POLICIES, MapPolicyOptions
 from longtake.errors import SettingError
-from longtake.evaluate.agreement import Mean, Seen, agreement, mean_over_worlds
+from longtake.evaluation.agreement import Mean, Seen, agreement, mean_over_worlds
 from longtake.geometry.config import TRUNK, Attention
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model

@@ -11,8 +11,8 @@ import torch
 from longtake.bench.quality import QualityRow, QualitySettings, Watch, film_world, measure_quality
 from longtake.cli.bench_quality import QualityOptions, run_quality, watches
 from longtake.errors import BudgetError, InputError, SettingError
-from longtake.evaluate.agreement import Seen
-from longtake.evaluate.walk_quality import Film, Found, judge
+from longtake.evaluation.agreement import Seen
+from longtake.evaluation.walk_quality import Film, Found, judge
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
 from longtake.memory.budget import Budget

@@ -15,7 +15,7 @@ import torch
 from longtake.bench.answers import AnswersSettings, measure_sessions
 from longtake.bench.answers_policies import KEEP_ALL, Watch
 from longtake.bench.answers_scoring import ALL, KINDS, ScoredRow, score_rows
-from longtake.evaluate.asked_walk import Asking
+from longtake.evaluation.asked_walk import Asking
 from longtake.hub.bundled import MICRO_VQA, fingerprint
 from longtake.hub.load import load_language_model
 from longtake.language.load import LanguageModel, load_language

@@ -8,8 +8,8 @@ import pytest
 from done import Done
 from PIL import Image
 
-from longtake.export.report.asked import ASKED_NAME, Asked
-from longtake.export.report.page import REPORT_NAME
+from longtake.exports.report.asked import ASKED_NAME, Asked
+from longtake.exports.report.page import REPORT_NAME
 from longtake.takes.take import read_take
 
 FRAMES = 10

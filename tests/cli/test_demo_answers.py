@@ -10,7 +10,7 @@ import torch
 from longtake.bench.answers import AskedWorld, Given, ask_world
 from longtake.cli import demo_report
 from longtake.cli.demo_report import ask_on_the_way
-from longtake.evaluate.asked_walk import Asking
+from longtake.evaluation.asked_walk import Asking
 from longtake.language.load import LanguageModel, load_language
 from longtake.world.answers import answer_of
 from longtake.world.question import Question, QuestionKind

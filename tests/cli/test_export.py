@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 from longtake.cli.main import main
-from longtake.export.formats import FORMATS
-from longtake.export.record import RECORD_NAME
+from longtake.exports.formats import FORMATS
+from longtake.exports.record import RECORD_NAME
 from longtake.takes.header import Unit
 from longtake.takes.take import read_take
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from done import Done
 
-from longtake.export.record import EXPORT_FOLDER, RECORD_NAME
-from longtake.export.report.folder import PROGRESS_NAME, SUMMARY_NAME
-from longtake.export.report.page import REPORT_NAME
+from longtake.exports.record import EXPORT_FOLDER, RECORD_NAME
+from longtake.exports.report.folder import PROGRESS_NAME, SUMMARY_NAME
+from longtake.exports.report.page import REPORT_NAME
 from longtake.pipeline.checkpoint import FOLDER
 from longtake.pipeline.outputs import SESSION_NAME
 from longtake.takes.take import read_take

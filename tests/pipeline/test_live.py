@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtake.errors import InputError, SettingError
-from longtake.export.frame import FrameStatus, MappedFrame, PosedFrame
+from longtake.exports.frame import FrameStatus, MappedFrame, PosedFrame
 from longtake.geometry.model import GeometryModel
 from longtake.language.load import LanguageModel, load_language
 from longtake.language.sampling import TextSampling

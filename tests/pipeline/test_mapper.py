@@ -10,10 +10,10 @@ import torch
 from PIL import Image
 
 from longtake.cli.main import main
-from longtake.export.cloud import CloudSettings
-from longtake.export.frame import MappedFrame
-from longtake.export.masks import MaskFolder
-from longtake.export.take import DepthKind, TakeSettings
+from longtake.exports.cloud import CloudSettings
+from longtake.exports.frame import MappedFrame
+from longtake.exports.masks import MaskFolder
+from longtake.exports.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.memory.policies.context import ContextRetention
 from longtake.pipeline.events import Frame

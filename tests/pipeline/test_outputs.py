@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from longtake.errors import SettingError
-from longtake.export.adjust import ExportAdjustments
-from longtake.export.cloud import CloudSettings
-from longtake.export.scale import KnownDistance
-from longtake.export.take import DepthKind, PixelGrid
+from longtake.exports.adjust import ExportAdjustments
+from longtake.exports.cloud import CloudSettings
+from longtake.exports.scale import KnownDistance
+from longtake.exports.take import DepthKind, PixelGrid
 from longtake.pipeline.outputs import MAP_FORMATS, Outputs, choose_outputs, open_sinks
 from longtake.takes.images import ImageFiles
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from longtake.errors import InputError, SettingError
-from longtake.export.report.folder import EVENTS_NAME
-from longtake.export.take import TakeSettings
+from longtake.exports.report.folder import EVENTS_NAME
+from longtake.exports.take import TakeSettings
 from longtake.pipeline.events import MapSummary
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.run_folder import RunFolder

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from longtake.export.frame import FrameStatus
+from longtake.exports.frame import FrameStatus
 from longtake.pipeline.status import StatusJudge
 from longtake.world.tour import Tour
 

@@ -14,16 +14,16 @@ import pytest
 import torch
 
 from longtake.errors import InputError, MissingExtraError, SettingError
-from longtake.export.adjust import ExportAdjustments
-from longtake.export.cloud import CloudSettings
-from longtake.export.frame import FrameStatus, MappedFrame
-from longtake.export.poses import KittiSink
-from longtake.export.record import EXPORT_FOLDER, RECORD_NAME
-from longtake.export.reexport import ExportSettings
-from longtake.export.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
-from longtake.export.report.page import REPORT_NAME
-from longtake.export.scale import KnownDistance, KnownHeight
-from longtake.export.take import DepthKind, TakeSettings
+from longtake.exports.adjust import ExportAdjustments
+from longtake.exports.cloud import CloudSettings
+from longtake.exports.frame import FrameStatus, MappedFrame
+from longtake.exports.poses import KittiSink
+from longtake.exports.record import EXPORT_FOLDER, RECORD_NAME
+from longtake.exports.reexport import ExportSettings
+from longtake.exports.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
+from longtake.exports.report.page import REPORT_NAME
+from longtake.exports.scale import KnownDistance, KnownHeight
+from longtake.exports.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.memory.policies.context import ContextRetention
 from longtake.pipeline.checkpoint import FOLDER

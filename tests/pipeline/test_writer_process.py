@@ -19,14 +19,14 @@ import torch
 from PIL import Image
 
 from longtake.errors import InputError, SettingError
-from longtake.export.cloud import CloudSettings
-from longtake.export.frame import FrameStatus, MappedFrame
-from longtake.export.masks import MaskFolder
-from longtake.export.point_filter import PointFilter
-from longtake.export.report.folder import PROGRESS_NAME, SUMMARY_NAME
-from longtake.export.report.page import REPORT_NAME
-from longtake.export.sink import Sink, SinkState
-from longtake.export.take import DepthKind, PixelGrid, TakeSettings
+from longtake.exports.cloud import CloudSettings
+from longtake.exports.frame import FrameStatus, MappedFrame
+from longtake.exports.masks import MaskFolder
+from longtake.exports.point_filter import PointFilter
+from longtake.exports.report.folder import PROGRESS_NAME, SUMMARY_NAME
+from longtake.exports.report.page import REPORT_NAME
+from longtake.exports.sink import Sink, SinkState
+from longtake.exports.take import DepthKind, PixelGrid, TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
 from longtake.memory.policies.context import ContextRetention

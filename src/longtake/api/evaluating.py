@@ -8,12 +8,12 @@ from typing import TypeVar
 
 from longtake.api.keywords import checked_keywords
 from longtake.errors import SettingError
-from longtake.evaluate.alignment_mode import AlignmentMode
-from longtake.evaluate.depth_alignment import AlignmentSpan, DepthAlignment
-from longtake.evaluate.relative import Delta, DeltaUnit
-from longtake.evaluate.report import EvalReport
-from longtake.evaluate.report import evaluate as evaluate_folders
-from longtake.evaluate.settings import EvalSettings, Part
+from longtake.evaluation.alignment_mode import AlignmentMode
+from longtake.evaluation.depth_alignment import AlignmentSpan, DepthAlignment
+from longtake.evaluation.relative import Delta, DeltaUnit
+from longtake.evaluation.report import EvalReport
+from longtake.evaluation.report import evaluate as evaluate_folders
+from longtake.evaluation.settings import EvalSettings, Part
 from longtake.takes.take import Take
 
 _Choice = TypeVar("_Choice", bound=StrEnum)

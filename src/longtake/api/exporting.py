@@ -6,17 +6,17 @@ from pathlib import Path
 from longtake.api.choices import one_of
 from longtake.api.keywords import checked_keywords
 from longtake.api.progress import progress_bar
-from longtake.export.adjust import ExportAdjustments
-from longtake.export.camera_files import known_camera
-from longtake.export.cloud import CloudSettings
-from longtake.export.frame import MappedFrame
-from longtake.export.masks import MaskFolder
-from longtake.export.point_filter import PointFilter
-from longtake.export.record import ExportRecord
-from longtake.export.reexport import ExportSettings, export_take
-from longtake.export.saved import read_result, require_result
-from longtake.export.scale import parse_scale
-from longtake.export.sky import OnnxSky
+from longtake.exports.adjust import ExportAdjustments
+from longtake.exports.camera_files import known_camera
+from longtake.exports.cloud import CloudSettings
+from longtake.exports.frame import MappedFrame
+from longtake.exports.masks import MaskFolder
+from longtake.exports.point_filter import PointFilter
+from longtake.exports.record import ExportRecord
+from longtake.exports.reexport import ExportSettings, export_take
+from longtake.exports.saved import read_result, require_result
+from longtake.exports.scale import parse_scale
+from longtake.exports.sky import OnnxSky
 from longtake.takes.take import Take
 
 UPRIGHT = ("auto", "none")

@@ -12,7 +12,7 @@ from longtake.api.models import model_and_execution
 from longtake.api.progress import progress_bar
 from longtake.api.take import Take, open_take
 from longtake.api.video import frame_sampling
-from longtake.export.take import PixelGrid
+from longtake.exports.take import PixelGrid
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_MODEL
 from longtake.pipeline.events import Frame, Unreadable

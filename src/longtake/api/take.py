@@ -9,12 +9,12 @@ from jaxtyping import Float32, UInt8
 
 from longtake.api.exporting import export
 from longtake.errors import InputError
-from longtake.export.cloud import CloudSettings, GrowingCloud
-from longtake.export.ply import CLOUD_NAME
-from longtake.export.report.folder import SUMMARY_NAME
-from longtake.export.report.ply_points import read_some_points
-from longtake.export.report.truth import TRUTH_NAME, Truth
-from longtake.export.saved import saved_frames
+from longtake.exports.cloud import CloudSettings, GrowingCloud
+from longtake.exports.ply import CLOUD_NAME
+from longtake.exports.report.folder import SUMMARY_NAME
+from longtake.exports.report.ply_points import read_some_points
+from longtake.exports.report.truth import TRUTH_NAME, Truth
+from longtake.exports.saved import saved_frames
 from longtake.takes import take as takes
 from longtake.takes.fields import JsonObject
 

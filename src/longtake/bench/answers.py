@@ -14,8 +14,8 @@ import numpy as np
 from longtake.bench.answers_offline import Offline
 from longtake.bench.answers_policies import Watch, open_watch
 from longtake.errors import SettingError
-from longtake.evaluate.asked_walk import Asking, Posed, WalkFilm, film_walk, pose
-from longtake.evaluate.spacing import evenly_spaced
+from longtake.evaluation.asked_walk import Asking, Posed, WalkFilm, film_walk, pose
+from longtake.evaluation.spacing import evenly_spaced
 from longtake.language.load import LanguageModel
 from longtake.language.sampling import TextSampling
 from longtake.runtime.answers import Answer

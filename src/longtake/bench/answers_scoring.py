@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from longtake.bench.answers import Answers, AnswersRow, Given
-from longtake.evaluate.answers import TOLERANCE_S
-from longtake.evaluate.asked_walk import WITHIN, Posed, Reach, is_right, met_by_chance
+from longtake.evaluation.answers import TOLERANCE_S
+from longtake.evaluation.asked_walk import WITHIN, Posed, Reach, is_right, met_by_chance
 from longtake.world.question import Question, QuestionKind
 from longtake.world.question_sampler import balanced_answer
 

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from longtake.bench.contenders import KEEP_ALL, Contender, contenders, unseeing_twin
-from longtake.evaluate.agreement import Agreement, Mean, Seen, agreement, mean_over_worlds
-from longtake.evaluate.scoring import Score, score
+from longtake.evaluation.agreement import Agreement, Mean, Seen, agreement, mean_over_worlds
+from longtake.evaluation.scoring import Score, score
 from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel
 from longtake.memory.policies.keep_all import KeepAll

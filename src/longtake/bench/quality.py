@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 
 from longtake.errors import SettingError
-from longtake.evaluate.agreement import Seen
-from longtake.evaluate.scoring import Summary, summary_over_worlds
-from longtake.evaluate.walk_quality import Film, Found, WorldQuality, judge
+from longtake.evaluation.agreement import Seen
+from longtake.evaluation.scoring import Summary, summary_over_worlds
+from longtake.evaluation.walk_quality import Film, Found, WorldQuality, judge
 from longtake.geometry.model import GeometryModel
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.types import Geometry

@@ -18,7 +18,7 @@ from longtake.cli.answer_tables import answer_blocks
 from longtake.cli.map_policies import parse_budgets
 from longtake.cli.options import parse_size
 from longtake.cli.tables import counting
-from longtake.evaluate.asked_walk import Asking, Reach
+from longtake.evaluation.asked_walk import Asking, Reach
 from longtake.hub.bundled import fingerprint
 from longtake.hub.load import load_language_model
 from longtake.runtime.execution import choose_device

@@ -7,7 +7,7 @@ from typing import Any
 
 from longtake.bench.answers import AnswersRow
 from longtake.bench.answers_scoring import ALL, KINDS, KindScore, Ratio, ScoredRow
-from longtake.evaluate.asked_walk import Reach
+from longtake.evaluation.asked_walk import Reach
 from longtake.extras import import_from_extra
 from longtake.world.question import QuestionKind
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from longtake.bench.answers import AnswersRow
 from longtake.bench.answers_scoring import ALL, KINDS, EvidenceScore, KindScore, Ratio, ScoredRow
 from longtake.cli.tables import table
-from longtake.evaluate.asked_walk import WITHIN, Reach
+from longtake.evaluation.asked_walk import WITHIN, Reach
 from longtake.world.question import QuestionKind
 
 _MEANING = """Shares of all questions, with 95 % confidence intervals over worlds. The commonest answer is that of

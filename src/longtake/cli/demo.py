@@ -18,12 +18,12 @@ from longtake.cli.reporting import TerminalReporter
 from longtake.cli.shared_options import command_app
 from longtake.cli.world import WorldSettings, film
 from longtake.errors import SettingError
-from longtake.evaluate.asked_walk import FEWEST_FRAMES, Asking
-from longtake.evaluate.walk_quality import Film, WorldQuality, film_of, judge_walk
-from longtake.export.reexport import ExportSettings
-from longtake.export.report.asked import ASKED_NAME, Asked
-from longtake.export.report.page import REPORT_NAME, write_report
-from longtake.export.report.truth import TRUTH_NAME
+from longtake.evaluation.asked_walk import FEWEST_FRAMES, Asking
+from longtake.evaluation.walk_quality import Film, WorldQuality, film_of, judge_walk
+from longtake.exports.reexport import ExportSettings
+from longtake.exports.report.asked import ASKED_NAME, Asked
+from longtake.exports.report.page import REPORT_NAME, write_report
+from longtake.exports.report.truth import TRUTH_NAME
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.hub.load import load_language_model, load_model

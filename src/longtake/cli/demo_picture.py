@@ -6,9 +6,9 @@ from jaxtyping import Float, Float64
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from longtake.evaluate.spacing import evenly_spaced
-from longtake.evaluate.walk_quality import Film, WorldQuality
-from longtake.export.report.strips import depth_picture
+from longtake.evaluation.spacing import evenly_spaced
+from longtake.evaluation.walk_quality import Film, WorldQuality
+from longtake.exports.report.strips import depth_picture
 from longtake.takes.take import Take
 
 _COLUMNS = 6

@@ -4,12 +4,12 @@ import numpy as np
 
 from longtake.bench.answers import Given, ask_world
 from longtake.bench.answers_policies import KEEP_ALL, Watch
-from longtake.evaluate.alignment_mode import AlignmentMode, truth_from_result
-from longtake.evaluate.asked_walk import WITHIN, Asking, WalkFilm, film_walk, is_right, met_by_chance, pose
-from longtake.evaluate.scoring import depth_errors, paired
-from longtake.evaluate.walk_quality import Film, WorldQuality, depth_of
-from longtake.export.report.asked import Asked, AskedQuestion
-from longtake.export.report.truth import Figure, Truth
+from longtake.evaluation.alignment_mode import AlignmentMode, truth_from_result
+from longtake.evaluation.asked_walk import WITHIN, Asking, WalkFilm, film_walk, is_right, met_by_chance, pose
+from longtake.evaluation.scoring import depth_errors, paired
+from longtake.evaluation.walk_quality import Film, WorldQuality, depth_of
+from longtake.exports.report.asked import Asked, AskedQuestion
+from longtake.exports.report.truth import Figure, Truth
 from longtake.language.load import LanguageModel
 from longtake.takes.take import Take
 from longtake.world.question import QuestionKind

@@ -10,12 +10,12 @@ from rich.console import Console
 from longtake.api.evaluating import choose_word, parse_delta, parse_parts
 from longtake.cli.eval_tables import print_report
 from longtake.cli.shared_options import AsJson, command_app
-from longtake.evaluate.alignment_mode import AlignmentMode
-from longtake.evaluate.depth_alignment import AlignmentSpan, DepthAlignment
-from longtake.evaluate.plots import draw_report, require_plots
-from longtake.evaluate.report import evaluate
-from longtake.evaluate.report_json import report_json
-from longtake.evaluate.settings import EvalSettings
+from longtake.evaluation.alignment_mode import AlignmentMode
+from longtake.evaluation.depth_alignment import AlignmentSpan, DepthAlignment
+from longtake.evaluation.plots import draw_report, require_plots
+from longtake.evaluation.report import evaluate
+from longtake.evaluation.report_json import report_json
+from longtake.evaluation.settings import EvalSettings
 
 app = command_app()
 

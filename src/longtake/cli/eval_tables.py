@@ -8,14 +8,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from longtake.evaluate.answers import AnswerScore, Share
-from longtake.evaluate.depth_alignment import AlignmentSpan
-from longtake.evaluate.matched import Matched
-from longtake.evaluate.relative import Delta
-from longtake.evaluate.report import EvalReport, TrajectoryErrors
-from longtake.evaluate.take_answers import TakeAnswers
-from longtake.evaluate.take_depth import TakeDepth
-from longtake.evaluate.take_points import TakePoints
+from longtake.evaluation.answers import AnswerScore, Share
+from longtake.evaluation.depth_alignment import AlignmentSpan
+from longtake.evaluation.matched import Matched
+from longtake.evaluation.relative import Delta
+from longtake.evaluation.report import EvalReport, TrajectoryErrors
+from longtake.evaluation.take_answers import TakeAnswers
+from longtake.evaluation.take_depth import TakeDepth
+from longtake.evaluation.take_points import TakePoints
 
 _SMALL, _LARGE, _HUGE = 1e-3, 1e3, 1e7
 _NOTHING = 1e-9

@@ -26,10 +26,10 @@ from longtake.cli.shared_options import (
     Voxel,
     command_app,
 )
-from longtake.export.frame import MappedFrame
-from longtake.export.record import ExportRecord
-from longtake.export.reexport import ExportSettings, export_take
-from longtake.export.saved import read_result
+from longtake.exports.frame import MappedFrame
+from longtake.exports.record import ExportRecord
+from longtake.exports.reexport import ExportSettings, export_take
+from longtake.exports.saved import read_result
 
 app = command_app()
 

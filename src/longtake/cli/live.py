@@ -36,7 +36,7 @@ from longtake.cli.shared_options import (
     command_app,
 )
 from longtake.errors import BudgetError, SettingError
-from longtake.export.poses import LivePoses
+from longtake.exports.poses import LivePoses
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.hub.load import RANDOM, load_language_model, load_model
 from longtake.language.sampling import TextSampling

@@ -37,7 +37,7 @@ from longtake.cli.shared_options import (
     command_app,
 )
 from longtake.errors import InputError, LongtakeError, SettingError
-from longtake.export.take import PixelGrid
+from longtake.exports.take import PixelGrid
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_MODEL
 from longtake.hub.load import RANDOM, load_model

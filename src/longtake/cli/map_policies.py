@@ -14,7 +14,7 @@ from longtake.cli.map_policies_plot import draw_map_policies
 from longtake.cli.options import parse_size
 from longtake.cli.tables import counting, table
 from longtake.errors import SettingError
-from longtake.evaluate.agreement import Mean
+from longtake.evaluation.agreement import Mean
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import RANDOM, load_model, random_model
 from longtake.runtime.build import SMALL, usual_settings

@@ -7,7 +7,7 @@ from typing import Any
 
 from longtake.bench.contenders import KEEP_ALL
 from longtake.bench.eviction import EvictionFigures, EvictionRow
-from longtake.evaluate.agreement import Mean
+from longtake.evaluation.agreement import Mean
 from longtake.extras import import_from_extra
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from longtake.bench.quality import QualityRow
-from longtake.evaluate.spacing import evenly_spaced
-from longtake.evaluate.walk_quality import WorldQuality
+from longtake.evaluation.spacing import evenly_spaced
+from longtake.evaluation.walk_quality import WorldQuality
 from longtake.extras import import_from_extra
 
 _SHOWN = 6

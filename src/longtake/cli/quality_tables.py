@@ -7,7 +7,7 @@ from rich.table import Table
 
 from longtake.bench.quality import QualityRow
 from longtake.cli.tables import table
-from longtake.evaluate.scoring import Summary
+from longtake.evaluation.scoring import Summary
 
 _PERCENT = 100.0
 _FIGURES = (

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from longtake.cli.export import tell_record
-from longtake.export.frame import FrameStatus, MappedFrame, PosedFrame
+from longtake.exports.frame import FrameStatus, MappedFrame, PosedFrame
 from longtake.language.evidence import Evidence
 from longtake.memory.budget import format_bytes
 from longtake.pipeline.events import (

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from longtake import __version__
-from longtake.export.frame import MappedFrame, PosedFrame
-from longtake.export.record import ExportRecord
+from longtake.exports.frame import MappedFrame, PosedFrame
+from longtake.exports.record import ExportRecord
 from longtake.language.evidence import Evidence
 from longtake.pipeline.question_schedule import Due, Every
 from longtake.runtime.answers import Answer, Choice, DialogueInfo

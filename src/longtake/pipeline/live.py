@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from longtake.errors import MemoryFullError, SettingError
-from longtake.export.frame import MappedFrame, PosedFrame
+from longtake.exports.frame import MappedFrame, PosedFrame
 from longtake.language.evidence import Evidence
 from longtake.language.sampling import TextSampling
 from longtake.pipeline.adaptive_chunking import Chunks

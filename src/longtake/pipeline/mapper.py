@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from longtake.export.frame import MappedFrame
+from longtake.exports.frame import MappedFrame
 from longtake.pipeline.status import StatusJudge
 from longtake.runtime.session import SequenceSession
 from longtake.runtime.steps import FinalResults, VideoSession

@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 
 from longtake.errors import SettingError
-from longtake.export.adjust import ExportAdjustments
-from longtake.export.cloud import CloudSettings
-from longtake.export.formats import FORMATS, Format, SinkOptions, format_named, require_format
-from longtake.export.reexport import ExportSettings
-from longtake.export.sink import AppendSink, OpenAppendSink, SinkKind, SinkState, Tee
-from longtake.export.take import DepthKind, PixelGrid, TakeSettings
+from longtake.exports.adjust import ExportAdjustments
+from longtake.exports.cloud import CloudSettings
+from longtake.exports.formats import FORMATS, Format, SinkOptions, format_named, require_format
+from longtake.exports.reexport import ExportSettings
+from longtake.exports.sink import AppendSink, OpenAppendSink, SinkKind, SinkState, Tee
+from longtake.exports.take import DepthKind, PixelGrid, TakeSettings
 from longtake.takes.images import ImageFiles
 
 SESSION_NAME = "session.safetensors"

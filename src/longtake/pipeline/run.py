@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from longtake.export.frame import FrameStatus, MappedFrame
-from longtake.export.reexport import ProgressCallback, no_progress
-from longtake.export.sink import Sink
+from longtake.exports.frame import FrameStatus, MappedFrame
+from longtake.exports.reexport import ProgressCallback, no_progress
+from longtake.exports.sink import Sink
 from longtake.pipeline.checkpoint import Reached
 from longtake.pipeline.events import Dropped, Ended, Event, Exported, Frame, MapSummary, Saved, Unreadable
 from longtake.pipeline.live import LiveSession

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from longtake.errors import InputError, SettingError
-from longtake.export.formats import format_named
-from longtake.export.frame import FrameStatus, MappedFrame
-from longtake.export.record import EXPORT_FOLDER, RECORD_NAME, ExportRecord
-from longtake.export.reexport import ProgressCallback, export_take
-from longtake.export.report.asked import ASKED_NAME
-from longtake.export.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
-from longtake.export.report.page import REPORT_NAME, write_report
-from longtake.export.report.truth import TRUTH_NAME
-from longtake.export.saved import read_result
-from longtake.export.sink import AppendSink, SinkState
-from longtake.export.take import DepthKind
+from longtake.exports.formats import format_named
+from longtake.exports.frame import FrameStatus, MappedFrame
+from longtake.exports.record import EXPORT_FOLDER, RECORD_NAME, ExportRecord
+from longtake.exports.reexport import ProgressCallback, export_take
+from longtake.exports.report.asked import ASKED_NAME
+from longtake.exports.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
+from longtake.exports.report.page import REPORT_NAME, write_report
+from longtake.exports.report.truth import TRUTH_NAME
+from longtake.exports.saved import read_result
+from longtake.exports.sink import AppendSink, SinkState
+from longtake.exports.take import DepthKind
 from longtake.pipeline.checkpoint import FOLDER as CHECKPOINT_FOLDER
 from longtake.pipeline.checkpoint import Checkpoint, Checkpoints, Reached
 from longtake.pipeline.events import MapSummary, Unreadable

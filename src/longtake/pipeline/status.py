@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from longtake.export.frame import FrameStatus
+from longtake.exports.frame import FrameStatus
 
 _BLOCKS = 32
 """Blocks each way in which pictures are compared."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from longtake.attention.choose import backend_named
 from longtake.errors import SettingError
-from longtake.export.reexport import ProgressCallback, no_progress
+from longtake.exports.reexport import ProgressCallback, no_progress
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
 from longtake.memory.registry import stream_policy_named

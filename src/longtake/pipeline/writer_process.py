@@ -28,8 +28,8 @@ import torch
 from torch import Tensor
 
 from longtake.errors import InputError, LongtakeError, SettingError
-from longtake.export.frame import MappedFrame
-from longtake.export.sink import AppendSink, OpenAppendSink, SinkState
+from longtake.exports.frame import MappedFrame
+from longtake.exports.sink import AppendSink, OpenAppendSink, SinkState
 
 _START = (
     "import sys; sys.path[:] = {path!r}; import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "

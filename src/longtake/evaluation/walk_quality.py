@@ -1,0 +1,148 @@
+"""One walk against the truth: what a run said of its frames, scored beside baselines that never look at them."""
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+from longtake.errors import InputError
+from longtake.evaluation.agreement import Seen
+from longtake.evaluation.alignment_mode import AlignmentMode, move_onto_truth
+from longtake.evaluation.baselines import BaselineScore, constant_velocity, score_baselines
+from longtake.evaluation.motion import path_length
+from longtake.evaluation.scoring import Score, fov_error_deg, paired, score
+from longtake.takes.take import Take
+from longtake.types import Geometry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Film:
+    """The frames of a walk and what is true of them."""
+
+    images: Float[Tensor, "frames 3 height width"]
+    truth: Seen
+    intrinsics: Float[Tensor, "3 3"]
+
+    def first(self, num_frames: int) -> "Film":
+        truth = Seen(self.truth.depth[:num_frames], self.truth.world_from_camera[:num_frames])
+        return Film(images=self.images[:num_frames], truth=truth, intrinsics=self.intrinsics)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a run said of all frames, on the host."""
+
+    seen: Seen
+    intrinsics: Float[Tensor, "frames 3 3"]
+
+    @classmethod
+    def of(cls, geometry: Geometry) -> "Found":
+        seen = Seen(geometry.depth.cpu(), geometry.world_from_camera.cpu().double())
+        return cls(seen, geometry.intrinsics.cpu())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """Camera centres from above, x and z of the true world; all but the true ones are aligned by Sim(3)."""
+
+    true: Float64[Tensor, "frames 2"]
+    found: Float64[Tensor, "frames 2"]
+    velocity: Float64[Tensor, "frames 2"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldQuality:
+    """One world, watched in one way."""
+
+    seed: int
+    path_m: float
+    score: Score
+    baselines: BaselineScore
+    fov_deg: float
+    watched_s: float
+    ways: Ways
+
+    @property
+    def times_velocity(self) -> float | None:
+        """How many times better than constant velocity; none where nothing is wrong, or nothing moved."""
+        return _times_better(self.score.ate_share, self.baselines.velocity_ate_share)
+
+    @property
+    def times_straight(self) -> float | None:
+        return _times_better(self.score.ate_share, self.baselines.straight_ate_share)
+
+    @property
+    def times_mean_depth(self) -> float | None:
+        return _times_better(self.score.depth_abs_rel, self.baselines.mean_depth_abs_rel)
+
+    def figures(self) -> dict[str, float | None]:
+        """All of them by name."""
+        return {
+            **asdict(self.score),
+            **asdict(self.baselines),
+            "times_velocity": self.times_velocity,
+            "times_straight": self.times_straight,
+            "times_mean_depth": self.times_mean_depth,
+            "fov_deg": self.fov_deg,
+            "path_m": self.path_m,
+        }
+
+
+def film_of(truth: Take) -> Film:
+    """All frames of a filmed walk, in memory."""
+    images = torch.from_numpy(np.stack(list(truth.images()))).permute(0, 3, 1, 2)
+    return Film(images=images.float() / 255, truth=_seen(truth), intrinsics=truth.intrinsics[0].float())
+
+
+def judge_walk(result: Take, film: Film, *, seed: int, watched_s: float) -> WorldQuality:
+    """What was written of a walk against what is true of it."""
+    if len(result) != len(film.images):
+        raise InputError(
+            f"Expected a result for each of {len(film.images)} frames, but {result.folder} has {len(result)}."
+        )
+    found = Found(_seen(result), result.intrinsics.float())
+    return judge(found, film, seed=seed, watched_s=watched_s)
+
+
+def judge(found: Found, film: Film, *, seed: int, watched_s: float) -> WorldQuality:
+    """What a run said of a film against what is true of it."""
+    height, width = film.images.shape[-2:]
+    cameras, truth = found.seen.world_from_camera, film.truth.world_from_camera
+    return WorldQuality(
+        seed=seed,
+        path_m=float(path_length(truth)[-1]),
+        score=score(found.seen, film.truth),
+        baselines=score_baselines(film.truth),
+        fov_deg=fov_error_deg(found.intrinsics, film.intrinsics, height=height, width=width),
+        watched_s=watched_s,
+        ways=Ways(
+            true=_from_above(truth),
+            found=_from_above(_aligned(cameras, truth)),
+            velocity=_from_above(_aligned(constant_velocity(truth), truth)),
+        ),
+    )
+
+
+def _seen(take: Take) -> Seen:
+    return Seen(depth_of(take), take.trajectory.world_from_camera)
+
+
+def depth_of(take: Take) -> Float[Tensor, "frames height width"]:
+    """Of all frames, as they were written."""
+    return torch.stack([torch.from_numpy(take.depth(position)) for position in range(len(take))])
+
+
+def _aligned(
+    cameras: Float64[Tensor, "frames 4 4"], truth: Float64[Tensor, "frames 4 4"]
+) -> Float64[Tensor, "frames 4 4"]:
+    return move_onto_truth(paired(cameras, truth), AlignmentMode.SIM3).result
+
+
+def _from_above(cameras: Float64[Tensor, "frames 4 4"]) -> Float64[Tensor, "frames 2"]:
+    return cameras[:, [0, 2], 3]
+
+
+def _times_better(error: float | None, baseline: float | None) -> float | None:
+    return baseline / error if error and baseline is not None else None

@@ -1,0 +1,102 @@
+"""What an export says of itself in `export.json`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from longtake.exports.adjust import Adjustment, ExportAdjustments
+from longtake.takes.atomic_files import replacing, writing
+from longtake.takes.fields import JsonObject
+from longtake.takes.header import Unit
+
+RECORD_NAME = "export.json"
+EXPORT_FOLDER = "export"
+"""Below a mapped folder: what was exported from it when the video had ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ExportRecord:
+    """What was made of a take, and how."""
+
+    result: str
+    """The take's folder."""
+    frames: int
+    files: Mapping[str, str]
+    """By format."""
+    unit: str
+    scale_from: str | None
+    metres_per_unit: float | None
+    intrinsics: tuple[float, ...] | None
+    """fx, fy, cx, cy in the video's pixels, where all frames have one camera."""
+    fixed_camera: bool
+    up: str
+    floor_share: float | None
+    exported_from_saved: Sequence[Sequence[float]]
+    """The similarity from the take's world to the exported one, 4x4."""
+    notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        files = ", ".join(f"{name} in {path}" for name, path in self.files.items())
+        scale = "" if self.metres_per_unit is None else f", {self.metres_per_unit:.6g} m for each unit of the take"
+        return f"ExportRecord({self.frames} frames of {self.result}, lengths in {self.unit}{scale}: {files})"
+
+    @classmethod
+    def parse(cls, text: bytes, where: str) -> "ExportRecord":
+        record = JsonObject.parse(text, where)
+        files = record.object("files")
+        return cls(
+            result=record.text("result"),
+            frames=record.integer("frames"),
+            files={name: files.text(name) for name in files.fields},
+            unit=record.choice("unit", Unit).value,
+            scale_from=record.optional("scale_from", record.text),
+            metres_per_unit=record.optional("metres_per_unit", record.positive_number),
+            intrinsics=record.optional("intrinsics", lambda name: record.numbers(name, 4)),
+            fixed_camera=record.boolean("fixed_camera"),
+            up=record.text("up"),
+            floor_share=record.optional("floor_share", record.number),
+            exported_from_saved=record.fields.get("exported_from_saved", ()),
+            notes=record.texts("notes"),
+        )
+
+    def write(self, path: Path) -> None:
+        with writing(str(path)), replacing(path) as file:
+            file.write(json.dumps(asdict(self), indent=1).encode())
+
+
+def make_record(
+    result: Path,
+    num_frames: int,
+    files: Mapping[str, Path],
+    *,
+    adjustments: ExportAdjustments,
+    adjustment: Adjustment,
+    lacks: Sequence[str],
+) -> ExportRecord:
+    """What was asked for beside what came of it; `lacks` are sentences on what the take had not."""
+    camera, floor = adjustment.camera, adjustment.floor
+    numbers = None if camera is None else (camera.focal_x, camera.focal_y, camera.center_x, camera.center_y)
+    return ExportRecord(
+        result=str(result),
+        frames=num_frames,
+        files={name: str(path) for name, path in files.items()},
+        unit=adjustment.unit.value,
+        scale_from=None if adjustments.length is None else str(adjustments.length),
+        metres_per_unit=adjustment.metres_per_unit,
+        intrinsics=numbers,
+        fixed_camera=adjustments.fixed_camera,
+        up="auto" if adjustments.upright else "none",
+        floor_share=None if floor is None else floor.share,
+        exported_from_saved=adjustment.exported_from_saved.matrix.tolist(),
+        notes=(*lacks, *_notes(adjustments, adjustment)),
+    )
+
+
+def _notes(adjustments: ExportAdjustments, adjustment: Adjustment) -> tuple[str, ...]:
+    notes = []
+    if adjustments.upright and adjustment.floor is None:
+        notes.append("No floor was found convincingly, so the world is left as it is.")
+    if adjustment.unit is Unit.MODEL:
+        notes.append("Lengths are in the model's own unit; --scale-from makes them metres.")
+    return tuple(notes)

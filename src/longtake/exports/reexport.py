@@ -1,0 +1,170 @@
+"""Other files from a saved result: one pass for what must be known of the whole, where anything must, one to write."""
+
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from longtake.errors import InputError, SettingError
+from longtake.exports.adjust import Adjustment, ExportAdjustments, adjusted_frames, plan_adjustment
+from longtake.exports.cloud import CloudSettings
+from longtake.exports.formats import FORMATS, Format, SinkOptions, format_named
+from longtake.exports.frame import MappedFrame
+from longtake.exports.record import RECORD_NAME, ExportRecord, make_record
+from longtake.exports.scale import KnownDistance
+from longtake.exports.take import DepthKind, TakeSettings
+from longtake.takes.atomic_files import require_writable, writing
+from longtake.takes.header import TakeHeader, is_take
+from longtake.takes.images import ImageFiles
+from longtake.takes.take import Take
+
+ProgressCallback = Callable[[Iterable[MappedFrame], int], Iterable[MappedFrame]]
+"""Hands on the frames of an export, so many of them, and may show how far it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportSettings:
+    """What is made of a take."""
+
+    formats: tuple[str, ...] = ("tum", "ply")
+    cloud: CloudSettings = field(default_factory=CloudSettings)
+    adjustments: ExportAdjustments = field(default_factory=ExportAdjustments)
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.formats:
+            raise SettingError(f"Expected --format as {', '.join(FORMATS)}, but got none.")
+        for name in self.formats:
+            format_named(name)
+
+    @property
+    def known(self) -> tuple[Format, ...]:
+        return tuple(map(format_named, self.formats))
+
+    @property
+    def needs_images(self) -> bool:
+        """Whether it cannot be made of a take without images."""
+        return self.cloud.points.sky is not None or any(known.needs_images for known in self.known)
+
+    @property
+    def has_points(self) -> bool:
+        return any(known.has_points for known in self.known)
+
+    @property
+    def needs_depth(self) -> bool:
+        """Whether it, or an adjustment, cannot be made without depth."""
+        length = self.adjustments.length
+        looks_at_depth = length is not None and not isinstance(length, KnownDistance)
+        return self.has_points or self.adjustments.upright or looks_at_depth
+
+    def require_packages(self) -> None:
+        """Refuse what needs a package that is not installed."""
+        for known in self.known:
+            known.require_package()
+
+
+def no_progress(frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:  # noqa: ARG001
+    """Shows nothing."""
+    return frames
+
+
+def export_take(
+    take: Take, out: Path, settings: ExportSettings, progress: ProgressCallback = no_progress
+) -> ExportRecord:
+    """Write all formats into a folder, and last the record of it, without which the export is not whole."""
+    _require_room(out)
+    _require_content(take, settings)
+    adjustment = plan_adjustment(take, settings.adjustments)
+    require_writable(out / RECORD_NAME, overwrite=settings.overwrite)
+    files = {name: out / known.file for name, known in zip(settings.formats, settings.known, strict=True)}
+    with ExitStack() as opened:
+        sinks = [
+            opened.enter_context(known.open(_sink_options(path, take.header, adjustment, settings)))
+            for known, path in zip(settings.known, files.values(), strict=True)
+        ]
+        for frame in progress(adjusted_frames(take, adjustment), len(take)):
+            for sink in sinks:
+                sink.write(frame)
+    record = make_record(
+        take.folder,
+        len(take),
+        files,
+        adjustments=settings.adjustments,
+        adjustment=adjustment,
+        lacks=_lacks(take.header, settings),
+    )
+    record.write(out / RECORD_NAME)
+    return record
+
+
+def clear_export(out: Path, formats: Sequence[str] = ()) -> None:
+    """Delete whatever an export may have left in its folder, in our formats and these; other files stay."""
+    with writing(str(out)):
+        for known in (*FORMATS.values(), *map(format_named, formats)):
+            _delete(out / known.file)
+        _delete(out / RECORD_NAME)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _require_room(out: Path) -> None:
+    if is_take(out):
+        raise SettingError(f"{out} is a take, whose own files would be replaced; name another folder with --out.")
+
+
+def _require_content(take: Take, settings: ExportSettings) -> None:
+    """Refuse what cannot be made of a take."""
+    points = [known.name for known in settings.known if known.has_points]
+    if points and take.header.depth is None:
+        raise InputError(
+            f"Expected depth in {take.folder}, of which {points[0]} is made, but it has none; map the video again "
+            "with --format depth."
+        )
+    if take.header.images is None and settings.needs_images:
+        raise InputError(
+            f"Expected images in {take.folder}, but it has none; map the video again with --format images."
+        )
+
+
+def _lacks(header: TakeHeader, settings: ExportSettings) -> list[str]:
+    """Sentences on what points are made without."""
+    lacks = []
+    if settings.has_points and header.images is None:
+        lacks.append("The result has no images, so points are grey; map with --format images for colours.")
+    if settings.has_points and not header.confidence and settings.cloud.points.drop_percent:
+        lacks.append(
+            "The result has no confidence, so no pixels are left out as unsure, unlike in its cloud.ply; map with "
+            "--format confidence for the same points."
+        )
+    return lacks
+
+
+def _sink_options(path: Path, header: TakeHeader, adjustment: Adjustment, settings: ExportSettings) -> SinkOptions:
+    return SinkOptions(
+        path=path,
+        cloud=settings.cloud,
+        unit=adjustment.unit,
+        images=ImageFiles.PNG if header.images is ImageFiles.PNG else ImageFiles.JPEG,
+        take=_take_settings(header, adjustment),
+        overwrite=settings.overwrite,
+    )
+
+
+def _take_settings(header: TakeHeader, adjustment: Adjustment) -> TakeSettings:
+    """As the take is; a step of 16-bit depth grows with what it measures, so that the values stay."""
+    step = None if header.depth is None else header.depth.step
+    kind = DepthKind.NPZ if step is None else DepthKind.PNG
+    return TakeSettings(
+        unit=adjustment.unit,
+        fps=header.fps,
+        images=ImageFiles.PNG if header.images is ImageFiles.VIDEO else header.images,
+        depth=None if header.depth is None else kind,
+        depth_step=None if step is None else step * (adjustment.metres_per_unit or 1.0),
+        confidence=header.confidence,
+    )

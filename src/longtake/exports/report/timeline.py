@@ -1,0 +1,158 @@
+"""What happened when, as strips and curves over the frames' indices; each drawing is as wide as the page lets it be."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
+
+from longtake.exports.frame import FrameStatus
+from longtake.exports.report.folder import Event, Progress
+from longtake.takes.frames import FrameRecord
+
+UNSTATED = "unstated"
+"""Of frames whose take says no status, or one that nobody knows."""
+
+STATUSES = (*(status.value for status in FrameStatus), UNSTATED)
+
+_WIDTH, _STRIP_HEIGHT, _CURVE_HEIGHT = 1000, 24, 90
+_MOST_BINS = 500
+_WORST_FIRST = ("unreadable", "cut", "jump", "weak", "repeated", UNSTATED, "ok")
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One or more lines, for a run that was broken off has a gap; points are (frame's index, value)."""
+
+    lines: tuple[tuple[tuple[float, float], ...], ...]
+
+    @property
+    def top(self) -> float:
+        return max((value for line in self.lines for _, value in line), default=0.0)
+
+
+def statuses_by_index(records: Sequence[FrameRecord], events: Sequence[Event]) -> dict[int, str]:
+    """Of all frames that are known of."""
+    stated = {record.index: record.status if record.status in STATUSES else UNSTATED for record in records}
+    missing = {event.index: FrameStatus.UNREADABLE.value for event in events}
+    return {index: status or UNSTATED for index, status in {**stated, **missing}.items()}
+
+
+def draw_statuses(statuses: dict[int, str], num_indices: int) -> str:
+    """A piece of frames has the colour of its worst one."""
+    worst: dict[int, str] = {}
+    for index, status in statuses.items():
+        bin_ = _bin(index, num_indices)
+        worst[bin_] = min(status, worst.get(bin_, status), key=_WORST_FIRST.index)
+    rectangles = [_rectangle(run, num_indices, f"status {run[0]}", run[0]) for run in _runs(worst)]
+    counts = ", ".join(f"{count} {status}" for status, count in count_statuses(statuses).items())
+    return _strip(rectangles, f"Status of the frames over time: {counts or 'none'}")
+
+
+def count_statuses(statuses: dict[int, str]) -> dict[str, int]:
+    counts = dict.fromkeys(STATUSES, 0)
+    for status in statuses.values():
+        counts[status] += 1
+    return {status: count for status, count in counts.items() if count}
+
+
+def draw_windows(records: Sequence[FrameRecord], num_indices: int) -> str:
+    """Bands of two shades in turn."""
+    windows = {_bin(record.index, num_indices): record.window for record in records if record.window is not None}
+    rectangles = [
+        _rectangle(run, num_indices, "window odd" if run[0] % 2 else "window", f"window {run[0]}")
+        for run in _runs(windows)
+    ]
+    return _strip(rectangles, f"Windows over time: {len(set(windows.values()))}")
+
+
+def speed_of(progress: Sequence[Progress]) -> Curve:
+    """Frames a second between one moment and the next."""
+    lines = []
+    for run in _runs_of(progress):
+        rows = run[:: -(-len(run) // _MOST_BINS)]
+        pairs = [(before, after) for before, after in pairwise(rows) if after.seconds > before.seconds]
+        speeds = [
+            (float(after.index), (after.index - before.index) / (after.seconds - before.seconds))
+            for before, after in pairs
+        ]
+        lines.append(tuple(speeds))
+    return Curve(tuple(line for line in lines if line))
+
+
+def memory_of(progress: Sequence[Progress]) -> Curve:
+    """Resident bytes; where moments are many, the largest of several."""
+    lines = []
+    for run in _runs_of(progress):
+        step = -(-len(run) // _MOST_BINS)
+        pieces = [run[place : place + step] for place in range(0, len(run), step)]
+        lines.append(tuple((float(p[-1].index), float(max(row.resident_bytes for row in p))) for p in pieces))
+    return Curve(tuple(lines))
+
+
+def draw_curve(curve: Curve, top: float, num_indices: int, words: str) -> str:
+    """From 0 to `top`."""
+    lines = "".join(
+        f'<polyline class="curve" points="{_curve_points(line, top, num_indices)}"/>' for line in curve.lines
+    )
+    return (
+        f'<svg class="graph" viewBox="0 0 {_WIDTH} {_CURVE_HEIGHT}" preserveAspectRatio="none" role="img" '
+        f'aria-label="{words}"><path class="grid" d="M0 {_CURVE_HEIGHT / 2}H{_WIDTH}"/>{lines}</svg>'
+    )
+
+
+def _curve_points(line: Sequence[tuple[float, float]], top: float, num_indices: int) -> str:
+    """A line of one point is drawn one frame long, so that it is seen."""
+    (last_index, last_value) = line[-1]
+    drawn = [*line, (last_index + 1, last_value)] if len(line) == 1 else line
+    return " ".join(
+        f"{(index + 0.5) / num_indices * _WIDTH:.1f},{_CURVE_HEIGHT * (1 - value / top):.1f}" for index, value in drawn
+    )
+
+
+def _runs_of(progress: Sequence[Progress]) -> list[list[Progress]]:
+    """Apart where the clock began anew."""
+    runs: list[list[Progress]] = []
+    for row in progress:
+        if not runs or row.seconds <= runs[-1][-1].seconds:
+            runs.append([])
+        runs[-1].append(row)
+    return runs
+
+
+def _step(num_indices: int) -> int:
+    """How many frames are drawn as one."""
+    return -(-num_indices // _MOST_BINS)
+
+
+def _bin(index: int, num_indices: int) -> int:
+    return index // _step(num_indices)
+
+
+def _runs(values: Mapping[int, _Value]) -> list[tuple[_Value, int, int]]:
+    """Values of bins that follow one another, with their first bin and the one after their last."""
+    runs: list[tuple[_Value, int, int]] = []
+    for place, value in sorted(values.items()):
+        if runs and runs[-1][0] == value and runs[-1][2] == place:
+            runs[-1] = (value, runs[-1][1], place + 1)
+        else:
+            runs.append((value, place, place + 1))
+    return runs
+
+
+def _rectangle(run: tuple[object, int, int], num_indices: int, style: str, words: str) -> str:
+    step = _step(num_indices)
+    first, after = run[1] * step, min(run[2] * step, num_indices)
+    x, width = (number * _WIDTH / num_indices for number in (first, after - first))
+    return (
+        f'<rect class="{style}" x="{x:.2f}" width="{width:.2f}" height="{_STRIP_HEIGHT}">'
+        f"<title>{words}, frames {first} to {after - 1}</title></rect>"
+    )
+
+
+def _strip(rectangles: Sequence[str], words: str) -> str:
+    return (
+        f'<svg class="strip" viewBox="0 0 {_WIDTH} {_STRIP_HEIGHT}" preserveAspectRatio="none" role="img" '
+        f'aria-label="{words}">{"".join(rectangles)}</svg>'
+    )

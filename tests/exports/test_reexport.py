@@ -1,0 +1,137 @@
+"""An export as a program makes it; the command is tested in tests/cli/test_export.py."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from longtake.errors import InputError, MissingExtraError, SettingError
+from longtake.exports.adjust import ExportAdjustments
+from longtake.exports.cameras import KnownCamera
+from longtake.exports.cloud import CloudSettings
+from longtake.exports.formats import FORMATS
+from longtake.exports.frame import MappedFrame
+from longtake.exports.point_filter import PointFilter
+from longtake.exports.record import RECORD_NAME, ExportRecord
+from longtake.exports.reexport import ExportSettings, clear_export, export_take
+from longtake.exports.saved import read_result
+from longtake.exports.scale import KnownDepth, KnownDistance, KnownHeight
+from longtake.exports.take import DepthKind, TakeSettings, TakeSink
+from longtake.takes.images import ImageFiles
+from longtake.takes.take import Take
+
+CAMERA = KnownCamera(focal_x=40.0, focal_y=41.0, center_x=31.5, center_y=23.5)
+METRIC = ExportAdjustments(camera=CAMERA, length=KnownDistance(first=0, second=9, metres=2.4))
+
+
+def saved(folder: Path, frames: Sequence[MappedFrame], settings: TakeSettings | None = None) -> Take:
+    with TakeSink(folder, settings or TakeSettings(depth=DepthKind.NPZ)) as sink:
+        for frame in frames:
+            sink.write(frame)
+    return read_result(folder)
+
+
+def test_the_record_says_what_was_wished_for_and_what_came_of_it(frames: list[MappedFrame], tmp_path: Path) -> None:
+    take = saved(tmp_path / "take", frames)
+    record = export_take(take, tmp_path / "out", ExportSettings(formats=("tum", "ply"), adjustments=METRIC))
+    centres = take.trajectory.world_from_camera[:, :3, 3]
+    assert record.metres_per_unit == pytest.approx(2.4 / float((centres[0] - centres[9]).norm()))
+    assert (record.unit, record.scale_from, record.up) == ("m", "distance:0,9=2.4m", "none")
+    assert record.intrinsics == (40.0, 41.0, 31.5, 23.5)
+    assert record.files == {name: str(tmp_path / "out" / FORMATS[name].file) for name in ("tum", "ply")}
+    assert record.notes == ()
+
+
+def test_a_record_reads_back_as_it_was(frames: list[MappedFrame], tmp_path: Path) -> None:
+    take = saved(tmp_path / "take", frames)
+    for name, adjustments in {"plain": ExportAdjustments(), "all": replace(METRIC, upright=True)}.items():
+        record = export_take(take, tmp_path / name, ExportSettings(formats=("tum",), adjustments=adjustments))
+        path = tmp_path / name / RECORD_NAME
+        assert ExportRecord.parse(path.read_bytes(), str(path)) == record
+
+
+def test_a_record_that_is_none_is_refused_in_a_sentence(frames: list[MappedFrame], tmp_path: Path) -> None:
+    export_take(saved(tmp_path / "take", frames[:2]), tmp_path / "out", ExportSettings(formats=("tum",)))
+    said = json.loads((tmp_path / "out" / RECORD_NAME).read_text())
+    for changed in ({"unit": "feet"}, {"metres_per_unit": -1}, {"intrinsics": [1, 2]}, {"files": 3}, {"notes": None}):
+        with pytest.raises(InputError, match=rf"'{next(iter(changed))}' in export.json"):
+            ExportRecord.parse(json.dumps(said | changed).encode(), "export.json")
+
+
+def test_whoever_is_told_sees_every_frame_and_may_end_it(frames: list[MappedFrame], tmp_path: Path) -> None:
+    take = saved(tmp_path / "take", frames)
+    seen: list[int] = []
+
+    def told(exported: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:
+        for frame in exported:
+            seen.append(frame.index)
+            yield frame
+            if len(seen) == num_frames + 3:
+                raise InputError("Enough.")
+
+    export_take(take, tmp_path / "whole", ExportSettings(formats=("tum",)), told)
+    assert seen == list(range(10))
+    with pytest.raises(InputError, match="Enough"):
+        export_take(take, tmp_path / "cut", ExportSettings(formats=("tum",)), told)
+    _, *poses = (tmp_path / "cut" / FORMATS["tum"].file).read_text().splitlines()
+    assert len(poses) == 3
+    assert not (tmp_path / "cut" / RECORD_NAME).exists()
+
+
+def test_what_a_take_lacks_is_told_before_anything_is_written(frames: list[MappedFrame], tmp_path: Path) -> None:
+    bare = saved(tmp_path / "take", frames, TakeSettings(images=None, depth=None, confidence=False))
+    for name in ("ply", "glb", "rrd", "colmap", "nerfstudio"):
+        with pytest.raises(InputError, match=f"of which {name} is made"):
+            export_take(bare, tmp_path / "out", ExportSettings(formats=(name,)))
+    with pytest.raises(SettingError, match="is a take"):
+        export_take(bare, tmp_path / "take", ExportSettings(formats=("tum",)))
+    assert not (tmp_path / "out").exists()
+
+
+def test_points_that_are_made_without_confidence_are_told_of(frames: list[MappedFrame], tmp_path: Path) -> None:
+    """They are more than those of the run's own cloud, which left the least confident out."""
+    take = saved(tmp_path / "take", frames[:2], TakeSettings(images=ImageFiles.PNG, confidence=False))
+    points = export_take(take, tmp_path / "points", ExportSettings(formats=("ply",))).notes
+    assert points[0].startswith("The result has no confidence, so no pixels are left out as unsure")
+    poses = export_take(take, tmp_path / "poses", ExportSettings(formats=("tum",))).notes
+    every = CloudSettings(points=PointFilter(drop_percent=0.0))
+    all_points = export_take(take, tmp_path / "all", ExportSettings(formats=("ply",), cloud=every)).notes
+    assert poses == all_points == points[1:]
+
+
+def test_settings_say_what_they_need() -> None:
+    poses = ExportSettings(formats=("tum", "kitti"))
+    assert not poses.needs_depth
+    assert not poses.needs_images
+    assert not replace(poses, adjustments=METRIC).needs_depth
+    lengths = [KnownHeight(metres=1.5), KnownDepth(index=0, path=Path("depth.png"), step=0.001)]
+    assert all(replace(poses, adjustments=ExportAdjustments(length=length)).needs_depth for length in lengths)
+    assert replace(poses, adjustments=ExportAdjustments(upright=True)).needs_depth
+    assert ExportSettings(formats=("glb",)).needs_depth
+    assert not ExportSettings(formats=("glb",)).needs_images
+    assert ExportSettings(formats=("nerfstudio",)).needs_images
+
+
+@pytest.mark.parametrize("formats", [(), ("las",), ("tum", "las")])
+def test_formats_that_are_none_are_refused(formats: tuple[str, ...]) -> None:
+    with pytest.raises(SettingError, match="Expected --format as tum"):
+        ExportSettings(formats=formats)
+
+
+def test_a_package_that_is_missing_is_told_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rerun", None)
+    ExportSettings(formats=("tum",)).require_packages()
+    with pytest.raises(MissingExtraError, match=r"longtake\[rerun\]"):
+        ExportSettings(formats=("tum", "rrd")).require_packages()
+
+
+def test_clearing_an_export_leaves_other_files(frames: list[MappedFrame], tmp_path: Path) -> None:
+    formats = ("tum", "kitti", "ply", "take", "colmap", "nerfstudio", "glb")
+    export_take(saved(tmp_path / "take", frames[:3]), tmp_path / "out", ExportSettings(formats=formats))
+    (tmp_path / "out" / "mine.txt").touch()
+    clear_export(tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
+    clear_export(tmp_path / "nowhere")
