@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -12,7 +13,8 @@ import torch
 from longtake.exports.frame import MappedFrame
 from longtake.exports.sink import Sink
 from longtake.geometry.model import GeometryModel
-from longtake.pipeline.mapper import Mapper, Prepared
+from longtake.pipeline.map_results import Prepared
+from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.outputs import open_sinks
 from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink
@@ -79,9 +81,12 @@ def _prepare(frames: Iterable[VideoFrame], prepare: Preprocessor) -> Iterator[Pr
 
 
 def _map(prepared: Iterable[Prepared], mapper: Mapper) -> Iterator[MappedFrame]:
-    for frame in prepared:
-        yield from mapper.step(frame)
-    yield from mapper.finish()
+    """Final results."""
+    steps = chain((mapper.step(frame) for frame in prepared), (mapper.finish() for _ in range(1)))
+    for stepped in steps:
+        for told in () if stepped is None else mapper.results.take(stepped):
+            if isinstance(told, MappedFrame):
+                yield told
 
 
 def _write(mapped: Iterable[MappedFrame], sinks: Sink) -> None:

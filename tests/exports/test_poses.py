@@ -35,7 +35,10 @@ def test_a_pose_is_in_the_file_when_it_is_written(tmp_path: Path, frames: list[M
 
 def test_the_last_version_of_every_pose_is_what_a_finished_take_has(tmp_path: Path, frames: list[MappedFrame]) -> None:
     """To the last bit, whatever was thought before."""
-    wrong = [replace(frame, world_from_camera=similarity().of_cameras(frame.world_from_camera)) for frame in frames]
+    wrong = [
+        replace(frame, world_from_camera=similarity().of_cameras(frame.world_from_camera), provisional=True)
+        for frame in frames
+    ]
     with LivePoses(tmp_path / "live.tum") as live:
         for frame in wrong[:6]:
             live.write(frame)
@@ -58,7 +61,7 @@ def test_spans_move_by_their_similarity_and_named_frames_are_taken_as_they_are(
     with LivePoses(tmp_path / "poses.tum") as sink:
         for frame in frames:
             if frame.index != 4:  # as if it was dropped
-                sink.write(frame)
+                sink.write(replace(frame, provisional=True))
         sink.correct(Correction(version=1, spans=(span,), frames=(named, replace(frames[4]))))
     want = {frame.index: frame.world_from_camera for frame in frames if frame.index != 4}
     want |= {index: similarity().of_cameras(want[index]) for index in (3, 6, 7)} | {5: named.world_from_camera}
@@ -68,8 +71,24 @@ def test_spans_move_by_their_similarity_and_named_frames_are_taken_as_they_are(
 
 def test_pixels_are_not_held(tmp_path: Path, frames: list[MappedFrame]) -> None:
     with LivePoses(tmp_path / "poses.tum") as sink:
-        sink.write(frames[0])
-        assert type(sink._frames[0]) is PosedFrame
+        sink.write(replace(frames[0], provisional=True))
+        assert type(sink._provisional[0]) is PosedFrame
+
+
+def test_only_provisional_poses_are_held(tmp_path: Path, frames: list[MappedFrame]) -> None:
+    first, second, third, *_ = frames
+    with LivePoses(tmp_path / "poses.tum") as sink:
+        sink.write(first)
+        assert not sink._provisional
+        for frame in (second, third):
+            sink.write(replace(frame, provisional=True))
+        sink.correct(Correction(version=1, frames=(second, replace(third, provisional=True))))
+        assert list(sink._provisional) == [third.index]
+        sink.correct(Correction(version=2, frames=(third,)))
+        assert not sink._provisional
+        sink.write(frames[3])
+    want = as_written(torch.stack([frame.world_from_camera for frame in frames[:4]]))
+    assert torch.equal(as_written(poses_in(tmp_path / "poses.tum")), want)
 
 
 def test_a_correction_that_the_disk_does_not_take_leaves_the_poses_before(
@@ -79,7 +98,7 @@ def test_a_correction_that_the_disk_does_not_take_leaves_the_poses_before(
         raise OSError(28, "No space left on device")
 
     with LivePoses(tmp_path / "poses.tum") as sink:
-        sink.write(frames[0])
+        sink.write(replace(frames[0], provisional=True))
         before = (tmp_path / "poses.tum").read_bytes()
         correction = Correction(version=1, frames=(replace(frames[0], world_from_camera=torch.eye(4).double()),))
         with monkeypatch.context() as patch:

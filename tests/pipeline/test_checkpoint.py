@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from longtake.errors import InputError
-from longtake.pipeline.checkpoint import FOLDER, Checkpoint, Checkpoints
+from longtake.pipeline.checkpoint import FOLDER, Checkpoint, CheckpointRule, Checkpoints
 
 
 def saved(checkpoints: Checkpoints, num_frames: int, **changes: Any) -> Checkpoint:
@@ -15,7 +15,7 @@ def saved(checkpoints: Checkpoints, num_frames: int, **changes: Any) -> Checkpoi
         **{
             "num_frames": num_frames,
             "first_owed": num_frames - 2,
-            "judge": {"steps": [0.1]},
+            "results": {"steps": [0.1]},
             "sinks": {"take": {"num_frames": num_frames}},
             "counts": {"ok": num_frames},
             "num_event_bytes": 3,
@@ -76,3 +76,12 @@ def test_damage_is_said_in_a_sentence(tmp_path: Path, damage: str) -> None:
         checkpoints.newest()
     checkpoints.clear()
     assert checkpoints.newest() is None
+
+
+def test_checkpoints_come_as_asked_or_as_often_as_costs_little() -> None:
+    assert CheckpointRule(7).is_due(num_frames=7, seconds=0.1, cost_s=9.0)
+    assert not CheckpointRule(7).is_due(num_frames=6, seconds=1e9, cost_s=0.0)
+    usual = CheckpointRule()
+    assert usual.is_due(num_frames=250, seconds=10.0, cost_s=0.4)
+    assert not usual.is_due(num_frames=249, seconds=10.0, cost_s=0.1)
+    assert not usual.is_due(num_frames=5000, seconds=10.0, cost_s=0.41)

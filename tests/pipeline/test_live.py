@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from told import final, last_versions
 
 from longtake.errors import InputError, SettingError
 from longtake.exports.frame import FrameStatus, MappedFrame, PosedFrame
@@ -100,8 +101,8 @@ def alone(model: GeometryModel, session: SessionSettings = SESSION) -> list[Mapp
     mapper = Mapper(lambda size: open_session(model, session, size), PREPARE)
     mapped: list[MappedFrame] = []
     for index, picture in enumerate(PICTURES):
-        mapped += mapper.step(mapper.prepare(VideoFrame(index, index / FPS, picture)))
-    return [*mapped, *mapper.finish()]
+        mapped += final(mapper, mapper.step(mapper.prepare(VideoFrame(index, index / FPS, picture))))
+    return [*mapped, *final(mapper, mapper.finish())]
 
 
 def show(session: DialogueSession, until_s: float, *, after_s: float = -1.0) -> None:
@@ -116,7 +117,7 @@ def answers(events: list[Event]) -> list[Answered]:
 
 
 def known(events: list[Event]) -> list[MappedFrame]:
-    return [event.mapped for event in events if isinstance(event, Frame) and event.mapped is not None]
+    return list(last_versions(events).values())
 
 
 @pytest.mark.parametrize("windows", [None, Windows(size=8, overlap_frames=3)])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from told import final, last_versions
 
 from longtake.cli.main import main
 from longtake.exports.cloud import CloudSettings
@@ -16,7 +17,6 @@ from longtake.exports.masks import MaskFolder
 from longtake.exports.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.memory.policies.context import ContextRetention
-from longtake.pipeline.events import Frame
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.video_map import MapSettings, map_video
@@ -42,9 +42,9 @@ def test_results_come_with_the_pictures_they_belong_to_and_their_names(
     mapped: list[MappedFrame] = []
     for frame in open_source(str(tmp_path)).frames():
         assert frame.image is not None
-        assert mapper.first_owed in (None, 0)
-        mapped += mapper.step(mapper.prepare(frame))
-    mapped += mapper.finish()
+        assert mapper.results.first_owed in (None, 0)
+        mapped += final(mapper, mapper.step(mapper.prepare(frame)))
+    mapped += final(mapper, mapper.finish())
     assert [frame.source_name for frame in mapped] == ["a1", "b2", "b10"]
     for frame in mapped:
         with Image.open(tmp_path / f"{frame.source_name}.png") as image:
@@ -69,7 +69,7 @@ def test_export_of_a_mapped_video_gives_the_files_of_the_run_byte_by_byte(
     settings = MapSettings(session=replace(SESSION, windows=Windows(size=8, overlap_frames=5)), outputs=outputs)
     source = open_source("world:3?frames=30&size=56x42")
     events = list(map_video(source, tiny_model, tmp_path / "run", settings))
-    mapped = [event.mapped for event in events if isinstance(event, Frame) and event.mapped is not None]
+    mapped = last_versions(events).values()
     saved = read_take(tmp_path / "run").trajectory.world_from_camera
     assert torch.equal(saved, torch.stack([frame.world_from_camera for frame in mapped]))
     arguments = ["export", tmp_path / "run", "--out", tmp_path / "again", "--format", "ply,kitti,take"]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from longtake.exports.frame import FrameStatus
-from longtake.pipeline.status import StatusJudge
+from longtake.pipeline.status import PictureSummary, StatusJudge
 from longtake.world.tour import Tour
 
 Frame = tuple[np.ndarray, Tensor, np.ndarray]
@@ -25,8 +25,12 @@ def frames() -> list[Frame]:
     return walk(3, 120)
 
 
+def see(judge: StatusJudge, image: np.ndarray, pose: Tensor, sure: np.ndarray) -> FrameStatus:
+    return judge.judge(PictureSummary.of(image), pose, sure)
+
+
 def judged(judge: StatusJudge, frames: list[Frame]) -> list[FrameStatus]:
-    return [judge.judge(*frame) for frame in frames]
+    return [see(judge, *frame) for frame in frames]
 
 
 @pytest.mark.parametrize("seed", [3, 7, 9])
@@ -39,9 +43,9 @@ def test_the_same_picture_again_is_repeated_even_with_the_noise_of_an_encoder(fr
     judged(judge, frames[:20])
     image, pose, sure = frames[19]
     noisy = (image.astype(int) + np.random.default_rng(0).integers(-1, 2, image.shape)).clip(0, 255).astype(np.uint8)
-    assert judge.judge(image, pose, sure) is FrameStatus.REPEATED
-    assert judge.judge(noisy, pose, sure) is FrameStatus.REPEATED
-    assert judge.judge(*frames[20]) is FrameStatus.OK
+    assert see(judge, image, pose, sure) is FrameStatus.REPEATED
+    assert see(judge, noisy, pose, sure) is FrameStatus.REPEATED
+    assert see(judge, *frames[20]) is FrameStatus.OK
 
 
 def test_another_house_is_a_cut(frames: list[Frame]) -> None:
@@ -49,7 +53,7 @@ def test_another_house_is_a_cut(frames: list[Frame]) -> None:
     for other in range(10, 20):
         judge = StatusJudge()
         judged(judge, frames[:20])
-        cuts += judge.judge(walk(other, 1)[0][0], frames[20][1], frames[20][2]) is FrameStatus.CUT
+        cuts += see(judge, walk(other, 1)[0][0], frames[20][1], frames[20][2]) is FrameStatus.CUT
     assert cuts >= 9  # two rooms may look alike by chance
 
 
@@ -59,11 +63,11 @@ def test_a_leap_or_a_spin_is_a_jump(frames: list[Frame]) -> None:
     image, pose, sure = frames[20]
     far = pose.clone()
     far[0, 3] += 3
-    assert judge.judge(image, far, sure) is FrameStatus.JUMP
+    assert see(judge, image, far, sure) is FrameStatus.JUMP
     spun = far.clone()
     cos, sin = math.cos(math.radians(70)), math.sin(math.radians(70))
     spun[:3, :3] = torch.tensor([[cos, 0, sin], [0, 1, 0], [-sin, 0, cos]], dtype=torch.float64) @ far[:3, :3]
-    assert judge.judge(frames[21][0], spun, sure) is FrameStatus.JUMP
+    assert see(judge, frames[21][0], spun, sure) is FrameStatus.JUMP
 
 
 def test_unusually_low_confidence_is_weak_and_does_not_become_usual(frames: list[Frame]) -> None:
@@ -71,8 +75,8 @@ def test_unusually_low_confidence_is_weak_and_does_not_become_usual(frames: list
     judged(judge, frames[:20])
     unsure = np.full((48, 64), 1.5, np.float32)
     for image, pose, _ in frames[20:80]:
-        assert judge.judge(image, pose, unsure) is FrameStatus.WEAK
-    assert judge.judge(*frames[80]) is FrameStatus.OK
+        assert see(judge, image, pose, unsure) is FrameStatus.WEAK
+    assert see(judge, *frames[80]) is FrameStatus.OK
 
 
 @pytest.mark.parametrize("cut", [0, 1, 4, 30])

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from told import last_versions
 
 from longtake.errors import InputError, MissingExtraError, SettingError
 from longtake.exports.adjust import ExportAdjustments
@@ -26,7 +27,7 @@ from longtake.exports.scale import KnownDistance, KnownHeight
 from longtake.exports.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.memory.policies.context import ContextRetention
-from longtake.pipeline.checkpoint import FOLDER
+from longtake.pipeline.checkpoint import FOLDER, CheckpointRule
 from longtake.pipeline.events import Event, Exported, Frame, Unreadable
 from longtake.pipeline.outputs import SESSION_NAME, Outputs
 from longtake.pipeline.prefetch import WhenFull
@@ -63,7 +64,7 @@ SETTINGS = MapSettings(
         cloud=CloudSettings(voxel=0.05, max_points=3000),
         formats=("ply", "kitti"),
     ),
-    checkpoint_every=7,
+    checkpoints=CheckpointRule(7),
 )
 
 
@@ -101,14 +102,16 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
+def told(events: Iterable[Event]) -> Iterator[Frame | Unreadable]:
+    """Frames as they come."""
+    return (event for event in events if isinstance(event, Frame | Unreadable))
+
+
 def frames_of(events: Iterable[Event]) -> Iterator[MappedFrame | Unreadable]:
-    """What became of each frame."""
-    for event in events:
-        if isinstance(event, Frame):
-            assert event.mapped is not None
-            yield event.mapped
-        elif isinstance(event, Unreadable):
-            yield event
+    """What became of each frame in the end."""
+    events = list(events)
+    unreadable = {event.index: event for event in events if isinstance(event, Unreadable)}
+    return iter(frame for _, frame in sorted({**last_versions(events), **unreadable}.items()))
 
 
 def exported(events: Iterable[Event]) -> list[Exported]:
@@ -167,7 +170,7 @@ def test_a_stopped_run_resumes_to_identical_files(
     out = tmp_path / "out"
     source = Walk(frozenset({0, 11, 12}))
     first = map_video(source, tiny_model, out, SETTINGS)
-    for count, _ in enumerate(frames_of(first), 1):
+    for count, _ in enumerate(told(first), 1):
         if count == stop_after:
             first.stop()
     assert first.summary is not None
@@ -187,7 +190,7 @@ def test_an_abandoned_run_resumes_from_its_last_checkpoint(
     """Left without a word in the middle, as an error would; what was written after the checkpoint is written anew."""
     out = tmp_path / "out"
     items = iter(map_video(Walk(frozenset({0, 11, 12})), tiny_model, out, SETTINGS))
-    deque(islice(frames_of(items), abandoned_after), maxlen=0)
+    deque(islice(told(items), abandoned_after), maxlen=0)
     items.close()
     list(map_video(Walk(frozenset({0, 11, 12})), tiny_model, out, SETTINGS, resume=True))
     assert contents(out) == whole
@@ -202,7 +205,7 @@ def test_other_sessions_resume_too(tiny_model: GeometryModel, tmp_path: Path, se
     settings = replace(SETTINGS, session=session)
     list(map_video(Walk(), tiny_model, tmp_path / "whole", settings))
     items = iter(map_video(Walk(), tiny_model, tmp_path / "cut", settings))
-    deque(islice(frames_of(items), 20), maxlen=0)
+    deque(islice(told(items), 20), maxlen=0)
     items.close()
     list(map_video(Walk(), tiny_model, tmp_path / "cut", settings, resume=True))
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")

@@ -15,6 +15,7 @@ from longtake.api.video import frame_sampling
 from longtake.exports.take import PixelGrid
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_MODEL
+from longtake.pipeline.checkpoint import CheckpointRule
 from longtake.pipeline.events import Frame, Unreadable
 from longtake.pipeline.outputs import choose_outputs
 from longtake.pipeline.prefetch import WhenFull
@@ -65,7 +66,7 @@ def map(
     resume: bool = False,
     skip_done: bool = False,
     overwrite: bool = False,
-    checkpoint_every: int = 250,
+    checkpoint_every: int | None = None,
 ) -> Take:
     """Map a video into the folder `out`, with a progress bar on a terminal; files are written while it runs.
 
@@ -89,7 +90,7 @@ def map(
             adjustments=export_adjustments(intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up),
         ),
         when_full=WhenFull(one_of("when_full", when_full, [known.value for known in WhenFull])),
-        checkpoint_every=checkpoint_every,
+        checkpoints=CheckpointRule(checkpoint_every),
     )
     folder = Path(out)
     if skip_done and is_done(folder, settings.outputs):

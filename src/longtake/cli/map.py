@@ -41,6 +41,7 @@ from longtake.exports.take import PixelGrid
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_MODEL
 from longtake.hub.load import RANDOM, load_model
+from longtake.pipeline.checkpoint import CheckpointRule
 from longtake.pipeline.outputs import Outputs, choose_outputs
 from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.run import Run
@@ -108,7 +109,10 @@ def map_(
     resume: Annotated[bool, typer.Option(help="Go on with a run that was interrupted or killed.")] = False,
     skip_done: Annotated[bool, typer.Option(help="Leave out sources that are mapped already.")] = False,
     overwrite: Overwrite = False,
-    checkpoint_every: Annotated[int, typer.Option(min=1, help="Frames between checkpoints.")] = 250,
+    checkpoint_every: Annotated[
+        int | None,
+        typer.Option(min=1, help="Frames between checkpoints; by default 250, or more where saving takes long."),
+    ] = None,
     as_json: JsonEvents = False,
 ) -> None:
     """Map a video: poses, depth and points, written while it runs; Ctrl-C ends it so that it can be resumed."""
@@ -138,7 +142,7 @@ def map_(
             adjustments=adjustments,
         ),
         when_full=WhenFull(one_of("--when-full", when_full, [known.value for known in WhenFull])),
-        checkpoint_every=checkpoint_every,
+        checkpoints=CheckpointRule(checkpoint_every),
         model_name=model,
         execution=execution,
     )

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from longtake.cli.export import tell_record
 from longtake.exports.frame import FrameStatus, MappedFrame, PosedFrame
+from longtake.exports.sink import Correction
 from longtake.language.evidence import Evidence
 from longtake.memory.budget import format_bytes
 from longtake.pipeline.events import (
@@ -30,6 +31,7 @@ from longtake.pipeline.events import (
     Forgotten,
     Frame,
     MapSummary,
+    Moved,
     Saved,
     Unreadable,
 )
@@ -127,6 +129,8 @@ class JsonReporter(Reporter):
             case Frame(mapped=MappedFrame() as mapped):
                 keyframe = mapped.kind is not FrameKind.PASSING
                 self._say("frame", **_pose_record(PosedFrame.of(mapped)), keyframe=keyframe, window=mapped.window)
+            case Moved():
+                self._say("moved", **_correction_record(event.correction))
             case Unreadable():
                 self._say("unreadable", index=event.index, time_s=event.timestamp_s, problem=event.problem)
             case Forgotten():
@@ -219,7 +223,7 @@ class TerminalReporter(Reporter):
                 self._tell_end(event)
             case Exported():
                 tell_record(event.record, self._console)
-            case Forgotten() | Dropped() | Saved():
+            case Moved() | Forgotten() | Dropped() | Saved():
                 pass
 
     def note(self, text: str) -> None:
@@ -349,7 +353,14 @@ def _pose_record(pose: PosedFrame) -> dict[str, Any]:
         "time_s": pose.timestamp_s,
         "status": pose.status,
         "world_from_camera": pose.world_from_camera.tolist(),
+        "provisional": pose.provisional,
     }
+
+
+def _correction_record(correction: Correction) -> dict[str, Any]:
+    spans = [{**asdict(span), "now_from_before": span.now_from_before.tolist()} for span in correction.spans]
+    frames = [_pose_record(PosedFrame.of(frame)) for frame in correction.frames]
+    return {"version": correction.version, "spans": spans, "frames": frames}
 
 
 def _answer_record(answered: Answered) -> dict[str, Any]:
@@ -378,9 +389,11 @@ def _summary_line(summary: MapSummary, run: Run | None) -> str:
     dropped = f", {summary.num_dropped} dropped" if summary.num_dropped else ""
     windows = f", {summary.num_windows} windows" if summary.num_windows > 1 else ""
     place = "" if run is None else f"; in {run.out}"
+    ages = summary.provisional
+    final_after = f", final after {ages['largest_s']:.1f} s at most" if ages.get("num_frames") else ""
     return (
         f"{summary.num_frames} frames at {summary.frames_per_s:.1f} frames/s, {summary.num_keyframes} kept{windows}"
-        f"{dropped}{_troubles(summary.statuses)}; memory of {summary.memory_bytes / 1e6:.1f} MB, at most "
+        f"{final_after}{dropped}{_troubles(summary.statuses)}; memory of {summary.memory_bytes / 1e6:.1f} MB, at most "
         f"{summary.peak_resident_bytes / 1e6:.0f} MB in all{place}{end}"
     )
 

@@ -57,6 +57,26 @@ class Cloud:
     """Edge of a voxel; None where there are no points."""
 
 
+@dataclass(frozen=True, slots=True)
+class _InVoxels:
+    """The points of a frame, summed by voxel."""
+
+    content: VoxelContent
+    num_out_of_reach: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FramePoints:
+    """What a frame adds to a cloud: by voxel, or as points where the width of voxels is not known yet."""
+
+    lacks_mask: bool
+    in_voxels: _InVoxels | None = None
+    pixel: float | None = None
+    """The width of a pixel at the median depth."""
+    points: Float[Tensor, "points 3"] | None = None
+    attributes: Float[Tensor, "points 7"] | None = None
+
+
 class GrowingCloud:
     """Takes frames, gives the cloud at any time."""
 
@@ -74,18 +94,41 @@ class GrowingCloud:
             self._restore(state)
 
     def add(self, frame: MappedFrame) -> None:
+        """Take the next frame."""
+        self.add_points(self.points_of(frame))
+
+    def points_of(self, frame: MappedFrame) -> FramePoints | None:
+        """The points of a frame, None where it gives none; needs no other frame, so that several threads may do it."""
         if not self._settings.points.takes(frame):
-            return
-        kept = self._settings.points.kept(frame)
-        self.num_without_mask += self._settings.points.lacks_mask(frame)
+            return None
+        kept, lacks_mask = self._settings.points.kept(frame), self._settings.points.lacks_mask(frame)
         if not kept.any():
+            return FramePoints(lacks_mask=lacks_mask)
+        points, attributes = _points_of(frame, kept)
+        if self._grid is not None:
+            return FramePoints(lacks_mask=lacks_mask, in_voxels=_within_reach(self._grid, points, attributes))
+        pixel = float(np.median(frame.depth[kept].astype(np.float64)) / frame.intrinsics[0, 0])
+        return FramePoints(lacks_mask=lacks_mask, pixel=pixel, points=points, attributes=attributes)
+
+    def add_points(self, found: FramePoints | None) -> None:
+        """Take the points of the next frame."""
+        if found is None:
+            return
+        self.num_without_mask += found.lacks_mask
+        in_voxels = found.in_voxels
+        if in_voxels is None and found.points is None:
             return
         self.num_frames += 1
-        if self._finest is None:
-            self._finest = float(np.median(frame.depth[kept].astype(np.float64)) / frame.intrinsics[0, 0])
         if self._grid is None:
+            assert found.pixel is not None
+            self._finest = found.pixel if self._finest is None else self._finest
             self._grid = _new_grid(self._finest)
-        self._add_within_reach(self._grid, self._finest, *_points_of(frame, kept))
+        if in_voxels is None:
+            assert found.points is not None
+            assert found.attributes is not None
+            in_voxels = _within_reach(self._grid, found.points, found.attributes)
+        self.num_out_of_reach += in_voxels.num_out_of_reach
+        self._grid.merge(in_voxels.content)
         self._bound(self._grid)
 
     def cloud(self) -> Cloud:
@@ -121,14 +164,6 @@ class GrowingCloud:
         )
         self._grid = _new_grid(self._finest, content)
 
-    def _add_within_reach(
-        self, grid: VoxelGrid, finest: float, points: Float[Tensor, "points 3"], attributes: Float[Tensor, "points 7"]
-    ) -> None:
-        near = (points.abs() / finest < REACH).all(dim=-1)
-        num_far = int((~near).sum())
-        self.num_out_of_reach += num_far
-        grid.add(*((points[near], attributes[near]) if num_far else (points, attributes)))
-
     def _bound(self, grid: VoxelGrid) -> None:
         while len(grid) > self._settings.max_points:
             grid.coarsen()
@@ -136,6 +171,15 @@ class GrowingCloud:
 
 def _new_grid(finest: float, content: VoxelContent | None = None) -> VoxelGrid:
     return VoxelGrid(finest, num_attributes=_NUM_ATTRIBUTES, fraction_bits=_FRACTION_BITS, content=content)
+
+
+def _within_reach(
+    grid: VoxelGrid, points: Float[Tensor, "points 3"], attributes: Float[Tensor, "points 7"]
+) -> _InVoxels:
+    near = (points.abs() / grid.finest < REACH).all(dim=-1)
+    num_far = int((~near).sum())
+    content = grid.summed(*((points[near], attributes[near]) if num_far else (points, attributes)))
+    return _InVoxels(content, num_far)
 
 
 def _points_of(

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from longtake import __version__
-from longtake.exports.cloud import Cloud, CloudSettings, GrowingCloud
+from longtake.exports.cloud import Cloud, CloudSettings, FramePoints, GrowingCloud
 from longtake.exports.frame import MappedFrame
-from longtake.exports.sink import AppendSink, SinkState
+from longtake.exports.sink import PreparingSink, SinkState
 from longtake.takes.atomic_files import replacing, require_writable, writing
 from longtake.takes.header import Unit
 
@@ -19,7 +19,7 @@ _PROPERTIES = [f"float {name}" for name in _FLOATS] + [f"uchar {name}" for name 
 _POINT = np.dtype([(name, "<f4") for name in _FLOATS] + [(name, "u1") for name in _BYTES] + [(_CONFIDENCE, "<f4")])
 
 
-class PlySink(AppendSink):
+class PlySink(PreparingSink):
     """The file is there from the first checkpoint on, whole at every moment."""
 
     def __init__(
@@ -35,8 +35,11 @@ class PlySink(AppendSink):
         self._path, self._unit = path, unit
         self.cloud = GrowingCloud(settings, state=state)
 
-    def write(self, frame: MappedFrame) -> None:
-        self.cloud.add(frame)
+    def prepare(self, frame: MappedFrame) -> FramePoints | None:
+        return self.cloud.points_of(frame)
+
+    def append(self, prepared: FramePoints | None) -> None:
+        self.cloud.add_points(prepared)
 
     def checkpoint(self) -> SinkState:
         write_ply(self._path, self.cloud.cloud(), unit=self._unit)

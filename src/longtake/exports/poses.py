@@ -1,7 +1,9 @@
 """Trajectories as files, a line for each frame: TUM's `timestamp x y z qx qy qz qw`, KITTI's 3x4 pose row by row."""
 
 from dataclasses import replace
+from itertools import dropwhile
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 from jaxtyping import Float
@@ -16,6 +18,7 @@ from longtake.takes.tum import HEADING, tum_line
 from longtake.types import MovedSpan
 
 KITTI_NAME = "poses.kitti"
+_COPIED_AT_ONCE = 1 << 20
 
 
 class TumSink(Sink):
@@ -63,32 +66,39 @@ class LivePoses(ReplacingSink):
     """A TUM file without its heading that always has the newest pose of every frame.
 
     A frame is in the file when `write` returns; a correction replaces the file as a whole, so that whoever reads it
-    meets poses of one version.
+    meets poses of one version. Only provisional frames are held; none of them may come before a final one.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         require_writable(path, overwrite=overwrite)
         self._path = path
-        self._frames: dict[int, PosedFrame] = {}
-        self._version = 0
+        self._provisional: dict[int, PosedFrame] = {}
+        self._num_final_bytes, self._version = 0, 0
         with writing(str(path)):
             self._file = GrowingFile(path)
 
     def write(self, frame: PosedFrame) -> None:
+        line = f"{_line_of(frame)}\n".encode()
         with writing(str(self._path)):
-            self._file.append(f"{_line_of(frame)}\n".encode())
-        self._frames[frame.index] = PosedFrame.of(frame)
+            self._file.append(line)
+        if frame.provisional or self._provisional:
+            self._provisional[frame.index] = PosedFrame.of(frame)
+        else:
+            self._num_final_bytes += len(line)
 
     def correct(self, correction: Correction) -> None:
         assert correction.version > self._version, "corrections come in order"
-        moved = _moved(self._frames, correction)
-        content = "".join(f"{_line_of(frame)}\n" for frame in moved.values()).encode()
+        moved = _moved(self._provisional, correction)
+        lines = {index: f"{_line_of(frame)}\n".encode() for index, frame in moved.items()}
         with writing(str(self._path)):
-            with replacing(self._path) as file:
-                file.write(content)
+            with replacing(self._path) as file, self._path.open("rb") as before:
+                _copy(before, file, self._num_final_bytes)
+                file.writelines(lines.values())
             self._file.close()
-            self._file = GrowingFile(self._path, num_bytes=len(content))
-        self._frames, self._version = moved, correction.version
+            self._file = GrowingFile(self._path, num_bytes=self._num_final_bytes + sum(map(len, lines.values())))
+        self._version = correction.version
+        self._provisional = dict(dropwhile(lambda item: not item[1].provisional, moved.items()))
+        self._num_final_bytes += sum(len(line) for index, line in lines.items() if index not in self._provisional)
 
     def close(self) -> None:
         self._file.close()
@@ -96,6 +106,12 @@ class LivePoses(ReplacingSink):
 
 def _line_of(frame: PosedFrame) -> str:
     return tum_line(float(frame.timestamp_s), frame.world_from_camera)
+
+
+def _copy(source: BinaryIO, target: BinaryIO, num_bytes: int) -> None:
+    while num_bytes and (piece := source.read(min(num_bytes, _COPIED_AT_ONCE))):
+        target.write(piece)
+        num_bytes -= len(piece)
 
 
 def _moved(frames: dict[int, PosedFrame], correction: Correction) -> dict[int, PosedFrame]:

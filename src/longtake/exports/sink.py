@@ -73,6 +73,27 @@ class AppendSink(Sink):
     def checkpoint(self) -> SinkState:
         """Bring all frames so far to the disk; returns what is needed to go on after them."""
 
+    def prepare(self, frame: MappedFrame) -> Any:
+        """The work on a frame that needs no other: several threads may do it at once, for frames still to come."""
+        return frame
+
+    def append(self, prepared: Any) -> None:
+        """Write the next frame, which was prepared."""
+        self.write(prepared)
+
+
+class PreparingSink(AppendSink):
+    """One that has much to do for each frame on its own."""
+
+    @abstractmethod
+    def prepare(self, frame: MappedFrame) -> Any: ...
+
+    @abstractmethod
+    def append(self, prepared: Any) -> None: ...
+
+    def write(self, frame: MappedFrame) -> None:
+        self.append(self.prepare(frame))
+
 
 OpenAppendSink = Callable[[SinkState | None], AppendSink]
 """Makes a sink: a new one, or one that goes on from a checkpoint."""
@@ -98,7 +119,7 @@ class ReplacingSink(Sink):
         """Replace earlier frames; corrections come in the order of their versions."""
 
 
-class Tee(AppendSink):
+class Tee(PreparingSink):
     """Hands each frame to several append sinks, in the order they are named."""
 
     def __init__(self, sinks: Mapping[str, OpenAppendSink], *, state: SinkState | None = None) -> None:
@@ -113,9 +134,12 @@ class Tee(AppendSink):
     def __getitem__(self, name: str) -> AppendSink:
         return self._sinks[name]
 
-    def write(self, frame: MappedFrame) -> None:
-        for sink in self._sinks.values():
-            sink.write(frame)
+    def prepare(self, frame: MappedFrame) -> list[Any]:
+        return [sink.prepare(frame) for sink in self._sinks.values()]
+
+    def append(self, prepared: list[Any]) -> None:
+        for sink, of_frame in zip(self._sinks.values(), prepared, strict=True):
+            sink.append(of_frame)
 
     def checkpoint(self) -> SinkState:
         states = {name: sink.checkpoint() for name, sink in self._sinks.items()}

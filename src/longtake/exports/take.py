@@ -10,7 +10,7 @@ import numpy as np
 from longtake.errors import SettingError
 from longtake.exports.frame import MappedFrame
 from longtake.exports.pixels import in_model_pixels, in_source_pixels
-from longtake.exports.sink import AppendSink, SinkState
+from longtake.exports.sink import PreparingSink, SinkState
 from longtake.takes.atomic_files import writing
 from longtake.takes.depth_files import DepthFiles, step_for, valid_or_zero
 from longtake.takes.frames import TakeFrame
@@ -66,7 +66,15 @@ class TakeSettings:
         DepthFiles(self.depth_step)
 
 
-class TakeSink(AppendSink):
+@dataclass(frozen=True, slots=True)
+class _WithPixels:
+    """A frame whose pixels are written."""
+
+    frame: TakeFrame
+    num_pixels_too_far: int
+
+
+class TakeSink(PreparingSink):
     """Each frame is in the take when `write` returns; the take begins with the first frame, which fixes its size."""
 
     def __init__(
@@ -90,10 +98,22 @@ class TakeSink(AppendSink):
         """Depth so far that 16 bits could not hold it, written as invalid."""
         return self._num_earlier_too_far + (0 if self._writer is None else self._writer.num_pixels_too_far)
 
-    def write(self, frame: MappedFrame) -> None:
-        writer = self._writer or self._enter(TakeWriter(self._folder, self._first_header(frame), has_room=True))
-        writer.write(self._take_frame(frame, writer.header))
+    def prepare(self, frame: MappedFrame) -> MappedFrame | _WithPixels:
+        """Its pixels are on their way to the disk, unless it may be the first, which the take begins with."""
+        return frame if self._writer is None else self._with_pixels(self._writer, frame)
+
+    def append(self, prepared: MappedFrame | _WithPixels) -> None:
+        writer = self._writer
+        if isinstance(prepared, MappedFrame):
+            writer = writer or self._enter(TakeWriter(self._folder, self._first_header(prepared), has_room=True))
+            prepared = self._with_pixels(writer, prepared)
+        assert writer is not None
+        writer.write_lines(prepared.frame, prepared.num_pixels_too_far)
         self._num_frames += 1
+
+    def _with_pixels(self, writer: TakeWriter, frame: MappedFrame) -> _WithPixels:
+        take_frame = self._take_frame(frame, writer.header)
+        return _WithPixels(take_frame, writer.write_pixels(take_frame))
 
     def checkpoint(self) -> SinkState:
         if self._writer is not None:

@@ -7,19 +7,22 @@ resume/000300/       the session, and the arrays of sinks, after 300 frames
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from longtake.errors import InputError
+from longtake.errors import InputError, SettingError
 from longtake.takes.atomic_files import replacing, writing
 
 FOLDER = "resume"
 _LATEST = "latest.json"
 _SESSION = "session.safetensors"
 _ARRAYS = "arrays.npz"
+_USUAL_FRAMES = 250
+_LARGEST_SHARE = 0.04
+"""Of the time that saving may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +33,8 @@ class Checkpoint:
     """Frames taken from the source, unreadable ones included."""
     first_owed: int
     """The oldest of them whose result had not come yet; they are read again."""
-    judge: Mapping[str, Any]
+    results: Mapping[str, Any]
+    """What later results depend on beside the session."""
     sinks: Mapping[str, Any]
     counts: Mapping[str, int]
     num_event_bytes: int
@@ -41,12 +45,31 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """A checkpoint on its way: the session is saved, the results before it are still to be written."""
+    """A checkpoint on its way: the session is saved, the results before it are still to be told and written."""
 
     num_frames: int
-    first_owed: int
-    judge: Mapping[str, Any]
     session: Path
+    first_owed: int = 0
+    """As the checkpoint has it, and the next, once those results are told."""
+    results: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRule:
+    """When a run is to be saved: after so many frames or, by default, as often as costs little."""
+
+    every: int | None = None
+    """Frames between two checkpoints; None for 250 or more, so that saving takes a small share of the time."""
+
+    def __post_init__(self) -> None:
+        if self.every is not None and self.every < 1:
+            raise SettingError(f"Expected a checkpoint every 1 frame or more, but got {self.every}.")
+
+    def is_due(self, *, num_frames: int, seconds: float, cost_s: float) -> bool:
+        """So long after the last one, when saving takes so long."""
+        if self.every is not None:
+            return num_frames >= self.every
+        return num_frames >= _USUAL_FRAMES and cost_s <= _LARGEST_SHARE * seconds
 
 
 class Checkpoints:
@@ -75,7 +98,7 @@ class Checkpoints:
             "folder": folder.name,
             "num_frames": checkpoint.num_frames,
             "first_owed": checkpoint.first_owed,
-            "judge": checkpoint.judge,
+            "results": checkpoint.results,
             "sinks": checkpoint.sinks,
             "counts": checkpoint.counts,
             "num_event_bytes": checkpoint.num_event_bytes,

@@ -1,6 +1,7 @@
 """What happens while a source is watched: one small set of records for terminals, programs, servers and tests.
 
-Frame        a frame was looked at; with a map, what became known of it
+Frame        a frame was looked at; with a map, what is known of it, provisional where a later window may move it
+Moved        what earlier frames became
 Unreadable   a frame gave no picture
 Forgotten    frames left the language model's memory to make room
 Dropped      frames of a live source came while the sessions were busy
@@ -17,6 +18,7 @@ from typing import Any
 from longtake import __version__
 from longtake.exports.frame import MappedFrame, PosedFrame
 from longtake.exports.record import ExportRecord
+from longtake.exports.sink import Correction
 from longtake.language.evidence import Evidence
 from longtake.pipeline.question_schedule import Due, Every
 from longtake.runtime.answers import Answer, Choice, DialogueInfo
@@ -24,13 +26,20 @@ from longtake.runtime.answers import Answer, Choice, DialogueInfo
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Frame:
-    """A frame was looked at; where files are written, after it was written."""
+    """A frame was looked at."""
 
     index: int
     """Its place among the frames that were asked for, from 0."""
     timestamp_s: float
     mapped: MappedFrame | None
-    """Its result; None where there is no map."""
+    """Its result as it is known now; None where there is no map."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Moved:
+    """Earlier frames, told as provisional, became others; the last version of a frame is what the map keeps."""
+
+    correction: Correction
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +91,8 @@ class Answered:
     """The time of the last frame that the language model had seen; None where there was none."""
     evidence: tuple[Evidence, ...]
     """The spans that were attended to most, strongest first; for a standing question those of one word said to it."""
-    pose: PosedFrame | None
-    """Of the last frame up to `seen_until_s` that had a pose by then."""
+    pose: PosedFrame | None = None
+    """Of the last frame up to `seen_until_s` that had a pose by then, as it was known then; filled in by the run."""
     choices: tuple[Choice, ...] = ()
     """All that were scored, where the answer is one of them."""
     answer: Answer | None = None
@@ -115,6 +124,8 @@ class MapSummary:
     num_keyframes: int
     num_dropped: int
     num_windows: int
+    provisional: Mapping[str, int | float]
+    """How many frames were told before their results were final, and their ages when they became so."""
     seconds: float
     """Of the last run, where there were several."""
     frames_per_s: float
@@ -146,4 +157,4 @@ class Exported:
     record: ExportRecord
 
 
-Event = Frame | Unreadable | Forgotten | Dropped | Asking | AnswerText | Answered | Saved | Ended | Exported
+Event = Frame | Moved | Unreadable | Forgotten | Dropped | Asking | AnswerText | Answered | Saved | Ended | Exported

@@ -1,7 +1,8 @@
 """A map and a dialogue about one video, with either or both: frames go in one by one, questions between them.
 
-frame ─▶ prepare ─┬─ every frame ───▶ geometry session ─▶ MappedFrame, Frame
-                  └─ some a second ─▶ language model ───▶ Answered, with the camera's pose at the last frame seen
+                  ┌─ every frame ───▶ geometry session ─▶ Stepped ──┐
+frame ─▶ prepare ─┤                                                 ├─▶ tell ─▶ events, and MappedFrame when it is final
+                  └─ some a second ─▶ language model ───▶ Answered ─┘         an answer with the camera's pose
 """
 
 import math
@@ -9,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -19,9 +20,10 @@ from longtake.exports.frame import MappedFrame, PosedFrame
 from longtake.language.evidence import Evidence
 from longtake.language.sampling import TextSampling
 from longtake.pipeline.adaptive_chunking import Chunks
-from longtake.pipeline.events import Answered, AnswerText, Asking, Event, Forgotten, Frame
-from longtake.pipeline.mapper import Mapper, Prepared
-from longtake.pipeline.question_schedule import Due, Once, QuestionSchedule, When, format_time
+from longtake.pipeline.events import Answered, AnswerText, Asking, Event, Forgotten, Frame, Moved
+from longtake.pipeline.map_results import Prepared, Stepped
+from longtake.pipeline.mapper import Mapper
+from longtake.pipeline.question_schedule import Due, QuestionSchedule, When, format_time
 from longtake.runtime.answers import Answer, Choice
 from longtake.runtime.dialogue import DialogueSession
 from longtake.video.frame import VideoFrame
@@ -46,6 +48,13 @@ class LiveSettings:
     def __post_init__(self) -> None:
         if self.ask_fps is not None and not 0 < self.ask_fps < math.inf:
             raise SettingError(f"Expected more than 0 frames a second for the dialogue, but got {self.ask_fps:g}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The language model has seen the video up to here; no later answer is about less."""
+
+    until_s: float
 
 
 class LiveSession:
@@ -92,27 +101,40 @@ class LiveSession:
         """A frame with a picture as `step` takes it; may be called from another thread."""
         return Prepared(frame, None) if self._mapper is None else self._mapper.prepare(frame)
 
-    def step(self, *frames: Prepared) -> Iterator[MappedFrame | Event]:
-        """Take the next frame, or several that are seen together: final results, each before its event, and events."""
+    def step(self, *frames: Prepared) -> Iterator[Stepped | Looked | Event]:
+        """Take the next frame, or several that are seen together; `tell` says what became known."""
         if self._mapper is not None:
             for prepared in frames:
-                yield from self._known(self._mapper.step(prepared))
+                yield self._mapper.step(prepared)
         if self._dialogue is not None:
             yield from self._look(self._dialogue, frames)
         if self._mapper is None:
             for prepared in frames:
                 yield Frame(index=prepared.frame.index, timestamp_s=prepared.timestamp_s, mapped=None)
 
-    def finish(self) -> Iterator[MappedFrame | Event]:
+    def finish(self) -> Iterator[Stepped]:
         """The results still owed when no more frames come; questions may follow."""
-        if self._mapper is not None:
-            yield from self._known(self._mapper.finish())
+        stepped = None if self._mapper is None else self._mapper.finish()
+        if stepped is not None:
+            yield stepped
 
-    def ask(self, question: str) -> Answered:
-        """The answer to a question about the video so far; it leaves no trace in what is remembered."""
-        *_, answered = self.answer(Due(asked=Once(text=question), time_s=self._seen_until_s))
-        assert isinstance(answered, Answered)
-        return answered
+    def tell(self, item: Stepped | Looked | Event) -> Iterator[MappedFrame | Event]:
+        """What came of it: events, and before them results that are final now; may be called from another thread.
+
+        An answer gets the pose of the last frame that it is about.
+        """
+        match item:
+            case Stepped():
+                assert self._mapper is not None
+                for told in self._mapper.results.take(item):
+                    self._trail.follow(told)
+                    yield told
+            case Looked():
+                self._trail.up_to(item.until_s)
+            case Answered(seen_until_s=float() as until_s):
+                yield replace(item, pose=self._trail.up_to(until_s))
+            case _:
+                yield item
 
     def answer(self, due: Due) -> Iterator[Asking | AnswerText | Answered]:
         """The answer to a question that is due, as it is made."""
@@ -144,14 +166,7 @@ class LiveSession:
     def _seen_until_s(self) -> float | None:
         return self._speaker.info.seen_until_s
 
-    def _known(self, mapped: Sequence[MappedFrame]) -> Iterator[MappedFrame | Event]:
-        for frame in mapped:
-            if self._dialogue is not None:
-                self._trail.add(PosedFrame.of(frame))
-            yield frame
-            yield Frame(index=frame.index, timestamp_s=frame.timestamp_s, mapped=frame)
-
-    def _look(self, dialogue: DialogueSession, frames: Sequence[Prepared]) -> Iterator[Forgotten]:
+    def _look(self, dialogue: DialogueSession, frames: Sequence[Prepared]) -> Iterator[Looked | Forgotten]:
         seen = [prepared.frame for prepared in frames if self._rate.takes(prepared.timestamp_s)]
         self._has_looked = bool(seen)
         if not seen:
@@ -162,7 +177,7 @@ class LiveSession:
         with self._room_for(f"the frames after {format_time(dialogue.info.seen_until_s or 0.0)}"):
             dialogue.see(torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous(), times_s)
         self._chunks.seen(times_s, time.perf_counter() - started)
-        self._trail.up_to(times_s[-1])
+        yield Looked(times_s[-1])
         before, self._num_forgotten = self._num_forgotten, dialogue.info.num_forgotten
         if self._num_forgotten > before:
             yield Forgotten(count=self._num_forgotten - before)
@@ -193,13 +208,11 @@ class LiveSession:
         choices: tuple[Choice, ...] = (),
         answer: Answer | None = None,
     ) -> Answered:
-        seen_until_s = self._seen_until_s
         return Answered(
             due=due,
             text=text,
-            seen_until_s=seen_until_s,
+            seen_until_s=self._seen_until_s,
             evidence=evidence,
-            pose=None if seen_until_s is None else self._trail.up_to(seen_until_s),
             choices=choices,
             answer=answer,
             total_s=total_s,
@@ -248,6 +261,15 @@ class _Trail:
 
     def add(self, pose: PosedFrame) -> None:
         self._poses.append(pose)
+
+    def follow(self, told: MappedFrame | Moved | Frame) -> None:
+        """Take the pose of a new frame, or what earlier ones became."""
+        match told:
+            case Frame(mapped=MappedFrame() as mapped):
+                self.add(PosedFrame.of(mapped))
+            case Moved():
+                now = {frame.index: PosedFrame.of(frame) for frame in told.correction.frames}
+                self._poses = deque(now.get(pose.index, pose) for pose in self._poses)
 
     def up_to(self, time_s: float) -> PosedFrame | None:
         """The last one that is not after this moment."""

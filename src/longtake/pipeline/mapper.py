@@ -1,66 +1,34 @@
-"""Frames into a geometry session, results out of it, each with the picture it belongs to and what to think of it."""
+"""Frames into a geometry session that is opened with the first one, and what it says of them."""
 
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from longtake.exports.frame import MappedFrame
-from longtake.pipeline.status import StatusJudge
+from longtake.pipeline.map_results import MapResults, Prepared, Stepped
 from longtake.runtime.session import SequenceSession
-from longtake.runtime.steps import FinalResults, VideoSession
+from longtake.runtime.steps import VideoSession
 from longtake.runtime.windowed import WindowedSession
-from longtake.takes.tum import as_written
 from longtake.types import Geometry
 from longtake.video.frame import VideoFrame
-from longtake.video.resize import Preprocessor, Resized
+from longtake.video.resize import Preprocessor
 
 OpenSession = Callable[[tuple[int, int]], VideoSession]
 """Opens a session for images of this height and width."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A frame with a picture, and what a geometry model will see of it where there is one."""
-
-    frame: VideoFrame
-    resized: Resized | None
-
-    @property
-    def timestamp_s(self) -> float:
-        return self.frame.timestamp_s
-
-
 class Mapper:
-    """A geometry session, opened with the first frame, and the frames whose final results it still owes.
-
-    These are one overlap or scale block at most; their pictures are held until then.
-    """
+    """A geometry session under way. `results` makes of its steps what is told and kept, in a thread of its own."""
 
     def __init__(self, open_session: OpenSession, prepare: Preprocessor) -> None:
         self._open_session, self._prepare = open_session, prepare
         self._session: VideoSession | None = None
-        self._judge = StatusJudge()
-        self._owed: deque[Prepared] = deque()
-        self._results: FinalResults | None = None
+        self.results = MapResults()
 
     @property
     def session(self) -> VideoSession | None:
         """Once there was a frame."""
         return self._session
-
-    @property
-    def judge_state(self) -> Mapping[str, Any]:
-        """What later statuses depend on, as plain values."""
-        return self._judge.state()
-
-    @property
-    def first_owed(self) -> int | None:
-        """Index of the oldest frame without a final result."""
-        return self._owed[0].frame.index if self._owed else None
 
     @property
     def num_windows(self) -> int:
@@ -72,70 +40,56 @@ class Mapper:
         inner = self._session.session if isinstance(self._session, WindowedSession) else self._session
         return inner.num_bytes if isinstance(inner, SequenceSession) else 0
 
-    def resume(self, session: VideoSession, judge_state: Mapping[str, Any]) -> None:
+    def resume(self, session: VideoSession, results_state: Mapping[str, Any]) -> None:
         """Go on with a session that was saved; frames that it still owes are to be recalled before the next step."""
-        self._session, self._results = session, FinalResults(session.provisional)
-        self._judge.restore(judge_state)
-
-    def recall(self, prepared: Prepared) -> None:
-        """A frame that the session saw before it was saved, and whose final result is still to come."""
-        self._owed.append(prepared)
+        self._session = session
+        self.results.restore(results_state, session.num_final, _on_cpu(session.provisional))
 
     def prepare(self, frame: VideoFrame) -> Prepared:
         """What the network will see of a frame; needs no session, so that it may be made in another thread."""
         assert frame.image is not None
         return Prepared(frame, self._prepare(frame.image))
 
-    def step(self, prepared: Prepared) -> list[MappedFrame]:
-        """Take the next frame; the final results that became known."""
+    def recall(self, prepared: Prepared) -> Stepped:
+        """A frame that the session saw before it was saved, and whose final result is still to come."""
+        assert self._session is not None
+        return Stepped(taken=prepared, geometry=None, num_final=self._session.num_final)
+
+    def step(self, prepared: Prepared) -> Stepped:
+        """Take the next frame."""
         assert prepared.resized is not None
         pixels = prepared.resized.pixels
         if self._session is None:
             _, height, width = pixels.shape
             self._session = self._open_session((height, width))
-        self._owed.append(prepared)
-        return self._final(self._session, self._session.step(pixels, prepared.timestamp_s))
+        geometry = _on_cpu(self._session.step(pixels, prepared.timestamp_s))
+        return Stepped(taken=prepared, geometry=geometry, num_final=self._session.num_final)
+
+    def finish(self) -> Stepped | None:
+        """The results still owed when no more frames come; none where none came."""
+        if self._session is None:
+            return None
+        geometry = _on_cpu(self._session.finish())
+        return Stepped(taken=None, geometry=geometry, num_final=self._session.num_final)
 
     def save(self, path: Path) -> None:
         """Write the session, to go on with another time; there must have been a frame."""
         assert self._session is not None
         self._session.save(path)
 
-    def finish(self) -> list[MappedFrame]:
-        """The results still owed when no more frames come."""
-        return [] if self._session is None else self._final(self._session, self._session.finish())
 
-    def _final(self, session: VideoSession, known: Geometry) -> list[MappedFrame]:
-        """Results that no later window can replace."""
-        self._results = self._results or FinalResults(session.provisional)
-        final = self._results.add(known, session.num_final)
-        return self._mapped(Geometry.join(final)) if final else []
-
-    def _mapped(self, geometry: Geometry) -> list[MappedFrame]:
-        # They are rigid to float32 only. As a take keeps them, what sinks write now is what an export of it writes.
-        poses, intrinsics = as_written(geometry.world_from_camera.cpu().double()), geometry.intrinsics.cpu().double()
-        depth, confidence = geometry.depth.cpu().numpy(), geometry.depth_confidence.cpu().numpy()
-        mapped: list[MappedFrame] = []
-        for place in range(len(geometry)):
-            prepared = self._owed.popleft()
-            assert prepared.resized is not None
-            assert prepared.frame.image is not None
-            image = np.ascontiguousarray(prepared.resized.pixels.movedim(0, -1).numpy())
-            mapped.append(
-                MappedFrame(
-                    index=prepared.frame.index,
-                    timestamp_s=geometry.timestamp_s[place],
-                    status=self._judge.judge(image, poses[place], confidence[place]),
-                    kind=geometry.kind[place],
-                    window=geometry.window[place],
-                    world_from_camera=poses[place],
-                    intrinsics=intrinsics[place],
-                    depth=depth[place],
-                    confidence=confidence[place],
-                    image=image,
-                    source_image=prepared.frame.image,
-                    placement=prepared.resized.placement,
-                    source_name=prepared.frame.name,
-                )
-            )
-        return mapped
+def _on_cpu(geometry: Geometry) -> Geometry:
+    """What of it becomes a result."""
+    moved = geometry.moved
+    return replace(
+        geometry,
+        world_from_camera=geometry.world_from_camera.cpu(),
+        intrinsics=geometry.intrinsics.cpu(),
+        depth=geometry.depth.cpu(),
+        depth_confidence=geometry.depth_confidence.cpu(),
+        points=None,
+        points_confidence=None,
+        camera_points=None,
+        camera_points_confidence=None,
+        moved=None if moved is None else replace(moved, geometry=_on_cpu(moved.geometry)),
+    )

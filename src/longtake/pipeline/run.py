@@ -1,6 +1,6 @@
 """One source from its first frame to its last: decoded, prepared, looked at, asked about and written side by side.
 
-source ─▶ decode ─▶ prepare ─▶ step, and answers between frames ─▶ write, and events to the caller
+source ─▶ decode ─▶ prepare ─▶ step, and answers between frames ─▶ tell ─▶ write, and events to the caller
           a thread each, the last the caller's; a bounded queue between two
 """
 
@@ -9,16 +9,16 @@ import time
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.exports.reexport import ProgressCallback, no_progress
-from longtake.exports.sink import Sink
-from longtake.pipeline.checkpoint import Reached
-from longtake.pipeline.events import Dropped, Ended, Event, Exported, Frame, MapSummary, Saved, Unreadable
-from longtake.pipeline.live import LiveSession
-from longtake.pipeline.mapper import Prepared
+from longtake.exports.sink import ReplacingSink, Sink
+from longtake.pipeline.checkpoint import CheckpointRule, Reached
+from longtake.pipeline.events import Dropped, Ended, Event, Exported, Frame, MapSummary, Moved, Saved, Unreadable
+from longtake.pipeline.live import LiveSession, Looked
+from longtake.pipeline.map_results import Prepared, Stepped
 from longtake.pipeline.prefetch import Prefetcher, WhenFull
 from longtake.pipeline.question_schedule import Asked, Due, QuestionSchedule, When
 from longtake.pipeline.run_folder import RunFolder
@@ -34,7 +34,10 @@ QUEUED = 4
 PROGRESS_EVERY = 50
 """Frames between two lines on time and memory."""
 KEPT = "kept"
-_Item = MappedFrame | Event | Reached
+_SAVED_BYTES_PER_S = 1e9
+"""How fast a session is thought to be saved before one was."""
+_Stepped = Stepped | Looked | Event | Reached
+_Told = MappedFrame | Event | Reached
 
 
 class Run:
@@ -53,7 +56,7 @@ class Run:
         output: RunFolder | Sink | None = None,
         model_name: str = "",
         execution: Execution | None = None,
-        checkpoint_every: int = 250,
+        checkpoints: CheckpointRule | None = None,
         when_full: WhenFull = WhenFull.NEWEST_WINS,
         on_export: ProgressCallback = no_progress,
         writer_process: WriterProcess | None = None,
@@ -64,7 +67,7 @@ class Run:
         self._output = output
         self._model_name, self._execution = model_name, execution or Execution()
         self._folder = output if isinstance(output, RunFolder) else None
-        self._checkpoint_every, self._on_export = checkpoint_every, on_export
+        self._checkpoint_rule, self._on_export = checkpoints or CheckpointRule(), on_export
         self._when_full = when_full if source.is_live else WhenFull.BLOCK
         self._writer_process = writer_process
         self._stop = threading.Event()
@@ -76,7 +79,8 @@ class Run:
         )
         self._num_taken = self._num_saved = self._num_before
         self._num_told = self._num_told_dropped = 0
-        self._started_s = 0.0
+        self._started_s = self._saved_s = 0.0
+        self._saving_s = self._writing_checkpoint_s = 0.0
         self.counts: Counter[str] = Counter({} if checkpoint is None else checkpoint.counts)
         """Frames by status, and `KEPT` ones."""
 
@@ -117,14 +121,16 @@ class Run:
 
     def _watch(self) -> Iterator[Event]:
         self._started_s, num_before = time.monotonic(), self._num_counted
+        self._saved_s = self._started_s
         num_ahead, num_queued = max(QUEUED, self.session.most_together), 1 if self.source.is_live else QUEUED
         with ExitStack() as stages:
             frames = self.source.frames(self._first_owed)
             self._decoded = stages.enter_context(Prefetcher(frames, num_ahead, self._when_full))
             prepared = stages.enter_context(Prefetcher(self._prepare(self._decoded), num_queued))
             stepped = stages.enter_context(Prefetcher(self._step(prepared), num_queued))
+            told = stages.enter_context(Prefetcher(self._tell(stepped), num_queued))
             stages.callback(self.source.stop)  # first of all, so that no stage waits for frames nobody wants
-            for item in stepped:
+            for item in told:
                 yield from self._written(item)
         if self._folder is not None:
             seconds = time.monotonic() - self._started_s
@@ -137,27 +143,27 @@ class Run:
             else:
                 yield Unreadable(frame.index, frame.timestamp_s, frame.problem)
 
-    def _step(self, prepared: Iterable[Prepared | Unreadable]) -> Generator[_Item, None, None]:
+    def _step(self, prepared: Iterable[Prepared | Unreadable]) -> Generator[_Stepped, None, None]:
         """Frames and questions in the order of time."""
-        beside: deque[_Item] = deque()
+        beside: deque[_Stepped] = deque()
         for item in self._schedule.through(self._readable(prepared, beside), lambda: self.session.chunk_size):
             yield from _drained(beside)
             if isinstance(item, Due):
                 yield from self._answer(item)
             else:
                 yield from self.session.step(*item)
-                if self._num_taken - self._num_saved >= self._checkpoint_every:
+                if self._is_checkpoint_due:
                     yield from self._save()
         yield from _drained(beside)
         if self._stop.is_set():
             yield from self._save()
 
-    def _readable(self, prepared: Iterable[Prepared | Unreadable], beside: deque[_Item]) -> Iterator[Prepared]:
+    def _readable(self, prepared: Iterable[Prepared | Unreadable], beside: deque[_Stepped]) -> Iterator[Prepared]:
         """New frames with pictures; others, and the results that come last, go beside them."""
         for item in prepared:
             index = item.frame.index if isinstance(item, Prepared) else item.index
             if index < self._num_before:
-                self._read_again(item)
+                beside.extend(self._read_again(item))
                 continue
             self._num_taken = index + 1
             if isinstance(item, Prepared):
@@ -168,13 +174,13 @@ class Run:
             beside.extend(self._finish())
             self._is_complete = True
 
-    def _read_again(self, item: Prepared | Unreadable) -> None:
-        """A frame from before the checkpoint, needed only if its result is still to come."""
+    def _read_again(self, item: Prepared | Unreadable) -> Iterator[Stepped]:
+        """A frame from before the checkpoint, whose result is still to come."""
         assert self.session.mapper is not None
         if isinstance(item, Prepared):
-            self.session.mapper.recall(item)
+            yield self.session.mapper.recall(item)
 
-    def _finish(self) -> Iterator[_Item]:
+    def _finish(self) -> Iterator[_Stepped]:
         """The last results; before them the session is saved where it is wanted, for no frame may follow those."""
         path = None if self._folder is None else self._folder.session_path
         mapper = self.session.mapper
@@ -189,23 +195,41 @@ class Run:
             return self.session.answer_standing(due, self._schedule)
         return self.session.answer(due)
 
+    @property
+    def _is_checkpoint_due(self) -> bool:
+        mapper = self.session.mapper
+        expected_s = 0.0 if mapper is None else mapper.memory_bytes / _SAVED_BYTES_PER_S
+        return self._checkpoint_rule.is_due(
+            num_frames=self._num_taken - self._num_saved,
+            seconds=time.monotonic() - self._saved_s,
+            cost_s=max(expected_s, self._saving_s + self._writing_checkpoint_s),
+        )
+
     def _save(self) -> Iterator[Reached]:
         """The session now, the rest when the results before it are written."""
-        mapper, self._num_saved = self.session.mapper, self._num_taken
+        mapper, self._num_saved, started_s = self.session.mapper, self._num_taken, time.monotonic()
         if self._folder is None or self._folder.checkpoints is None or mapper is None or mapper.session is None:
             return
         path = self._folder.checkpoints.session_path(self._num_taken)
         with writing(f"The checkpoint {path.parent}"):
             mapper.save(path)
-        yield Reached(
-            num_frames=self._num_taken,
-            first_owed=self._num_taken if mapper.first_owed is None else mapper.first_owed,
-            judge=mapper.judge_state,
-            session=path,
-        )
+        self._saved_s = time.monotonic()
+        self._saving_s = self._saved_s - started_s
+        yield Reached(num_frames=self._num_taken, session=path)
 
-    def _written(self, item: _Item) -> Iterator[Event]:
-        """What the caller gets of an item, once it is written."""
+    def _tell(self, stepped: Iterable[_Stepped]) -> Generator[_Told, None, None]:
+        """Steps as results and events; a checkpoint with what the results before it have come to."""
+        for item in stepped:
+            if isinstance(item, Reached):
+                assert self.session.mapper is not None
+                results = self.session.mapper.results
+                owed = item.num_frames if results.first_owed is None else results.first_owed
+                yield replace(item, first_owed=owed, results=results.state())
+            else:
+                yield from self.session.tell(item)
+
+    def _written(self, item: _Told) -> Iterator[Event]:
+        """What the caller gets of an item, once it is handed to those who write."""
         if self._decoded is not None and self._decoded.num_dropped > self._num_told_dropped:
             before, self._num_told_dropped = self._num_told_dropped, self._decoded.num_dropped
             yield Dropped(num_frames=self._num_told_dropped - before)
@@ -214,16 +238,23 @@ class Run:
                 self._write(item)
             case Reached():
                 assert self._folder is not None
+                started_s = time.monotonic()
                 self._folder.write_checkpoint(item, self.counts)
+                self._writing_checkpoint_s = time.monotonic() - started_s
                 yield Saved(path=item.session.parent, num_frames=item.num_frames)
             case Frame() | Unreadable():
                 self._note(item)
+                yield item
+            case Moved():
+                if isinstance(self._output, ReplacingSink):
+                    self._output.correct(item.correction)
                 yield item
             case _:
                 yield item
 
     def _write(self, frame: MappedFrame) -> None:
-        if self._output is not None:
+        """A final result."""
+        if self._output is not None and not isinstance(self._output, ReplacingSink):
             self._output.write(frame)
         self.counts[frame.status] += 1
         self.counts[KEPT] += frame.kind is not FrameKind.PASSING
@@ -231,6 +262,8 @@ class Run:
     def _note(self, event: Frame | Unreadable) -> None:
         if isinstance(event, Unreadable):
             self.counts[FrameStatus.UNREADABLE] += 1
+        elif isinstance(self._output, ReplacingSink) and event.mapped is not None:
+            self._output.write(event.mapped)
         if self._folder is None:
             return
         if isinstance(event, Unreadable):
@@ -265,6 +298,7 @@ class Run:
             num_keyframes=self.counts[KEPT],
             num_dropped=self.num_dropped,
             num_windows=mapper.num_windows,
+            provisional=asdict(mapper.results.ages),
             seconds=seconds,
             frames_per_s=frames_per_s,
             settings=folder.settings,
@@ -273,6 +307,6 @@ class Run:
         )
 
 
-def _drained(items: deque[_Item]) -> Iterator[_Item]:
+def _drained(items: deque[_Stepped]) -> Iterator[_Stepped]:
     while items:
         yield items.popleft()

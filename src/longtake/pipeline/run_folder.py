@@ -129,7 +129,7 @@ class RunFolder:
             Checkpoint(
                 num_frames=reached.num_frames,
                 first_owed=reached.first_owed,
-                judge=reached.judge,
+                results=reached.results,
                 sinks=state.values,
                 arrays=state.arrays,
                 counts=dict(counts),

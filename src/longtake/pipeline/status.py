@@ -40,12 +40,24 @@ class StatusRule:
 
 
 @dataclass(frozen=True, slots=True)
+class PictureSummary:
+    """What is compared of two pictures."""
+
+    blocks: Float[np.ndarray, "blocks blocks"]
+    """Mean grey of blocks."""
+    colours: Float[np.ndarray, "bins"]
+    """Share of the pixels of each colour."""
+
+    @classmethod
+    def of(cls, image: UInt8[np.ndarray, "height width 3"]) -> "PictureSummary":
+        return cls(_blocks(image), _colours(image))
+
+
+@dataclass(frozen=True, slots=True)
 class _Last:
     """The frame before."""
 
-    picture: Float[np.ndarray, "blocks blocks"]
-    colours: Float[np.ndarray, "bins"]
-    """Share of the pixels of each colour."""
+    picture: PictureSummary
     pose: Float[Tensor, "4 4"]
 
 
@@ -58,14 +70,20 @@ class StatusJudge:
         self._steps: deque[float] = deque(maxlen=_REMEMBERED)
         self._confidences: deque[float] = deque(maxlen=_REMEMBERED)
 
+    def copy(self) -> "StatusJudge":
+        """One that goes on from here on its own."""
+        other = StatusJudge(self._rule)
+        other._last, other._steps, other._confidences = self._last, self._steps.copy(), self._confidences.copy()
+        return other
+
     def judge(
         self,
-        image: UInt8[np.ndarray, "height width 3"],
+        picture: PictureSummary,
         world_from_camera: Float[Tensor, "4 4"],
         confidence: Float[np.ndarray, "height width"],
     ) -> FrameStatus:
         """The status of the next frame: the first that applies of repeated, cut, jump and weak."""
-        now = _Last(_blocks(image), _colours(image), world_from_camera)
+        now = _Last(picture, world_from_camera)
         sureness = float(confidence.mean()) - 1
         status = FrameStatus.OK if self._last is None else self._compare(self._last, now)
         if status is FrameStatus.OK and self._is_weak(sureness):
@@ -80,8 +98,8 @@ class StatusJudge:
     def state(self) -> dict[str, Any]:
         """All that the next judgements depend on, as plain values."""
         return {
-            "picture": None if self._last is None else self._last.picture.tolist(),
-            "colours": None if self._last is None else self._last.colours.tolist(),
+            "picture": None if self._last is None else self._last.picture.blocks.tolist(),
+            "colours": None if self._last is None else self._last.picture.colours.tolist(),
             "pose": None if self._last is None else self._last.pose.tolist(),
             "steps": list(self._steps),
             "confidences": list(self._confidences),
@@ -92,14 +110,15 @@ class StatusJudge:
         self._last = None
         if state["picture"] is not None:
             pose = torch.tensor(state["pose"], dtype=torch.float64)
-            self._last = _Last(np.array(state["picture"]), np.array(state["colours"]), pose)
+            picture = PictureSummary(np.array(state["picture"]), np.array(state["colours"]))
+            self._last = _Last(picture, pose)
         self._steps = deque(state["steps"], maxlen=_REMEMBERED)
         self._confidences = deque(state["confidences"], maxlen=_REMEMBERED)
 
     def _compare(self, last: _Last, now: _Last) -> FrameStatus:
-        if np.abs(now.picture - last.picture).mean() <= self._rule.same_difference:
+        if np.abs(now.picture.blocks - last.picture.blocks).mean() <= self._rule.same_difference:
             return FrameStatus.REPEATED
-        if np.minimum(now.colours, last.colours).sum() < self._rule.shared_colours:
+        if np.minimum(now.picture.colours, last.picture.colours).sum() < self._rule.shared_colours:
             return FrameStatus.CUT
         far = len(self._steps) >= _ENOUGH and _step(last, now) > self._rule.jump_steps * median(self._steps)
         return FrameStatus.JUMP if far or _turn_deg(last, now) > self._rule.jump_turn_deg else FrameStatus.OK

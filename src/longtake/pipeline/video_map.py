@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from longtake.attention.choose import backend_named
-from longtake.errors import SettingError
 from longtake.exports.reexport import ProgressCallback, no_progress
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
 from longtake.memory.registry import stream_policy_named
+from longtake.pipeline.checkpoint import CheckpointRule
 from longtake.pipeline.live import LiveSession
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.outputs import Outputs
@@ -37,16 +37,12 @@ class MapSettings:
     fit: Fit = Fit.CROP
     outputs: Outputs = field(default_factory=Outputs)
     when_full: WhenFull = WhenFull.BLOCK
-    checkpoint_every: int = 250
-    """Frames between two checkpoints of a source that can be read again."""
+    checkpoints: CheckpointRule = field(default_factory=CheckpointRule)
+    """When a run of a source that can be read again is saved."""
     model_name: str = "a model without a name"
     """As the summary calls it."""
     execution: Execution = field(default_factory=Execution)
     """How the network is computed; its number type is that of the session."""
-
-    def __post_init__(self) -> None:
-        if self.checkpoint_every < 1:
-            raise SettingError(f"Expected a checkpoint every 1 frame or more, but got {self.checkpoint_every}.")
 
 
 def map_video(
@@ -86,7 +82,7 @@ def map_video(
             Preprocessor(fit=settings.fit, size=settings.session.image_size, patch=model.config.patch),
         )
         if folder.checkpoint is not None:
-            mapper.resume(resume_session(folder.checkpoint.session, model, backend), folder.checkpoint.judge)
+            mapper.resume(resume_session(folder.checkpoint.session, model, backend), folder.checkpoint.results)
         opened.pop_all()  # the run closes it
     return Run(
         source,
@@ -94,7 +90,7 @@ def map_video(
         output=folder,
         model_name=settings.model_name,
         execution=settings.execution,
-        checkpoint_every=settings.checkpoint_every,
+        checkpoints=settings.checkpoints,
         when_full=settings.when_full,
         on_export=on_export,
         writer_process=writer_process,

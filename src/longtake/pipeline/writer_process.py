@@ -2,12 +2,12 @@
 
 Each operation of a network lets go of the interpreter's lock and takes it back, and waits each time for who has it.
 
-here                                     aside
+here                                            the other process
 sinks, from the first frame on
-Aside      starts ────────────────────▶  imports what sinks need
-AsideSink  goes on from a checkpoint ─▶  sinks, from the next frame on
-           a frame ───────────────────▶  writes it
-           is told ◀───────────────────  that it is written, or why it is not
+WriterProcess      starts ───────────────────▶  imports what sinks need
+WriterProcessSink  goes on from a checkpoint ▶  sinks, from the next frame on
+                   a few frames ahead ───────▶  prepares them, several side by side; appends them one after the other
+                   is told ◀─────────────────   that the oldest is written, or why it is not
 """
 
 import io
@@ -18,9 +18,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
+from queue import Queue
 from typing import IO, Any
 
 import psutil
@@ -41,6 +43,13 @@ FRAMES_BEFORE_HANDOVER = 60
 """Frames written before the other process is started: a short video is done before that would be ready."""
 
 
+MOST_IN_FLIGHT = 8
+"""Frames that were handed over and are not known to be written."""
+_MOST_THREADS = 4
+_PIPE_BYTES = 1 << 20
+"""The most that a pipe may hold on Linux; with less, a frame goes in more pieces, and each waits for the lock."""
+
+
 class _Wish(Enum):
     """What can be asked for beside opening and writing."""
 
@@ -58,7 +67,7 @@ class _Opening:
 
 
 class WriterProcess:
-    """A process that writes, one result at a time; leave its `with` block when its sinks are closed.
+    """A process that writes results in their order; leave its `with` block when its sinks are closed.
 
     It lives no longer than the one that started it, and leaves Ctrl-C to that one.
     """
@@ -84,6 +93,7 @@ class WriterProcess:
         if self._process is None:
             command = [sys.executable, "-c", _START.format(path=sys.path)]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
+            _widen(self._requests)
             self._greeted.start()
 
     def wait_until_ready(self) -> None:
@@ -115,24 +125,37 @@ class WriterProcess:
             self._requests.close()
         self._answers.close()
 
+    def send(self, request: object) -> None:
+        """Hand over a request; waits only while too many are under way. An error of an earlier one is raised here."""
+        with self._told_of_death():
+            self._send(request)
+            while self._num_owed > MOST_IN_FLIGHT:
+                self._next_answer()
+
     def ask(self, request: object) -> Any:
-        """Hand over a request, wait for its answer; an error there is raised here."""
-        assert self.is_ready
-        try:
-            with self._in_one_piece():
-                _send(request, self._requests)
-            self._num_owed += 1
-            while self._num_owed:  # an interrupt may have kept an earlier answer from being read
+        """Hand over a request and wait until all are done; the first error is raised here."""
+        with self._told_of_death():
+            self._send(request)
+            while self._num_owed:
                 answer = self._next_answer()
+        return answer
+
+    def _send(self, request: object) -> None:
+        assert self.is_ready
+        with self._in_one_piece():
+            _send(request, self._requests)
+        self._num_owed += 1
+
+    @contextmanager
+    def _told_of_death(self) -> Iterator[None]:
+        try:
+            yield
         except (OSError, EOFError) as error:
             assert self._process is not None
             code = self._process.wait()
             raise InputError(
                 f"The process that writes the files has died (exit code {code}); see what ended it, and resume."
             ) from error
-        if isinstance(answer, LongtakeError):
-            raise answer
-        return answer
 
     @contextmanager
     def _in_one_piece(self) -> Iterator[None]:
@@ -146,6 +169,8 @@ class WriterProcess:
         with self._in_one_piece():
             answer = pickle.load(self._answers)  # noqa: S301 - written by our own process
         self._num_owed -= 1
+        if isinstance(answer, LongtakeError):
+            raise answer
         return answer
 
     def _wait_for_greeting(self) -> None:
@@ -166,9 +191,10 @@ class WriterProcess:
 
 
 class WriterProcessSink(AppendSink):
-    """A sink that is opened here, and goes on from a checkpoint aside once that process is ready.
+    """A sink that is opened here, and goes on from a checkpoint in the other process once that is ready.
 
-    It keeps a sink's promises: a frame is written when `write` returns, and what goes wrong is raised here.
+    From then on frames are written a little after `write` returns, and all of them at a checkpoint. What goes wrong is
+    raised here, by one of the next calls.
     """
 
     def __init__(
@@ -192,7 +218,7 @@ class WriterProcessSink(AppendSink):
         if self._here is not None and self._writer_process.is_ready:
             self._hand_over(self._here)
         if self._here is None:
-            self._writer_process.ask(frame)
+            self._writer_process.send(frame)
         else:
             self._write_here(self._here, frame)
 
@@ -237,27 +263,46 @@ def serve() -> None:
     answers.write(b"!")
     answers.flush()
     desk = _Desk()
-    with suppress(EOFError, pickle.UnpicklingError, BrokenPipeError):
-        while True:
-            _send(desk.answer(pickle.load(sys.stdin.buffer)), answers)  # noqa: S301 - written by our own process
+    threading.Thread(target=desk.receive, args=(sys.stdin.buffer,), daemon=True).start()
+    with suppress(BrokenPipeError):
+        for answer in desk.answers():
+            _send(answer, answers)
+    os._exit(0)
 
 
 class _Desk:
-    """Where requests are met."""
+    """Where requests are met in their order; frames are prepared ahead, by several threads."""
 
     def __init__(self) -> None:
         self._sink: AppendSink | None = None
+        self._has_failed = False
+        self._threads = ThreadPoolExecutor(max(1, min(_MOST_THREADS, (os.cpu_count() or 1) // 2)))
+        self._requests: Queue[tuple[object, Future[Any] | None] | None] = Queue()
 
-    def answer(self, request: object) -> object:
-        try:
-            return self._met(request)
-        except LongtakeError as error:
-            return error
+    def receive(self, requests: IO[bytes]) -> None:
+        """Take requests until they end."""
+        with suppress(EOFError, pickle.UnpicklingError):
+            while True:
+                request = pickle.load(requests)  # noqa: S301 - written by our own process
+                is_frame = isinstance(request, MappedFrame) and self._sink is not None
+                self._requests.put((request, self._threads.submit(self._prepared, request) if is_frame else None))
+        self._requests.put(None)
 
-    def _met(self, request: object) -> object:
+    def answers(self) -> Iterator[object]:
+        while (item := self._requests.get()) is not None:
+            try:
+                yield self._met(*item)
+            except LongtakeError as error:
+                yield error
+
+    def _prepared(self, frame: MappedFrame) -> Any:
+        assert self._sink is not None
+        return self._sink.prepare(frame)
+
+    def _met(self, request: object, prepared: Future[Any] | None) -> object:
         if isinstance(request, _Opening):
             assert self._sink is None
-            self._sink = _load(request.open_sink)(request.state)
+            self._sink, self._has_failed = _load(request.open_sink)(request.state), False
             return None
         if request is _Wish.PEAK:
             return peak_bytes()
@@ -267,9 +312,17 @@ class _Desk:
         assert self._sink is not None
         if request is _Wish.CHECKPOINT:
             return self._sink.checkpoint()
-        assert isinstance(request, MappedFrame)
-        self._sink.write(request)
+        assert prepared is not None
+        self._append(self._sink, prepared)
         return None
+
+    def _append(self, sink: AppendSink, prepared: Future[Any]) -> None:
+        """Nothing follows a frame that could not be written; it alone is told."""
+        if self._has_failed:
+            return
+        self._has_failed = True
+        sink.append(prepared.result())
+        self._has_failed = False
 
     def _close(self) -> None:
         """There may be none, where opening failed."""
@@ -297,6 +350,15 @@ class _Pickler(pickle.Pickler):
     """Large arrays go to the file as they are, uncopied; matrices as arrays, for torch would make a file of each."""
 
     dispatch_table = {Tensor: lambda tensor: (torch.from_numpy, (tensor.numpy(),))}  # noqa: RUF012
+
+
+def _widen(pipe: IO[bytes]) -> None:
+    """Where the system lets it be wider."""
+    if sys.platform == "linux":
+        import fcntl
+
+        with suppress(OSError):
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
 def _send(value: object, file: IO[bytes]) -> None:

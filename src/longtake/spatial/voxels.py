@@ -77,10 +77,21 @@ class VoxelGrid:
             keys=self._settled.keys.copy(), sums=self._table[self._settled.rows], doublings=self._doublings
         )
 
+    @property
+    def finest(self) -> float:
+        """The edge of a voxel before any was made wider."""
+        return self._finest
+
     def add(
         self, points: Float[Tensor, "points 3"], attributes: Float[Tensor, "points attributes"] | None = None
     ) -> None:
         """Count in some points, with the attributes this grid was made for."""
+        self.merge(self.summed(points, attributes))
+
+    def summed(
+        self, points: Float[Tensor, "points 3"], attributes: Float[Tensor, "points attributes"] | None = None
+    ) -> VoxelContent:
+        """Some points as content to be merged; changes nothing, so that several threads may do it."""
         columns = np.empty((0, len(points))) if attributes is None else _columns(attributes)
         expected = self._table.shape[1] - 4
         if len(columns) != expected:
@@ -90,18 +101,20 @@ class VoxelGrid:
             )
         if not (np.abs(columns) <= LARGEST_ATTRIBUTE).all():
             raise InputError(f"Attributes of points must be finite and within ±{LARGEST_ATTRIBUTE}; scale them down.")
-        keys, sums = self._summed(_columns(points) / self._finest, columns)
-        rows = self._rows_of(keys)
-        self._table[rows] += sums
+        return self._summed(_columns(points) / self._finest, columns, self._doublings)
+
+    def merge(self, content: VoxelContent) -> None:
+        """Count in what was summed for this grid, since when voxels may have become wider."""
+        while content.doublings < self._doublings:
+            content = _coarsened(content, self._fraction_bits)
+        rows = self._rows_of(content.keys)
+        self._table[rows] += content.sums
 
     def coarsen(self) -> None:
         """Make voxels twice as wide; the means of what fell in stay exact."""
-        self._settle()
-        index, sums = _indices_of(self._settled.keys), self._table[self._settled.rows]
-        upper_half = (index & 1) << (self._fraction_bits + self._doublings)
-        sums[:, :3] += upper_half * sums[:, -1:]
-        self._settle_on(*_gathered(_keys_of(*(index >> 1).T), sums))
-        self._doublings += 1
+        content = _coarsened(self.content, self._fraction_bits)
+        self._settle_on(content.keys, content.sums)
+        self._doublings = content.doublings
 
     @property
     def points(self) -> Float[Tensor, "voxels 3"]:
@@ -128,23 +141,26 @@ class VoxelGrid:
         return means
 
     def _summed(
-        self, place: Float[np.ndarray, "3 points"], columns: Float[np.ndarray, "attributes points"]
-    ) -> tuple[Int[np.ndarray, " voxels"], Int[np.ndarray, "voxels columns"]]:
-        """Places, measured in the finest voxels, as keys and sums."""
+        self,
+        place: Float[np.ndarray, "3 points"],
+        columns: Float[np.ndarray, "attributes points"],
+        doublings: int,
+    ) -> VoxelContent:
+        """Of places, measured in the finest voxels."""
         _require_reach(place)
         corner = np.floor(place)
         finest = corner.astype(np.int64)
-        index = finest >> self._doublings
-        within = finest - (index << self._doublings)
+        index = finest >> doublings
+        within = finest - (index << doublings)
         keys, order, starts = _groups(_keys_of(*index))
         sums = np.empty((len(keys), self._table.shape[1]), dtype=np.int64)
         for column, values in enumerate((*(place - corner), *columns)):
             grains = np.rint(values[order] * 2.0**self._fraction_bits).astype(np.int64)
-            if self._doublings and column < len(within):
+            if doublings and column < len(within):
                 grains += within[column, order] << self._fraction_bits
             sums[:, column] = np.add.reduceat(grains, starts)
         sums[:, -1] = np.diff(starts, append=len(order))
-        return keys, sums
+        return VoxelContent(keys=keys, sums=sums, doublings=doublings)
 
     def _rows_of(self, keys: Int[np.ndarray, " voxels"]) -> Int[np.ndarray, " voxels"]:
         """Where in the table the sums of voxels lie; those that are new get the rows after the last."""
@@ -244,12 +260,14 @@ def _indices_of(keys: Int[np.ndarray, " voxels"]) -> Int[np.ndarray, "voxels 3"]
     return np.stack([(keys >> shift & _AXIS_MASK) - REACH for shift in _AXIS_SHIFTS], axis=1)
 
 
-def _gathered(
-    keys: Int[np.ndarray, " points"], rows: Int[np.ndarray, "points columns"]
-) -> tuple[Int[np.ndarray, " voxels"], Int[np.ndarray, "voxels columns"]]:
-    """Each key once, ascending, with the sum of its rows."""
-    once, order, starts = _groups(keys)
-    return once, np.add.reduceat(rows[order], starts, axis=0)
+def _coarsened(content: VoxelContent, fraction_bits: int) -> VoxelContent:
+    """The same in voxels twice as wide."""
+    index = _indices_of(content.keys)
+    keys, order, starts = _groups(_keys_of(*(index >> 1).T))
+    sums = content.sums[order]
+    upper_half = (index[order] & 1) << (fraction_bits + content.doublings)
+    sums[:, :3] += upper_half * sums[:, -1:]
+    return VoxelContent(keys=keys, sums=np.add.reduceat(sums, starts, axis=0), doublings=content.doublings + 1)
 
 
 def _groups(

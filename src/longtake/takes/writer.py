@@ -93,11 +93,34 @@ class TakeWriter:
     def write(self, frame: TakeFrame) -> None:
         """Add a frame; it counts once its two lines are on their way to the disk, after everything they name."""
         self._require_fit(frame)
+        try:
+            self.write_lines(frame, self.write_pixels(frame))
+        except InputError:
+            self._close()
+            raise
+
+    def write_pixels(self, frame: TakeFrame) -> int:
+        """The files of a frame, before its lines; says how many pixels are too far for 16 bits.
+
+        Frames to come may be written so in any order and by several threads, unless the images are a video.
+        """
+        self._require_fit(frame)
         if self._open is None:
             raise _closed(self._folder)
         try:
             with _one_sentence(self._folder):
-                self._write_pixels(self._open, frame)
+                return self._write_pixels(self._open, frame)
+        except InputError:
+            self._delete_pixels(frame.index)
+            raise
+
+    def write_lines(self, frame: TakeFrame, num_pixels_too_far: int) -> None:
+        """The lines of the next frame, whose pixels are written."""
+        self._require_fit(frame)
+        if self._open is None:
+            raise _closed(self._folder)
+        try:
+            with _one_sentence(self._folder):
                 self._open.records.append(f"{FrameRecord.of(frame).line()}\n".encode())
                 pose = tum_line(float(frame.timestamp_s), frame.world_from_camera.cpu())
                 self._open.poses.append(f"{pose}\n".encode())
@@ -105,6 +128,7 @@ class TakeWriter:
             self._close()  # one of the two lines may be there without the other, and nothing may follow it
             self._delete_pixels(frame.index)
             raise
+        self.num_pixels_too_far += num_pixels_too_far
         self._last = frame.index, frame.timestamp_s
         self._unsynced.append(frame.index)
         if len(self._unsynced) >= _MOST_UNSYNCED:
@@ -129,13 +153,15 @@ class TakeWriter:
         with _one_sentence(self._folder):
             _replace_text(self._folder / QUESTIONS_NAME, json.dumps(list(questions), indent=2, allow_nan=False) + "\n")
 
-    def _write_pixels(self, files: "_OpenFiles", frame: TakeFrame) -> None:
+    def _write_pixels(self, files: "_OpenFiles", frame: TakeFrame) -> int:
+        num_too_far = 0
         if files.images is not None and frame.image is not None:
             files.images.write(frame.index, frame.timestamp_s, frame.image)
         if self._header.depth is not None and frame.depth is not None:
-            self.num_pixels_too_far += self._header.depth.write(self._folder, frame.index, frame.depth)
+            num_too_far = self._header.depth.write(self._folder, frame.index, frame.depth)
         if frame.confidence is not None:
             write_array(self._folder / CONFIDENCE_FILES.format(index=frame.index), "confidence", frame.confidence)
+        return num_too_far
 
     def _delete_pixels(self, index: int) -> None:
         """Of a frame that could not be written whole; where that fails too, they lie there unnamed."""
