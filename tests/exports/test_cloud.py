@@ -65,6 +65,24 @@ def test_cloud_is_bounded_and_the_same_in_any_order(
     assert len(finer.points) > max_points
 
 
+@pytest.mark.parametrize("num_ahead", [2, 5])
+def test_points_found_ahead_of_their_turn_make_the_same_cloud(frames: list[MappedFrame], num_ahead: int) -> None:
+    """As threads do it; the first ones before a voxel has a width, some before voxels became wider."""
+    chosen = CloudSettings(max_points=400)
+    one_by_one = GrowingCloud(chosen)
+    for frame in frames:
+        one_by_one.add(frame)
+    ahead = GrowingCloud(chosen)
+    found = [ahead.points_of(frame) for frame in frames[:num_ahead]]
+    for later in (*frames[num_ahead:], *[None] * num_ahead):
+        ahead.add_points(found.pop(0))
+        if later is not None:
+            found.append(ahead.points_of(later))
+    assert ahead.state().values == one_by_one.state().values
+    for name, array in one_by_one.state().arrays.items():
+        assert np.array_equal(ahead.state().arrays[name], array)
+
+
 def test_first_voxel_is_as_wide_as_a_pixel_of_the_first_frame_with_points(frames: list[MappedFrame]) -> None:
     blind = replace(frames[0], depth=np.zeros_like(frames[0].depth))
     cloud = cloud_of([blind, *frames[1:3]], CloudSettings(points=ALL_PIXELS))

@@ -77,6 +77,23 @@ def test_coarsened_grid_is_that_of_wider_voxels_whenever_it_is_coarsened(
     torch.testing.assert_close(early.attributes, wide.attributes, rtol=0, atol=0)
 
 
+def test_points_summed_before_voxels_became_wider_count_the_same() -> None:
+    generator = torch.Generator().manual_seed(0)
+    first, later = (torch.randn(500, 3, generator=generator, dtype=torch.float64) for _ in range(2))
+    ahead, plain = VoxelGrid(0.05), VoxelGrid(0.05)
+    ahead.add(first)
+    summed = ahead.summed(later)
+    for _ in range(3):
+        ahead.coarsen()
+    ahead.merge(summed)
+    plain.add(first)
+    plain.add(later)
+    for _ in range(3):
+        plain.coarsen()
+    assert np.array_equal(ahead.content.keys, plain.content.keys)
+    assert np.array_equal(ahead.content.sums, plain.content.sums)
+
+
 def test_grid_put_away_and_taken_up_again_goes_on_as_if_nothing_was() -> None:
     points = make_points(5, 400)
     whole, first = VoxelGrid(0.2, num_attributes=3), VoxelGrid(0.2, num_attributes=3)
