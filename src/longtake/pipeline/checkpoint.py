@@ -122,7 +122,8 @@ class Checkpoints:
             return Checkpoint(**record, arrays=arrays, session=folder / _SESSION)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise InputError(
-                f"The checkpoint {path} is damaged ({error}); start again without --resume, or delete {self._folder}."
+                f"The checkpoint {path} is damaged or of another version of longtake ({error}); start again with "
+                "--overwrite."
             ) from error
 
     def clear(self) -> None:
