@@ -23,7 +23,7 @@ from rich.table import Table
 
 import longtake
 from longtake.cli.main import app
-from longtake.cli.shared_options import AsJson
+from longtake.cli.options import AsJson
 from longtake.cli.tables import show, table
 
 PACKAGE = Path(longtake.__file__).parent

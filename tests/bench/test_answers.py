@@ -33,8 +33,8 @@ from longtake.bench.answers_scoring import (
     ratio_over_worlds,
     scores,
 )
-from longtake.cli.answer_policies import AnswerPolicyOptions, watches
-from longtake.cli.bench_policies import ANSWERS_PICTURE, run_policies
+from longtake.cli.answer_policies import watches
+from longtake.cli.bench_policies import ANSWERS_PICTURE, bench_policies
 from longtake.errors import CheckpointError, InputError, SettingError
 from longtake.evaluation.agreement import bootstrap_interval
 from longtake.evaluation.asked_walk import (
@@ -64,22 +64,23 @@ SIZE = (28, 42)
 ASKING = Asking(num_frames=12, fps=2.0, num_moments=3, num_questions=7, recent_s=1.5)
 KEEP_ALL, WINDOW = watch_named("keep-all", ""), watch_named("window", "4 frames")
 SETTINGS = AnswersSettings(watches=(KEEP_ALL, WINDOW), asking=ASKING, num_worlds=2, size=SIZE, num_training=2)
-OPTIONS = AnswerPolicyOptions(
-    model="micro-vqa",
-    worlds=2,
-    split=Split.VALIDATION,
-    size="42x28",
-    frames=8,
-    fps=2.0,
-    moments=2,
-    questions=7,
-    recent=1.0,
-    policies="keep-all",
-    budgets="4",
-    training=2,
-    offline=3,
-    device="cpu",
-)
+OPTIONS = {
+    "model": "none",
+    "language": "micro-vqa",
+    "worlds": 2,
+    "split": Split.VALIDATION,
+    "ask_size": "42x28",
+    "ask_frames": 8,
+    "ask_fps": 2.0,
+    "moments": 2,
+    "questions": 7,
+    "recent": 1.0,
+    "ask_policy": "keep-all",
+    "budgets": "4",
+    "training": 2,
+    "offline": 3,
+    "device": "cpu",
+}
 
 
 @pytest.fixture(scope="module")
@@ -388,7 +389,7 @@ def test_another_answer_is_not_taken_for_the_same(
     (first, *_) = ask_world(language, KEEP_ALL, film, posed[:1]).given
     num_seen, text = first.posed.num_seen, first.posed.question.text
     other = (first.ids[0] + 1, *first.ids[1:])
-    said = Offline(language).says(film.frames[:num_seen], film.times_s[:num_seen], text, other)
+    said = Offline(language).answer(film.frames[:num_seen], film.times_s[:num_seen], text, other)
     assert said[0] == first.ids[0] != other[0]
 
 
@@ -404,7 +405,7 @@ def test_all_ways_to_watch_are_asked_the_same_about_test_houses(answers: Answers
 
 
 def test_policies_and_budgets_are_combined() -> None:
-    found = watches("keep-all, window,recent-8", "8,16")
+    found = watches(["keep-all", "window", "recent-8"], [8, 16])
     assert [watch.name for watch in found] == ["keep-all", "window, 8 frames", "window, 16 frames", "recent-8"]
     assert [watch.num_frames for watch in found] == [None, 8, 16, 8]
 
@@ -412,43 +413,43 @@ def test_policies_and_budgets_are_combined() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"policies": "lots"}, "Expected a memory policy of keep-all, window, .* but got 'lots'"),
-        ({"policies": "recent-N"}, "even number of frames from 4 on, but got 'recent-N'"),
-        ({"policies": "recent-5"}, "even number of frames from 4 on, but got 'recent-5'"),
-        ({"policies": "anew-2"}, "even number of frames from 4 on, but got 'anew-2'"),
-        ({"policies": "window", "budgets": "2MB"}, "such as 4,8,16, but got '2MB'"),
-        ({"policies": "window", "budgets": "5"}, "such as '16 frames', but got '5 frames'"),
-        ({"frames": 3}, "walks of 4 frames at least, but got 3"),
-        ({"fps": 12.0}, "above 0 and up to 10, but got 12"),
-        ({"fps": float("nan")}, "but got nan"),
+        ({"ask_policy": "lots"}, "Expected a memory policy of keep-all, window, .* but got 'lots'"),
+        ({"ask_policy": "recent-N"}, "even number of frames from 4 on, but got 'recent-N'"),
+        ({"ask_policy": "recent-5"}, "even number of frames from 4 on, but got 'recent-5'"),
+        ({"ask_policy": "anew-2"}, "even number of frames from 4 on, but got 'anew-2'"),
+        ({"ask_policy": "window", "budgets": "2MB"}, "such as 4,8,16, but got '2MB'"),
+        ({"ask_policy": "window", "budgets": "5"}, "such as '16 frames', but got '5 frames'"),
+        ({"ask_frames": 3}, "walks of 4 frames at least, but got 3"),
+        ({"ask_fps": 12.0}, "above 0 and up to 10, but got 12"),
+        ({"ask_fps": float("nan")}, "but got nan"),
         ({"moments": 0}, "but got 0 moments"),
         ({"recent": -1.0}, "and -1 s"),
-        ({"size": "small"}, "Expected a size"),
+        ({"ask_size": "small"}, "Expected a size"),
         ({"worlds": 0}, "name one of each"),
     ],
 )
 def test_option_without_meaning_is_refused(changes: dict[str, str | int | float], said: str) -> None:
     with pytest.raises(SettingError, match=said):
-        run_policies(None, replace(OPTIONS, **changes), as_json=False)
+        bench_policies(**OPTIONS | changes)
 
 
 def test_model_and_folder_that_are_not_there_are_told(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="but nothing is there"):
-        run_policies(None, replace(OPTIONS, model=str(tmp_path / "none")), as_json=False)
+        bench_policies(**OPTIONS | {"language": str(tmp_path / "none")})
     with pytest.raises(InputError, match=r"no folder .*missing to write a\.json"):
-        run_policies(None, OPTIONS, as_json=False, card=tmp_path / "missing" / "a.json")
+        bench_policies(**OPTIONS, card=tmp_path / "missing" / "a.json")
 
 
 def test_table_json_card_and_plot_are_written(folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    options, card = replace(OPTIONS, model=str(folder)), tmp_path / "card.json"
-    run_policies(None, options, as_json=False, plots=tmp_path)
+    options, card = OPTIONS | {"language": str(folder)}, tmp_path / "card.json"
+    bench_policies(**options, plots=tmp_path)
     said = " ".join(capsys.readouterr().out.split())
     assert f"keep-all, {folder}, 2 validation worlds, 8 frames at 2 a second, CPU, 1 thread; a world took" in said
     assert "when, within 2 s" in said
     assert "6 of 6 streamed answers are those of one forward pass over the whole clip" in said
     assert (tmp_path / ANSWERS_PICTURE).read_bytes().startswith(b"\x89PNG")
-    run_policies(None, options, as_json=True, card=card)
+    bench_policies(**options, as_json=True, card=card)
     (written,) = json.loads(capsys.readouterr().out).values()
     assert len(written["weights_sha256"]) == 64
     (row,) = written["rows"]
@@ -467,8 +468,9 @@ def test_policies_are_compared_realtime_and_recall_apart(
     folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib")
-    options = replace(OPTIONS, model=str(folder), worlds=1, policies="window,keep-all,recent-4", budgets="4,6")
-    run_policies(None, options, as_json=False, plots=tmp_path)
+    changes = {"language": str(folder), "worlds": 1, "ask_policy": "window,keep-all,recent-4", "budgets": "4,6"}
+    options = OPTIONS | changes
+    bench_policies(**options, plots=tmp_path)
     said = capsys.readouterr().out
     for words in (
         "realtime, % right",

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from longtake.bench.quality import QualityRow, QualitySettings, Watch, film_world, measure_quality
-from longtake.cli.bench_quality import QualityOptions, run_quality, watches
+from longtake.cli.bench_quality import bench_quality, watches
 from longtake.errors import BudgetError, InputError, SettingError
 from longtake.evaluation.agreement import Seen
 from longtake.evaluation.walk_quality import Film, Found, judge
@@ -37,20 +37,13 @@ WINDOWED = Watch(
     session=replace(SMALL, windows=Windows(size=10, overlap_frames=3), alignment=Alignment(Anchoring.KEYFRAME_PAIRS)),
 )
 SETTINGS = QualitySettings(watches=(USUAL, WINDOWED), frames=(5, LONG), num_worlds=2, size=SIZE)
-OPTIONS = QualityOptions(
-    model="tiny",
-    worlds=2,
-    split=Split.TEST,
-    size="42x28",
-    frames="4,7",
-    scale_frames="usual",
-    policy="usual",
-    memory="usual",
-    keyframes="usual",
-    windows="usual",
-    align="usual",
-    device="cpu",
-)
+OPTIONS = {"model": "tiny", "worlds": 2, "size": "42x28", "frames": "4,7"}
+
+
+def chosen_watches(**choices: str) -> tuple[Watch, ...]:
+    """With the usual for what is not chosen."""
+    names = ("scale_frames", "policy", "memory", "keyframes", "windows", "align")
+    return watches(SMALL, *(choices.get(name, "usual") for name in names))
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +161,7 @@ def test_setting_without_room_is_refused_before_anything_is_filmed(model: Geomet
 
 
 def test_choices_of_options_are_combined() -> None:
-    chosen = watches(replace(OPTIONS, keyframes="usual,every:3", windows="64/8, none", align="usual,robust"), SMALL)
+    chosen = chosen_watches(keyframes="usual,every:3", windows="64/8, none", align="usual,robust")
     assert [watch.name for watch in chosen] == [
         "windows 64/8",
         "windows 64/8, robust",
@@ -184,14 +177,14 @@ def test_choices_of_options_are_combined() -> None:
 
 
 def test_nothing_said_is_the_usual_way() -> None:
-    assert watches(OPTIONS, SMALL) == (USUAL,)
+    assert chosen_watches() == (USUAL,)
 
 
 def test_policy_memory_and_scale_frames_are_set() -> None:
-    (managed,) = watches(replace(OPTIONS, policy="managed", memory="24 frames"), SMALL)
+    (managed,) = chosen_watches(policy="managed", memory="24 frames")
     assert (managed.name, managed.session.retention) == ("managed, 24 frames", stream_policy_named("managed"))
     assert managed.session.budget == Budget(num_frames=24)
-    (fewer,) = watches(replace(OPTIONS, scale_frames="2"), SMALL)
+    (fewer,) = chosen_watches(scale_frames="2")
     assert fewer.session.num_scale_frames == 2
     assert fewer.session.retention == ContextRetention(anchors=2, window=16, history=512)
 
@@ -211,23 +204,23 @@ def test_policy_memory_and_scale_frames_are_set() -> None:
 )
 def test_option_without_meaning_is_refused(changes: dict[str, str], said: str) -> None:
     with pytest.raises(SettingError, match=said):
-        run_quality(replace(OPTIONS, **changes), as_json=False)
+        bench_quality(**OPTIONS | changes)
 
 
 def test_folder_that_is_not_there_is_told_before_the_work(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no folder .*missing to write q\.json"):
-        run_quality(OPTIONS, as_json=False, card=tmp_path / "missing" / "q.json")
+        bench_quality(**OPTIONS, card=tmp_path / "missing" / "q.json")
 
 
 def test_table_json_and_plot_are_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     card = tmp_path / "card.json"
-    run_quality(OPTIONS, as_json=False, plot=tmp_path / "quality.png")
+    bench_quality(**OPTIONS, plot=tmp_path / "quality.png")
     said = capsys.readouterr().out
     assert "4 frames, usual settings, tiny, 2 test worlds at 42x28, CPU, 1 thread" in said
     assert "constant velocity" in said
     assert "The weights are random" in said
-    run_quality(OPTIONS, as_json=True, card=card)
+    bench_quality(**OPTIONS, as_json=True, card=card)
     written = json.loads(capsys.readouterr().out)
     assert [(row["num_frames"], row["settings"]) for row in written["rows"]] == [(4, "usual"), (7, "usual")]
     row = written["rows"][0]
@@ -247,8 +240,7 @@ def test_several_ways_are_compared_and_a_model_from_a_file_is_not_called_random(
 ) -> None:
     path = tmp_path / "model.safetensors"
     save_geometry(model, path)
-    options = replace(OPTIONS, model=str(path), frames="11", windows="usual,9/2", worlds=1)
-    run_quality(options, as_json=False)
+    bench_quality(model=str(path), frames="11", windows="usual,9/2", worlds=1, size="42x28")
     said = capsys.readouterr().out
     assert "model.safetensors, 1 test world at 42x28" in said
     assert "windows 9/2" in said

@@ -8,9 +8,11 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from longtake.attention.backend import Backend
 from longtake.bench.answers_offline import Offline
 from longtake.bench.answers_policies import Watch, open_watch
 from longtake.errors import SettingError
@@ -177,11 +179,23 @@ def pose_training(asking: Asking, num_houses: int, progress: Callable[[int], Non
     return tuple(posed for film in films for posed in pose(quiz, film.seen, asking))
 
 
-def ask_world(language: LanguageModel, watch: Watch, film: WalkFilm, posed: Sequence[Posed]) -> AskedWorld:
+def ask_world(
+    language: LanguageModel,
+    watch: Watch,
+    film: WalkFilm,
+    posed: Sequence[Posed],
+    backend: Backend | None = None,
+) -> AskedWorld:
     """Frame by frame; each question right after the last frame that it knows of."""
-    watched = _streamed if watch.num_anew is None else _seen_anew
+    num_frames, _, height, width = film.frames.shape
+    open_session = partial(open_watch, language, watch, num_frames=num_frames, size=(height, width), backend=backend)
+    moments = sorted({one.num_seen for one in posed})
+    if watch.num_anew is None:
+        watched = _streamed(open_session, film, moments)
+    else:
+        watched = _seen_anew(open_session, film, moments, watch.num_anew)
     given, seeing_s, asking_s, live_bytes = list[Given](), 0.0, 0.0, 0
-    for moment, session in watched(language, watch, film, sorted({one.num_seen for one in posed})):
+    for moment, session in watched:
         started = time.perf_counter()
         for one in posed:
             if one.num_seen == moment:
@@ -190,16 +204,16 @@ def ask_world(language: LanguageModel, watch: Watch, film: WalkFilm, posed: Sequ
                 given.append(Given(posed=one, text=answer.text, ids=answer.ids, span=span))
         asking_s += time.perf_counter() - started
         info = session.info
-        seeing_s = info.seeing_s + (0.0 if watched is _streamed else seeing_s)
+        seeing_s = info.seeing_s + (0.0 if watch.num_anew is None else seeing_s)
         live_bytes = max(live_bytes, info.live_bytes)
     return AskedWorld(given=tuple(given), seeing_s=seeing_s, asking_s=asking_s, live_bytes=live_bytes)
 
 
 def _streamed(
-    language: LanguageModel, watch: Watch, film: WalkFilm, moments: Sequence[int]
+    open_session: Callable[[], DialogueSession], film: WalkFilm, moments: Sequence[int]
 ) -> Iterator[tuple[int, DialogueSession]]:
     """One session all the way."""
-    session, num_seen = _open(language, watch, film), 0
+    session, num_seen = open_session(), 0
     for moment in moments:
         _see(session, film, range(num_seen, moment))
         num_seen = moment
@@ -208,20 +222,14 @@ def _streamed(
 
 
 def _seen_anew(
-    language: LanguageModel, watch: Watch, film: WalkFilm, moments: Sequence[int]
+    open_session: Callable[[], DialogueSession], film: WalkFilm, moments: Sequence[int], num_anew: int
 ) -> Iterator[tuple[int, DialogueSession]]:
     """At each moment a session that saw the last frames and nothing else."""
-    assert watch.num_anew is not None
     for moment in moments:
-        session = _open(language, watch, film)
-        _see(session, film, range(max(0, moment - watch.num_anew), moment))
+        session = open_session()
+        _see(session, film, range(max(0, moment - num_anew), moment))
         yield moment, session
         session.close()
-
-
-def _open(language: LanguageModel, watch: Watch, film: WalkFilm) -> DialogueSession:
-    num_frames, _, height, width = film.frames.shape
-    return open_watch(language, watch, num_frames=num_frames, size=(height, width))
 
 
 def _see(session: DialogueSession, film: WalkFilm, frames: range) -> None:
@@ -252,5 +260,5 @@ def _compared(offline: Offline | None, film: WalkFilm, given: Sequence[Given], m
 
 def _is_equal(offline: Offline, film: WalkFilm, given: Given) -> bool:
     num_seen = given.posed.num_seen
-    said = offline.says(film.frames[:num_seen], film.times_s[:num_seen], given.posed.question.text, given.ids)
-    return said == list(given.ids)
+    question = given.posed.question.text
+    return offline.answer(film.frames[:num_seen], film.times_s[:num_seen], question, given.ids) == list(given.ids)

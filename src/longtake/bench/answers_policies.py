@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from longtake.attention.backend import Backend
 from longtake.errors import SettingError
 from longtake.language.formats import open_clip
 from longtake.language.load import LanguageModel
@@ -67,7 +68,14 @@ def watch_named(policy: str, memory: str) -> Watch:
     return Watch(policy=policy, memory=memory)
 
 
-def open_watch(language: LanguageModel, watch: Watch, *, num_frames: int, size: tuple[int, int]) -> DialogueSession:
+def open_watch(
+    language: LanguageModel,
+    watch: Watch,
+    *,
+    num_frames: int,
+    size: tuple[int, int],
+    backend: Backend | None = None,
+) -> DialogueSession:
     """A session that watches up to so many frames of this size in this way."""
     fit = language.picture_format.fit(*size)
     tokens, pair = fit.rows * fit.columns, language.picture_format.temporal_patch
@@ -81,6 +89,7 @@ def open_watch(language: LanguageModel, watch: Watch, *, num_frames: int, size: 
         budget_bytes=requirements.num_bytes(opening + num_grids * tokens),
         retaining=_rule(watch.policy, num_grids),
         answer_tokens=tokens + _WORDS,
+        backend=backend,
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from longtake.bench.contenders import KEEP_ALL, Contender, contenders, unseeing_twin
+from longtake.bench.machine import synchronize
 from longtake.evaluation.agreement import Agreement, Mean, Seen, agreement, mean_over_worlds
 from longtake.evaluation.scoring import Score, score
 from longtake.geometry.config import TRUNK
@@ -104,10 +105,10 @@ class _Runner:
 
     def step(self, view: View, *, is_last: bool) -> None:
         device = self.session.device
-        _wait(device)
+        synchronize(device)
         start = time.perf_counter()
         geometry = self.session.step(view.image)
-        _wait(device)
+        synchronize(device)
         self.times_ms[-1].append((time.perf_counter() - start) * 1e3)
         self._keep(geometry)
         if is_last:
@@ -234,8 +235,3 @@ def _tokens_by_frame(session: SequenceSession) -> tuple[int, ...]:
     layers = range(session.plan.requirements.streams[TRUNK][0].num_layers)
     counts = [np.bincount(session.remembered(layer).frame, minlength=session.num_kept) for layer in layers]
     return tuple(np.sum(counts, axis=0).tolist())
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

@@ -8,7 +8,7 @@ from typing import Any
 from longtake.bench.answers import AnswersRow
 from longtake.bench.answers_scoring import ALL, KINDS, KindScore, Ratio, ScoredRow
 from longtake.evaluation.asked_walk import Reach
-from longtake.extras import import_from_extra
+from longtake.evaluation.plots import new_figure, save_figure
 from longtake.world.question import QuestionKind
 
 _KINDS = (ALL, *(kind for kind in KINDS if kind != QuestionKind.WHEN))
@@ -22,7 +22,7 @@ def draw_answers(path: Path, rows: Sequence[ScoredRow], *, title: str) -> None:
     lines = 1 if len(rows) == 1 else len(_REACHES)
     columns = 1 if len(rows) == 1 else len(_KINDS)
     width, height = (7.5, 4.2) if len(rows) == 1 else (columns * _PANEL_INCHES[0], 0.9 + lines * _PANEL_INCHES[1])
-    figure = import_from_extra("matplotlib.figure", "plot", "Drawing").Figure((width, height), layout="constrained")
+    figure = new_figure(width, height)
     figure.suptitle(title, fontsize=11)
     if len(rows) == 1:
         _draw_kinds(figure.add_subplot(), rows[0].kinds)
@@ -32,7 +32,7 @@ def draw_answers(path: Path, rows: Sequence[ScoredRow], *, title: str) -> None:
         label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=8, frameon=False, fontsize=9)
-    figure.savefig(path, dpi=130)
+    save_figure(figure, path)
 
 
 def _draw_kinds(axes: Any, found: Sequence[KindScore]) -> None:

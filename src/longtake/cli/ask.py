@@ -10,10 +10,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from longtake.api.video import frame_sampling
 from longtake.attention.choose import backend_named
-from longtake.cli.options import parse_sampling
-from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
-from longtake.cli.shared_options import (
+from longtake.cli.options import (
     BackendName,
     Device,
     End,
@@ -25,6 +24,7 @@ from longtake.cli.shared_options import (
     Start,
     command_app,
 )
+from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
 from longtake.errors import LongtakeError, SettingError
 from longtake.hub.bundled import DEFAULT_LANGUAGE
 from longtake.hub.load import load_language_model
@@ -122,7 +122,7 @@ def ask(
     execution = choose_execution(device, precision, backend)
     num_together = _parse_chunk(chunk)
     reading = SourceOptions(picture_fps=picture_fps, device=execution.device)
-    video = open_source(source, parse_sampling(start, end, fps), reading)
+    video = open_source(source, frame_sampling(start, end, fps, stride=1), reading)
     language = load_language_model(model, device=execution.device, dtype=execution.precision.dtype)
     dialogue = DialogueSession(
         _with_size(language, size),

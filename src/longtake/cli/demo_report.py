@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from longtake.attention.backend import Backend
 from longtake.bench.answers import Given, ask_world
 from longtake.bench.answers_policies import KEEP_ALL, Watch
 from longtake.evaluation.alignment_mode import AlignmentMode, truth_from_result
@@ -39,11 +40,19 @@ def truth_for_report(result: Take, film: Film, quality: WorldQuality) -> Truth:
     )
 
 
-def ask_on_the_way(language: LanguageModel, seed: int, asking: Asking, size: tuple[int, int], *, name: str) -> Asked:
+def ask_on_the_way(
+    language: LanguageModel,
+    seed: int,
+    asking: Asking,
+    size: tuple[int, int],
+    *,
+    name: str,
+    backend: Backend | None = None,
+) -> Asked:
     """The walk through a house, watched frame by frame and asked about at several moments, against the truth."""
     film = film_walk(seed, asking, size, lambda _: None)
     posed = pose(QuestionSampler(np.random.default_rng([seed, 4])), film.seen, asking)
-    given = ask_world(language, _WATCH, film, posed).given
+    given = ask_world(language, _WATCH, film, posed, backend).given
     return Asked(
         about=(
             f"{name} watched the same walk at {asking.fps:g} frames a second and {size[1]}x{size[0]} pixels, and "

@@ -13,7 +13,7 @@ from rich.table import Table
 from longtake import __version__
 from longtake.attention.reference import ReferenceBackend
 from longtake.attention.sdpa import SdpaBackend
-from longtake.cli.shared_options import AsJson, command_app
+from longtake.cli.options import AsJson, command_app
 from longtake.errors import MissingExtraError
 from longtake.extras import import_from_extra, known_extras
 from longtake.runtime.execution import choose_execution

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from longtake.api.evaluating import choose_word, parse_delta, parse_parts
 from longtake.cli.eval_tables import print_report
-from longtake.cli.shared_options import AsJson, command_app
+from longtake.cli.options import AsJson, command_app
 from longtake.evaluation.alignment_mode import AlignmentMode
 from longtake.evaluation.depth_alignment import AlignmentSpan, DepthAlignment
 from longtake.evaluation.plots import draw_report, require_plots

@@ -10,8 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from longtake.cli.options import parse_size
-from longtake.cli.shared_options import AsJson
+from longtake.cli.options import AsJson, parse_size
 from longtake.errors import SettingError
 from longtake.extras import import_from_extra
 from longtake.language.explain import RANGES, FormatPlaces, Stream, explain, picture_format

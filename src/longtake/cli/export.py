@@ -12,7 +12,7 @@ from rich.progress import track
 
 from longtake.api.choices import one_of
 from longtake.api.exporting import UPRIGHT, cloud_settings, export_adjustments
-from longtake.cli.shared_options import (
+from longtake.cli.options import (
     AsJson,
     DropPercent,
     FixedCamera,

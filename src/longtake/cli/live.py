@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from longtake.api.video import frame_sampling
 from longtake.attention.choose import backend_named
 from longtake.cli.ask import (
     QUESTION_TOKENS,
@@ -21,9 +22,7 @@ from longtake.cli.ask import (
     parse_questions,
     require_askable,
 )
-from longtake.cli.options import parse_sampling
-from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
-from longtake.cli.shared_options import (
+from longtake.cli.options import (
     BackendName,
     Device,
     End,
@@ -35,6 +34,7 @@ from longtake.cli.shared_options import (
     Start,
     command_app,
 )
+from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
 from longtake.errors import BudgetError, SettingError
 from longtake.exports.poses import LivePoses
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
@@ -125,7 +125,7 @@ def live(
     execution = choose_execution(device, precision, backend)
     attention, dtype = backend_named(execution.backend), execution.precision.dtype
     reading = SourceOptions(picture_fps=picture_fps, device=execution.device)
-    video = open_source(source, parse_sampling(start, end, fps), reading)
+    video = open_source(source, frame_sampling(start, end, fps, stride=1), reading)
     network = load_model(model, device=execution.device, trunk_dtype=dtype)
     mapping = replace(
         adjusted_session(usual_settings(network.config), policy=policy, precision=execution.precision),

@@ -13,9 +13,8 @@ import typer
 
 from longtake.api.choices import one_of
 from longtake.api.exporting import UPRIGHT, cloud_settings, export_adjustments
-from longtake.cli.options import parse_sampling
-from longtake.cli.reporting import INTERRUPTED, JsonReporter, Reporter, TerminalReporter, report_run
-from longtake.cli.shared_options import (
+from longtake.api.video import frame_sampling
+from longtake.cli.options import (
     BackendName,
     Device,
     DropPercent,
@@ -36,6 +35,7 @@ from longtake.cli.shared_options import (
     Voxel,
     command_app,
 )
+from longtake.cli.reporting import INTERRUPTED, JsonReporter, Reporter, TerminalReporter, report_run
 from longtake.errors import InputError, LongtakeError, SettingError
 from longtake.exports.take import PixelGrid
 from longtake.geometry.model import GeometryModel
@@ -142,7 +142,7 @@ def map_(
         model_name=model,
         execution=execution,
     )
-    sampling = parse_sampling(start, end, fps, stride)
+    sampling = frame_sampling(start, end, fps, stride)
     reading = SourceOptions(follow=follow, picture_fps=picture_fps, device=execution.device)
     reporter: Reporter = JsonReporter() if as_json else TerminalReporter()
     reporter.uses(model, execution)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from longtake.cli.shared_options import AsJson
+from longtake.cli.options import AsJson
 from longtake.errors import CheckpointError, MissingExtraError
 from longtake.extras import import_from_extra
 from longtake.hub.bundled import BUNDLED, Bundled
