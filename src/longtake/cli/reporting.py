@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from longtake.cli.export import tell_record
+from longtake.cli.export import export_lines
 from longtake.exports.frame import FrameStatus, MappedFrame, PosedFrame
 from longtake.language.evidence import Evidence
 from longtake.memory.budget import format_bytes
@@ -218,7 +218,8 @@ class TerminalReporter(Reporter):
             case Ended():
                 self._tell_end(event)
             case Exported():
-                tell_record(event.record, self._console)
+                for line in export_lines(event.record):
+                    self._console.print(line, soft_wrap=True)
             case Forgotten() | Dropped() | Saved():
                 pass
 

@@ -86,6 +86,9 @@ class Share:
     hits: int
     total: int
 
+    def __str__(self) -> str:
+        return f"{self.hits} of {self.total}"
+
     @property
     def value(self) -> float:
         return self.hits / self.total

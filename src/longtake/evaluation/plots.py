@@ -125,8 +125,7 @@ def _axes_from_above(report: EvalReport, truth: Float[np.ndarray, "frames 3"]) -
 def _curves(report: EvalReport) -> list[Curve]:
     curves = []
     if (errors := report.trajectory) is not None:
-        unit, delta = _unit(report), errors.relative.delta
-        apart = f"over {delta.length:g} {delta.unit if delta.length > 1 else delta.unit.removesuffix('s')}"
+        unit, apart = _unit(report), f"over {errors.relative.delta}"
         absolute_s, relative_s = errors.absolute.timestamp_s.numpy(), errors.relative.timestamp_s.numpy()
         for name, seconds, values, summary in (
             (f"ATE, {unit}", absolute_s, errors.absolute.translation_by_frame, errors.absolute.translation),

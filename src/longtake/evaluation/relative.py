@@ -47,6 +47,9 @@ class Delta:
         if self.unit is DeltaUnit.FRAMES and not self.length.is_integer():
             raise SettingError(f"A distance in frames must be a whole number, but {self.length:g} came.")
 
+    def __str__(self) -> str:
+        return f"{self.length:g} {self.unit if self.length != 1 else self.unit.removesuffix('s')}"
+
 
 NEXT_FRAME = Delta()
 

@@ -79,8 +79,7 @@ class EvalReport:
         if self.points is not None:
             figures.append(f"points F1 {self.points.errors.f1:.3f}")
         if self.answers is not None:
-            right = self.answers.scores.total.right
-            figures.append(f"{right.hits} of {right.total} answers right")
+            figures.append(f"{self.answers.scores.total.right} answers right")
         return f"EvalReport({self.result} against {self.truth}: {', '.join(figures)})"
 
 
