@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from longtake.bench.contenders import POLICIES, EvenAttention, contenders, unseeing_twin
+from longtake.bench.contenders import POLICIES, EvenAttention, contenders, even_attention_twin
 from longtake.bench.eviction import EvictionFigures, EvictionRow, EvictionSettings, measure_eviction
 from longtake.cli.bench_policies import DEFAULT_POLICIES, MAP_PICTURE, bench_policies
 from longtake.errors import SettingError
-from longtake.evaluation.agreement import Mean, Seen, agreement, mean_over_worlds
+from longtake.evaluation.agreement import ClipGeometry, Mean, agreement, mean_over_worlds
 from longtake.geometry.config import TRUNK, Attention
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
@@ -168,11 +168,11 @@ def test_network_with_scale_frames_is_compared_too() -> None:
     assert figures_of(found, "farthest-frames", 4).tokens_by_layer == (4 * tokens,) * LAYERS
 
 
-def seen(num_frames: int = 4) -> Seen:
+def seen(num_frames: int = 4) -> ClipGeometry:
     generator = torch.Generator().manual_seed(0)
     poses = torch.eye(4, dtype=torch.float64).repeat(num_frames, 1, 1)
     poses[:, :3, 3] = torch.randn(num_frames, 3, generator=generator, dtype=torch.float64)
-    return Seen(1 + torch.rand(num_frames, 3, 5, generator=generator), poses)
+    return ClipGeometry(1 + torch.rand(num_frames, 3, 5, generator=generator), poses)
 
 
 def test_disagreement_is_what_was_put_in() -> None:
@@ -181,7 +181,7 @@ def test_disagreement_is_what_was_put_in() -> None:
     angle = math.radians(3)
     turned[:, :2, :2] = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
     turned[:, 0, 3] += 0.5
-    found = agreement(Seen(full.depth * 1.1, turned), full)
+    found = agreement(ClipGeometry(full.depth * 1.1, turned), full)
     steps = full.world_from_camera[1:, :3, 3] - full.world_from_camera[:-1, :3, 3]
     assert found.depth_median == pytest.approx(0.1, rel=1e-5)
     assert found.depth_p95 == pytest.approx(0.1, rel=1e-5)
@@ -191,7 +191,7 @@ def test_disagreement_is_what_was_put_in() -> None:
 
 def test_run_that_stands_still_has_no_path_to_compare_with() -> None:
     full = seen()
-    still = Seen(full.depth, torch.eye(4, dtype=torch.float64).repeat(4, 1, 1))
+    still = ClipGeometry(full.depth, torch.eye(4, dtype=torch.float64).repeat(4, 1, 1))
     assert agreement(full, still).centre_share is None
 
 
@@ -213,7 +213,7 @@ def test_interval_needs_two_worlds_and_a_mean_one_that_has_a_value() -> None:
 
 def test_twin_keeps_as_many_tokens_without_asking_for_attention(model: GeometryModel) -> None:
     rule = Managed(num_frames=3, special_frames=2, camera_frames=8)
-    twin = unseeing_twin(rule)
+    twin = even_attention_twin(rule)
     assert isinstance(twin, EvenAttention)
     assert isinstance(twin.policy, Managed)
     assert not twin.wants_attention_mass
@@ -224,7 +224,7 @@ def test_twin_keeps_as_many_tokens_without_asking_for_attention(model: GeometryM
 
 
 def test_policy_that_asks_for_no_attention_has_no_twin() -> None:
-    assert unseeing_twin(KeepAll()) is None
+    assert even_attention_twin(KeepAll()) is None
 
 
 def test_camera_memory_has_no_room_for_frames_that_do_not_come() -> None:

@@ -1,4 +1,4 @@
-"""What a plain network says when it gets a whole clip and a question at once, to compare with a session's answers."""
+"""Answers of a network without memory, given a whole clip and a question at once, to compare with a session's."""
 
 import copy
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from longtake.language.positions import VideoSpan, grid_times, positions
 from longtake.runtime.dialogue import SYSTEM
 
 
-class Offline:
+class OfflineModel:
     """The library's own network with the very same weights; it remembers nothing."""
 
     def __init__(self, language: LanguageModel) -> None:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from longtake.bench.contenders import KEEP_ALL, Contender, contenders, unseeing_twin
+from longtake.bench.contenders import KEEP_ALL, Contender, contenders, even_attention_twin
 from longtake.bench.machine import synchronize
-from longtake.evaluation.agreement import Agreement, Mean, Seen, agreement, mean_over_worlds
+from longtake.evaluation.agreement import Agreement, ClipGeometry, Mean, agreement, mean_over_worlds
 from longtake.evaluation.scoring import Score, score
 from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel
@@ -51,7 +51,7 @@ class EvictionFigures:
     """What one policy held, took and changed; bytes and tokens are of the last world's end unless they say more."""
 
     declared_bytes: int
-    """Allocated once: keys and values of trunk and camera head, and all that is noted about tokens."""
+    """Allocated once: keys and values of trunk and camera head, and all statistics of tokens."""
     live_bytes: int
     """Keys and values of remembered tokens."""
     most_live_bytes: int
@@ -64,7 +64,7 @@ class EvictionFigures:
     step_ms: float
     """Median over the second half of each world's frames."""
     statistics_ratio: float | None
-    """Median of a step's time over that of a twin told that attention is even; none where nobody asks for it."""
+    """Median of a step's time over that of a twin without statistics; none where the policy needs none."""
     depth_median: Mean | None
     depth_p95: Mean | None
     rotation_deg: Mean | None
@@ -87,14 +87,14 @@ class EvictionRow:
 
 @dataclass(slots=True)
 class _Runner:
-    """A session and what was noted while it took its turns."""
+    """A session and what was measured while it took its turns."""
 
     session: SequenceSession
     times_ms: list[list[float]] = field(default_factory=list)
     """Of each world."""
     most_live_bytes: int = 0
     tokens_over_time: list[int] = field(default_factory=list)
-    parts: list[Seen] = field(default_factory=list)
+    parts: list[ClipGeometry] = field(default_factory=list)
     agreements: list[Agreement] = field(default_factory=list)
     scores: list[Score] = field(default_factory=list)
 
@@ -116,19 +116,19 @@ class _Runner:
         self.most_live_bytes = max(self.most_live_bytes, _live_bytes(self.session))
         self.tokens_over_time.append(sum(_tokens_by_layer(self.session)))
 
-    def seen(self) -> Seen:
-        return Seen(
+    def seen(self) -> ClipGeometry:
+        return ClipGeometry(
             torch.cat([part.depth for part in self.parts]), torch.cat([part.world_from_camera for part in self.parts])
         )
 
-    def compare(self, full: Seen, truth: Seen | None) -> None:
+    def compare(self, full: ClipGeometry, truth: ClipGeometry | None) -> None:
         seen = self.seen()
         self.agreements.append(agreement(seen, full))
         if truth is not None:
             self.scores.append(score(seen, truth))
 
     def _keep(self, geometry: Geometry) -> None:
-        self.parts.append(Seen(geometry.depth.cpu(), geometry.world_from_camera.cpu().double()))
+        self.parts.append(ClipGeometry(geometry.depth.cpu(), geometry.world_from_camera.cpu().double()))
 
 
 def measure_eviction(
@@ -163,13 +163,13 @@ def _open(model: GeometryModel, rule: StreamPolicy, settings: EvictionSettings) 
 
 
 def _open_twin(model: GeometryModel, rule: StreamPolicy, settings: EvictionSettings) -> _Runner | None:
-    twin = unseeing_twin(rule)
+    twin = even_attention_twin(rule)
     return None if twin is None else _open(model, twin, settings)
 
 
 def _run_world(
     runners: Sequence[_Runner], seed: int, settings: EvictionSettings, progress: Callable[[int], None]
-) -> Seen:
+) -> ClipGeometry:
     """Let all watch one tour; returns what is true of it."""
     height, width = settings.size
     tour = Tour(seed=seed, width=width, height=height)
@@ -183,7 +183,7 @@ def _run_world(
         depths.append(view.depth.cpu())
         poses.append(view.world_from_camera)
         progress(1)
-    return Seen(torch.stack(depths), torch.stack(poses))
+    return ClipGeometry(torch.stack(depths), torch.stack(poses))
 
 
 def _row(entry: Contender, runner: _Runner | None, twin: _Runner | None) -> EvictionRow:

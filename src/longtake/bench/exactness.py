@@ -30,13 +30,13 @@ class Exactness:
     stream_to_clip_error: float
     """Largest |difference| / (1 + |value|) of pose and depth to one masked pass over all frames at once."""
     resumed_is_identical: bool
-    """Whether a session saved half-way and resumed from its file says the same, to the bit."""
+    """Whether a session saved half-way and resumed from its file predicts the same, to the bit."""
 
 
 def measure_exactness(
     model: GeometryModel, images: Images, settings: SessionSettings, backend: Backend | None = None
 ) -> Exactness:
-    """Frames are as the network likes them; which of them are kept must be known before they are seen."""
+    """Frames have the network's size; which of them are kept must be known before they are seen."""
     alone = replace(settings, windows=None)
     streamed = Geometry.join(list(_open(model, images, alone, backend).run(images)))
     return Exactness(

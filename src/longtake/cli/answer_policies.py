@@ -11,7 +11,7 @@ import torch
 from rich.table import Table
 
 from longtake.bench.answers import AnswersRow, AnswersSettings, measure_sessions
-from longtake.bench.answers_policies import Watch, watch_named
+from longtake.bench.answers_policies import MemoryVariant, variant_named
 from longtake.bench.answers_scoring import (
     ALL,
     EVIDENT_FRAMES,
@@ -70,7 +70,7 @@ class AnswerPolicies:
     def _summary(self, scored: ScoredRow) -> dict[str, Any]:
         row = scored.row
         return {
-            "settings": row.watch.name,
+            "settings": row.variant.name,
             "num_questions": row.num_questions,
             "frame_ms": 1e3 * row.seeing_s / self.contract["num_frames"],
             "question_ms": row.question_ms,
@@ -99,10 +99,10 @@ def compare_answers(name: str, settings: AnswersSettings, device: str) -> Answer
     )
 
 
-def watches(policies: Sequence[str], budgets: Sequence[int]) -> tuple[Watch, ...]:
+def variants(policies: Sequence[str], budgets: Sequence[int]) -> tuple[MemoryVariant, ...]:
     """Every policy with every budget in frames, once where it needs none."""
     combined = itertools.product(policies, (f"{count} frames" for count in budgets))
-    return tuple(dict.fromkeys(watch_named(*words) for words in combined))
+    return tuple(dict.fromkeys(variant_named(*words) for words in combined))
 
 
 def _contract(settings: AnswersSettings, model: str, device: torch.device) -> dict[str, Any]:
@@ -145,9 +145,9 @@ def _worlds(row: AnswersRow) -> list[dict[str, Any]]:
 
 
 def _blocks(scored: Sequence[ScoredRow], filming_s: float, contract: Mapping[str, Any]) -> Iterator[str | Table]:
-    """All figures of one way to watch; of several, those by which they are compared."""
+    """All figures of one variant; of several, those by which they are compared."""
     if len(scored) == 1:
-        yield f"{scored[0].row.watch.name}, {_setting(contract)}; {_cost(scored[0].row, filming_s)}\n"
+        yield f"{scored[0].row.variant.name}, {_setting(contract)}; {_cost(scored[0].row, filming_s)}\n"
         tables = [_table_of(scored[0].kinds), *([_evidence_table(scored[0].evidence)] if scored[0].evidence else [])]
     else:
         yield f"{_setting(contract)}\n"
@@ -177,7 +177,7 @@ def _cost(row: AnswersRow, filming_s: float) -> str:
 def _offline(row: AnswersRow) -> str:
     return (
         f"{row.num_equal} of {row.num_offline} streamed answers are those of one forward pass over the whole clip "
-        f"({row.watch.name})."
+        f"({row.variant.name})."
     )
 
 
@@ -222,7 +222,7 @@ def _comparison(scored: Sequence[ScoredRow], reach: Reach) -> Table:
     first = scored[0].reaching(reach)
     kinds = [kind for kind in _COMPARED if kind in first]  # the same for all, as the questions are
     headings = (f"{reach}, % right", *("when\n2 s" if kind == WITHIN else kind for kind in kinds))
-    shares = [(one.row.watch.name, [one.reaching(reach)[kind].right for kind in kinds]) for one in scored]
+    shares = [(one.row.variant.name, [one.reaching(reach)[kind].right for kind in kinds]) for one in scored]
     rows = [(name, *map(_with_spread, of_policy)) for name, of_policy in shares]
     if any(first[kind].commonest for kind in kinds):
         rows.append(("commonest answer", *(_with_spread(first[kind].commonest) for kind in kinds)))

@@ -18,7 +18,7 @@ _COMMONEST = "#9aa0a6"
 
 
 def draw_answers(path: Path, rows: Sequence[ScoredRow], *, title: str) -> None:
-    """A panel for each kind; of several ways to watch realtime above, recall below."""
+    """A panel for each kind; of several variants realtime above, recall below."""
     lines = 1 if len(rows) == 1 else len(_REACHES)
     columns = 1 if len(rows) == 1 else len(_KINDS)
     width, height = (7.5, 4.2) if len(rows) == 1 else (columns * _PANEL_INCHES[0], 0.9 + lines * _PANEL_INCHES[1])
@@ -64,7 +64,7 @@ def _draw_policies(figure: Any, rows: Sequence[ScoredRow]) -> None:
 def _draw_panel(axes: Any, rows: Sequence[ScoredRow], reach: Reach, kind: str) -> None:
     for place, policy in enumerate(dict.fromkeys(_family(one.row) for one in rows)):
         points = [
-            (one.row.watch.num_frames, one.reaching(reach)[kind].right) for one in rows if _family(one.row) == policy
+            (one.row.variant.num_frames, one.reaching(reach)[kind].right) for one in rows if _family(one.row) == policy
         ]
         colour = f"C{place}"
         if points[0][0] is None:  # it keeps all
@@ -76,7 +76,7 @@ def _draw_panel(axes: Any, rows: Sequence[ScoredRow], reach: Reach, kind: str) -
     common = rows[0].reaching(reach)[kind].commonest
     if common is not None:
         axes.axhline(100 * common.value, color=_COMMONEST, linestyle=":", linewidth=1.2, label="commonest answer")
-    sizes = sorted({size for one in rows if (size := one.row.watch.num_frames) is not None})
+    sizes = sorted({size for one in rows if (size := one.row.variant.num_frames) is not None})
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, map(str, sizes))
     axes.set_xlabel("frames in memory", fontsize=8)
@@ -87,8 +87,8 @@ def _draw_panel(axes: Any, rows: Sequence[ScoredRow], reach: Reach, kind: str) -
 
 def _family(row: AnswersRow) -> str:
     """Its policy without a number."""
-    name, _, number = row.watch.policy.partition("-")
-    return f"{name}-N" if number.isdecimal() else row.watch.policy
+    name, _, number = row.variant.policy.partition("-")
+    return f"{name}-N" if number.isdecimal() else row.variant.policy
 
 
 def _draw_shares(

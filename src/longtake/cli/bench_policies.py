@@ -8,12 +8,12 @@ import typer
 
 from longtake.bench.answers import AnswersSettings
 from longtake.bench.contenders import POLICIES
-from longtake.cli.answer_policies import compare_answers, watches
+from longtake.cli.answer_policies import compare_answers, variants
 from longtake.cli.map_policies import compare_maps
 from longtake.cli.options import AsJson, Device, parse_counts, parse_size, split_names
 from longtake.cli.tables import require_folder, show, write_json
 from longtake.errors import SettingError
-from longtake.evaluation.asked_walk import Asking
+from longtake.evaluation.asked_walk import QuestionPlan
 from longtake.evaluation.plots import require_plots
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.world.seeds import Split
@@ -44,7 +44,9 @@ def bench_policies(
         ),
     ] = DEFAULT_POLICIES,
     frames: Annotated[int, typer.Option(min=3, help="Frames of each world for maps.")] = 40,
-    size: Annotated[str | None, typer.Option(help="Width x height for maps; by default as the model likes it.")] = None,
+    size: Annotated[
+        str | None, typer.Option(help="Width x height for maps; by default as the model was trained.")
+    ] = None,
     ask_policy: Annotated[
         str, typer.Option(help="For answers, of keep-all, window, thinned, novel, recent-8, anew-8, with commas.")
     ] = "keep-all,window,thinned,novel",
@@ -54,7 +56,7 @@ def bench_policies(
     moments: Annotated[int, typer.Option(min=1, help="How often a walk is asked about, the last time at its end.")] = 4,
     questions: Annotated[int, typer.Option(min=1, help="Questions at each moment, kinds in turn.")] = 14,
     recent: Annotated[float, typer.Option(min=0, help="Seconds after which a sighting is to be recalled.")] = 4.0,
-    training: Annotated[int, typer.Option(min=1, help="Houses that tell the commonest answers.")] = 50,
+    training: Annotated[int, typer.Option(min=1, help="Houses from which the commonest answers are known.")] = 50,
     offline: Annotated[int, typer.Option(min=0, help="Questions a world compared with a plain network.")] = 8,
     quick: Annotated[bool, typer.Option("--quick", help="Few small frames, to see that all works.")] = False,
     device: Device = "auto",
@@ -86,8 +88,8 @@ def bench_policies(
         )
     if language != NONE:
         settings = AnswersSettings(
-            watches=watches(split_names(ask_policy), num_kept),
-            asking=Asking(
+            variants=variants(split_names(ask_policy), num_kept),
+            asking=QuestionPlan(
                 num_frames=min(ask_frames, 8) if quick else ask_frames,
                 fps=ask_fps,
                 num_moments=min(moments, 2) if quick else moments,

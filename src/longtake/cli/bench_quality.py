@@ -9,7 +9,7 @@ import torch
 import typer
 
 from longtake.bench.machine import device_name
-from longtake.bench.quality import QualityRow, QualitySettings, Watch, measure_quality
+from longtake.bench.quality import MapVariant, QualityRow, QualitySettings, measure_quality
 from longtake.cli.options import AsJson, Device, Size, parse_counts, parse_size, split_names
 from longtake.cli.quality_report import draw_quality, quality_blocks
 from longtake.cli.tables import counting, require_folder, show, write_json
@@ -57,7 +57,7 @@ def bench_quality(
     if usual.image_size == SMALL.image_size:
         torch.set_num_threads(1)  # the network and its pictures are too small to share
     settings = QualitySettings(
-        watches=watches(usual, scale_frames, policy, memory, keyframes, windows, align),
+        variants=variants(usual, scale_frames, policy, memory, keyframes, windows, align),
         frames=parse_counts(frames, "lengths of walks in frames, such as 48,300"),
         num_worlds=worlds,
         size=parse_size(size),
@@ -74,13 +74,13 @@ def bench_quality(
         draw_quality(plot, rows, title=f"{model}, walks through houses it has never seen, from above")
 
 
-def watches(usual: SessionSettings, *options: str) -> tuple[Watch, ...]:
+def variants(usual: SessionSettings, *options: str) -> tuple[MapVariant, ...]:
     """Every choice of an option with every choice of the others."""
     chosen = itertools.product(*map(split_names, options))
-    return tuple(dict.fromkeys(_watch(usual, *choices) for choices in chosen))
+    return tuple(dict.fromkeys(_variant(usual, *choices) for choices in chosen))
 
 
-def _watch(usual: SessionSettings, *choices: str) -> Watch:
+def _variant(usual: SessionSettings, *choices: str) -> MapVariant:
     named = (None if choice == USUAL else choice for choice in choices)
     scale_frames, policy, memory, keyframes, windows, align = named
     session = usual if scale_frames is None else _with_scale_frames(usual, scale_frames)
@@ -97,7 +97,7 @@ def _watch(usual: SessionSettings, *choices: str) -> Watch:
         windows and f"windows {windows}",
         align,
     )
-    return Watch(name=", ".join(filter(None, names)) or USUAL, session=session)
+    return MapVariant(name=", ".join(filter(None, names)) or USUAL, session=session)
 
 
 def _with_scale_frames(session: SessionSettings, word: str) -> SessionSettings:
@@ -123,7 +123,7 @@ def _contract(settings: QualitySettings, model: str, device: torch.device) -> di
 
 def _summary(row: QualityRow) -> dict[str, Any]:
     return {
-        "settings": row.watch.name,
+        "settings": row.variant.name,
         "num_frames": row.num_frames,
         "frame_ms": row.frame_ms,
         "summary": {name: None if value is None else asdict(value) for name, value in row.summaries().items()},

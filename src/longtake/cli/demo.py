@@ -19,8 +19,8 @@ from longtake.cli.reporting import TerminalReporter
 from longtake.cli.tables import write_json
 from longtake.cli.world import WorldSettings, film
 from longtake.errors import SettingError
-from longtake.evaluation.asked_walk import FEWEST_FRAMES, Asking
-from longtake.evaluation.walk_quality import Film, WorldQuality, film_of, judge_walk
+from longtake.evaluation.asked_walk import FEWEST_FRAMES, QuestionPlan
+from longtake.evaluation.walk_quality import FilmedWalk, WorldQuality, read_walk, score_take
 from longtake.exports.reexport import ExportSettings
 from longtake.exports.report.asked import ASKED_NAME, Asked
 from longtake.exports.report.page import REPORT_NAME, write_report
@@ -101,8 +101,8 @@ def demo(
     walk, mapped = out / "demo-walk", out / "demo-map"
     truth = _film(walk, frames, seed)
     summary = _map(walk, model, mapped, execution)
-    clip, result = film_of(truth), read_take(mapped)
-    quality = judge_walk(result, clip, seed=seed, watched_s=summary.seconds)
+    clip, result = read_walk(truth), read_take(mapped)
+    quality = score_take(result, clip, seed=seed, watched_s=summary.seconds)
     truth_for_report(result, clip, quality).write(mapped / TRUTH_NAME)
     with console.status("Asking on the way"):
         asked = _ask(frames, seed, mapped / ASKED_NAME, execution)
@@ -147,7 +147,7 @@ def _map(walk: Path, model: GeometryModel, out: Path, execution: Execution) -> M
     with reporter.watching(run):
         for event in run:
             if isinstance(event, Frame):
-                reporter.tell(event)
+                reporter.report(event)
     assert run.summary is not None
     return run.summary
 
@@ -159,7 +159,7 @@ def _ask(num_frames: int, seed: int, path: Path, execution: Execution) -> Asked 
     if find_spec("transformers") is None or num_seen < FEWEST_FRAMES:
         path.unlink(missing_ok=True)
         return None
-    asking = Asking(
+    asking = QuestionPlan(
         num_frames=num_seen,
         fps=WALK_FPS / stride,
         num_moments=_MOMENTS,
@@ -173,7 +173,7 @@ def _ask(num_frames: int, seed: int, path: Path, execution: Execution) -> Asked 
     return asked
 
 
-def _check(model: GeometryModel, clip: Film, execution: Execution) -> Exactness:
+def _check(model: GeometryModel, clip: FilmedWalk, execution: Execution) -> Exactness:
     images = clip.images[:_CHECKED_FRAMES].to(execution.device)
     settings = adjusted_session(SMALL, precision=execution.precision)
     return measure_exactness(model, images, settings, backend_named(execution.backend))

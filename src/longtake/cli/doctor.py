@@ -93,19 +93,18 @@ def _driver() -> str:
 def _attention() -> list[Finding]:
     """Which backend is used on each device, and its error against the reference on random numbers."""
     if torch.cuda.is_available():
+        device = torch.device("cuda")
         why = "fused CUDA kernels that return log-sum-exp; float32 runs the memory-efficient one, half types flash"
-        checks = [(torch.device("cuda"), dtype) for dtype in (torch.float32, torch.bfloat16)]
     else:
+        device = torch.device("cpu")
         why = "the fused CPU kernel returns log-sum-exp, so blocks of memory are merged exactly"
-        checks = [(torch.device("cpu"), dtype) for dtype in (torch.float32, torch.bfloat16)]
     default = choose_execution()
     findings = [
         Finding("by default", f"{default.precision} on {default.device}, attention by {default.backend}", default.why),
         Finding("attention", "sdpa", why),
     ]
-    for device, dtype in checks:
+    for dtype, tolerance in _TOLERANCES.items():
         error = _attention_error(device, dtype)
-        tolerance = _TOLERANCES[dtype]
         note = f"largest difference to the reference; at most {tolerance:g} is expected"
         findings.append(Finding(f"  {device} {str(dtype)[6:]}", f"{error:.1e}", note, ok=error <= tolerance))
     return findings

@@ -1,4 +1,4 @@
-"""`longtake explain`: tables and a picture of what a model is told."""
+"""`longtake explain`: the positions that tokens of a video get, as tables and a picture."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict

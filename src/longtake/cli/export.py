@@ -12,27 +12,14 @@ from rich.text import Text
 
 from longtake.api.choices import one_of
 from longtake.api.exporting import UPRIGHT, cloud_settings, export_adjustments
-from longtake.cli.options import (
-    AsJson,
-    DropPercent,
-    FixedCamera,
-    Intrinsics,
-    Mask,
-    MaxPoints,
-    Overwrite,
-    ScaleFrom,
-    Sky,
-    Up,
-    Voxel,
-    command_app,
-)
+from longtake.cli import options
 from longtake.cli.tables import show
 from longtake.exports.frame import MappedFrame
 from longtake.exports.record import ExportRecord
 from longtake.exports.reexport import ExportSettings, export_take
 from longtake.exports.saved import read_result
 
-app = command_app()
+app = options.command_app()
 
 
 @app.command()
@@ -42,17 +29,17 @@ def export(
     formats: Annotated[
         str, typer.Option("--format", help="Of tum, kitti, ply, take, colmap, nerfstudio, glb, rrd.")
     ] = "tum,ply",
-    drop_percent: DropPercent = 25.0,
-    mask: Mask = None,
-    sky: Sky = None,
-    voxel: Voxel = None,
-    max_points: MaxPoints = 2_000_000,
-    intrinsics: Intrinsics = None,
-    fixed_camera: FixedCamera = False,
-    scale_from: ScaleFrom = None,
-    up: Up = "none",
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
+    drop_percent: options.DropPercent = 25.0,
+    mask: options.Mask = None,
+    sky: options.Sky = None,
+    voxel: options.Voxel = None,
+    max_points: options.MaxPoints = 2_000_000,
+    intrinsics: options.Intrinsics = None,
+    fixed_camera: options.FixedCamera = False,
+    scale_from: options.ScaleFrom = None,
+    up: options.Up = "none",
+    overwrite: options.Overwrite = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write other files from a saved result, with other filters, a known camera or scale, upright; no model runs."""
     settings = ExportSettings(

@@ -24,7 +24,7 @@ from longtake.world.seeds import Split
 
 _CAUSAL = "tiny"
 _MEMORY_MATTERS = 0.5
-"""At the scale of 0.01 with which training begins, what a network remembers hardly changes what it says."""
+"""At the scale of 0.01 with which training begins, what a network remembers hardly changes its predictions."""
 _COSTS_MEAN = """frames: the budget of a layer. room: MB allocated once. live: MB of keys and values at the end.
 most: the same after any frame. tokens: at the end, mean of the layers (fewest-most). ms: median step, second half.
 stats: a step's time over that of a twin that is told attention is even and so needs no statistics."""
@@ -117,7 +117,7 @@ def _untrained(device: torch.device) -> GeometryModel:
 
 
 def _usual_size(model: GeometryModel) -> tuple[int, int]:
-    """As wide as the network likes its images, and three quarters as high."""
+    """As wide as the images that the network was trained on, and three quarters as high."""
     width, patch = usual_settings(model.config).image_size, model.config.patch
     return round(0.75 * width / patch) * patch, width
 
@@ -138,7 +138,7 @@ def _contract(settings: EvictionSettings, weights: str, device: torch.device) ->
 def _table(
     rows: Sequence[EvictionRow], headings: Sequence[str], cells: Callable[[EvictionFigures], tuple[str, ...]]
 ) -> Table:
-    """One line for each row; a budget that was refused says so."""
+    """One line for each row, `refused` where there is no room in the budget."""
     return table(
         ("policy", "frames", *headings),
         (

@@ -26,6 +26,20 @@ Device = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
 PrecisionName = Annotated[str, typer.Option("--precision", help="fp32 (exact), bf16, fp16, or auto: fast on a GPU.")]
 BackendName = Annotated[str, typer.Option("--backend", help="Attention backend, or auto: the fastest installed.")]
 
+At = Annotated[
+    list[str] | None, typer.Option(help="When to ask, such as 00:42: once a question, in order; else at the end.")
+]
+EverySoOften = Annotated[list[str] | None, typer.Option(metavar='10s "QUESTION"', help="Ask this again and again.")]
+Standing = Annotated[
+    list[str] | None,
+    typer.Option(metavar='"QUESTION=yes"', help="Ask at each look, and tell when the answer becomes this."),
+]
+LanguageName = Annotated[
+    str, typer.Option(help="Folder of a Qwen2.5-VL model, or its name in the package or on the Hugging Face hub.")
+]
+MaxTokens = Annotated[int, typer.Option(min=1, help="Longest answer.")]
+Temperature = Annotated[float, typer.Option(min=0.0, help="0 always takes the likeliest word.")]
+
 DropPercent = Annotated[float, typer.Option(help="Least confident pixels that give no points.")]
 Mask = Annotated[Path | None, typer.Option(help="Folder of masks: white gives points, black does not.")]
 Sky = Annotated[Path | None, typer.Option(help="ONNX model that finds sky, which gives no points.")]

@@ -54,8 +54,8 @@ _PANEL_INCHES = 3.2
 
 
 def quality_blocks(rows: Sequence[QualityRow], contract: Mapping[str, Any]) -> Iterator[str | Table]:
-    """All figures of one way to watch; of several, those by which they are compared."""
-    if len({row.watch for row in rows}) == 1:
+    """All figures of one variant; of several, those by which they are compared."""
+    if len({row.variant for row in rows}) == 1:
         for row in rows:
             yield f"{_title(row, contract)}, {row.frame_ms:.1f} ms a frame\n"
             yield _table_of(row)
@@ -71,7 +71,7 @@ def quality_blocks(rows: Sequence[QualityRow], contract: Mapping[str, Any]) -> I
 
 
 def _title(row: QualityRow, contract: Mapping[str, Any]) -> str:
-    return f"{row.num_frames} frames, {row.watch.name} settings, {_setting(contract)}"
+    return f"{row.num_frames} frames, {row.variant.name} settings, {_setting(contract)}"
 
 
 def _setting(contract: Mapping[str, Any]) -> str:
@@ -107,7 +107,7 @@ def _comparison(rows: Sequence[QualityRow]) -> Table:
 def _compared_cells(row: QualityRow) -> tuple[str, ...]:
     factors, summaries = {name: factor for _, name, factor in _FIGURES}, row.summaries()
     medians = [_median(summaries[name], factors[name]) for name in _COMPARED]
-    return row.watch.name, str(row.num_frames), *medians, f"{row.frame_ms:.1f}"
+    return row.variant.name, str(row.num_frames), *medians, f"{row.frame_ms:.1f}"
 
 
 def _median(summary: Summary | None, factor: float) -> str:
@@ -125,7 +125,7 @@ def _number(value: float) -> str:
 
 
 def draw_quality(path: Path, rows: Sequence[QualityRow], *, title: str) -> None:
-    """The same six worlds in each row, from the first row's best ATE to its worst and evenly between: nobody's pick."""
+    """The same six worlds in each row, from the first row's best ATE to its worst and evenly between, unpicked."""
     places = _spread_places(rows[0])
     columns = min(len(places), _SHOWN // 2 if len(rows) == 1 else _SHOWN)
     lines = len(rows) * -(-len(places) // columns)
@@ -143,14 +143,14 @@ def _spread_places(row: QualityRow) -> list[int]:
 
 
 def _draw_world(axes: Any, row: QualityRow, world: WorldQuality) -> None:
-    ways = world.ways
-    axes.plot(*ways.true.T.numpy(), color=_TRUE, linewidth=3.5, solid_capstyle="round", label="truth")
-    axes.plot(*ways.velocity.T.numpy(), color=_VELOCITY, linewidth=1, linestyle=":", label="constant velocity")
-    axes.plot(*ways.found.T.numpy(), color=_FOUND, linewidth=1.6, label="model")
-    axes.plot(*ways.true[0].numpy(), "o", color="black", markersize=6, markerfacecolor="white", label="start")
+    paths = world.paths
+    axes.plot(*paths.true.T.numpy(), color=_TRUE, linewidth=3.5, solid_capstyle="round", label="truth")
+    axes.plot(*paths.velocity.T.numpy(), color=_VELOCITY, linewidth=1, linestyle=":", label="constant velocity")
+    axes.plot(*paths.found.T.numpy(), color=_FOUND, linewidth=1.6, label="model")
+    axes.plot(*paths.true[0].numpy(), "o", color="black", markersize=6, markerfacecolor="white", label="start")
     ate = "" if world.score.ate_share is None else f", ATE {world.score.ate_share:.1%}"
     axes.set_title(f"seed {world.seed}, {world.path_m:.1f} m{ate}", fontsize=9)
-    axes.set_xlabel(f"{row.watch.name}, {row.num_frames} frames", fontsize=8)
+    axes.set_xlabel(f"{row.variant.name}, {row.num_frames} frames", fontsize=8)
     axes.set_aspect("equal", adjustable="datalim")
     axes.tick_params(labelsize=7)
     axes.grid(visible=True, alpha=0.25, linewidth=0.6)

@@ -174,11 +174,11 @@ def _ask(seed: int, seen: Sightings, wanted: int) -> list[Question]:
         return []
     frames_between = max(1, round(_ASKED_EVERY_S / (seen.timestamp_s[1] - seen.timestamp_s[0]))) if len(seen) > 1 else 1
     stops = [*range(frames_between, len(seen), frames_between), len(seen)]
-    quiz = QuestionSampler(np.random.default_rng([seed, 3]))
+    sampler = QuestionSampler(np.random.default_rng([seed, 3]))
     asked: list[Question] = []
     for place, stop in enumerate(stops):
         share = math.ceil((wanted - len(asked)) / (len(stops) - place))
-        asked += quiz.ask(until(seen, stop), share)
+        asked += sampler.ask(until(seen, stop), share)
     return asked[:wanted]
 
 

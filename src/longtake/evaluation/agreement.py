@@ -15,8 +15,8 @@ _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """Depth and cameras of a whole clip, on the host."""
+class ClipGeometry:
+    """Depth and cameras of all frames of a clip, on the host."""
 
     depth: Float[Tensor, "frames height width"]
     world_from_camera: Float64[Tensor, "frames 4 4"]
@@ -44,7 +44,7 @@ class Mean:
     high: float | None
 
 
-def agreement(run: Seen, full: Seen) -> Agreement:
+def agreement(run: ClipGeometry, full: ClipGeometry) -> Agreement:
     """How far a run is from the full one."""
     relative = ((run.depth - full.depth).abs() / full.depth).numpy()
     turned = full.world_from_camera[:, :3, :3].transpose(1, 2) @ run.world_from_camera[:, :3, :3]

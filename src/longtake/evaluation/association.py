@@ -1,4 +1,4 @@
-"""Which pose of a result belongs to which of the truth: by time, or by index where nobody said when."""
+"""Which pose of a result belongs to which of the truth: by time, or by index where there are no timestamps."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""All that can be said of a result against the truth, in one record."""
+"""All measures of a result against the truth, in one record."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -106,7 +106,7 @@ class _Attempts:
 def evaluate(
     result: Path, truth: Path, settings: EvalSettings, *, starting: Callable[[Part], None] = lambda _: None
 ) -> EvalReport:
-    """Measure what both sides have, trajectory files or takes; `starting` is told of each part as its turn comes.
+    """Measure what both sides have, trajectory files or takes; `starting` is called with each part beforehand.
 
     Trajectories must be comparable, unless only answers are asked for. What else cannot be measured is explained in
     the report, or an error if `settings.only` names it.

@@ -9,7 +9,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from longtake.evaluation.absolute import absolute_error
-from longtake.evaluation.agreement import Seen, bootstrap_interval
+from longtake.evaluation.agreement import ClipGeometry, bootstrap_interval
 from longtake.evaluation.angles import rotation_angle_deg
 from longtake.evaluation.association import PosePairs
 from longtake.evaluation.depth import DepthErrors, DepthPair, measure_depth
@@ -38,7 +38,7 @@ class Score:
     step_share: float | None
     """The same of the step's length and direction, over the mean length of the true steps."""
     scale_range: float | None
-    """Largest local scale over the smallest; none where it cannot be told or is infinite."""
+    """Largest local scale over the smallest; none where it is undefined or infinite."""
     scale_drift_percent: float | None
     """Slope of the local scale, up or down, per 100 frames."""
     depth_abs_rel: float
@@ -60,7 +60,7 @@ class Summary:
     high: float | None
 
 
-def score(run: Seen, truth: Seen) -> Score:
+def score(run: ClipGeometry, truth: ClipGeometry) -> Score:
     """How far a run is from the truth; three frames at least."""
     pairs = paired(run.world_from_camera, truth.world_from_camera)
     absolute, relative, drift = absolute_error(pairs), relative_error(pairs), scale_drift(pairs)
