@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from longtake.bench.contenders import KEEP_ALL, Contender, contenders, even_attention_twin
 from longtake.bench.machine import synchronize
+from longtake.bench.quality import film_world
 from longtake.evaluation.agreement import Agreement, ClipGeometry, Mean, agreement, mean_over_worlds
 from longtake.evaluation.scoring import Score, score
 from longtake.geometry.config import TRUNK
@@ -27,7 +29,6 @@ from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession
 from longtake.types import Geometry
 from longtake.world.seeds import Split, seeds
-from longtake.world.tour import Tour, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,7 @@ class _Runner:
     """Of each world."""
     most_live_bytes: int = 0
     tokens_over_time: list[int] = field(default_factory=list)
-    parts: list[ClipGeometry] = field(default_factory=list)
+    parts: list[Geometry] = field(default_factory=list)
     agreements: list[Agreement] = field(default_factory=list)
     scores: list[Score] = field(default_factory=list)
 
@@ -103,32 +104,25 @@ class _Runner:
         self.times_ms.append([])
         self.tokens_over_time, self.parts = [], []
 
-    def step(self, view: View, *, is_last: bool) -> None:
+    def step(self, image: Float[Tensor, "3 height width"], *, is_last: bool) -> None:
         device = self.session.device
         synchronize(device)
         start = time.perf_counter()
-        geometry = self.session.step(view.image)
+        geometry = self.session.step(image)
         synchronize(device)
         self.times_ms[-1].append((time.perf_counter() - start) * 1e3)
-        self._keep(geometry)
-        if is_last:
-            self._keep(self.session.finish())
+        self.parts += [geometry, self.session.finish()] if is_last else [geometry]
         self.most_live_bytes = max(self.most_live_bytes, _live_bytes(self.session))
         self.tokens_over_time.append(sum(_tokens_by_layer(self.session)))
 
-    def seen(self) -> ClipGeometry:
-        return ClipGeometry(
-            torch.cat([part.depth for part in self.parts]), torch.cat([part.world_from_camera for part in self.parts])
-        )
+    def clip(self) -> ClipGeometry:
+        return ClipGeometry.of(Geometry.join([part for part in self.parts if len(part)]))
 
     def compare(self, full: ClipGeometry, truth: ClipGeometry | None) -> None:
-        seen = self.seen()
-        self.agreements.append(agreement(seen, full))
+        clip = self.clip()
+        self.agreements.append(agreement(clip, full))
         if truth is not None:
-            self.scores.append(score(seen, truth))
-
-    def _keep(self, geometry: Geometry) -> None:
-        self.parts.append(ClipGeometry(geometry.depth.cpu(), geometry.world_from_camera.cpu().double()))
+            self.scores.append(score(clip, truth))
 
 
 def measure_eviction(
@@ -142,11 +136,12 @@ def measure_eviction(
     in_turn = [runner for pair in zip(runners, twins, strict=True) for runner in pair if runner is not None]
     full = in_turn[0]
     for seed in itertools.islice(seeds(settings.split), settings.num_worlds):
-        truth = _run_world(in_turn, seed, settings, progress)
-        reference = full.seen()
+        walk = film_world(seed, settings.num_frames, settings.size, full.session.device, lambda _: None)
+        _run_world(in_turn, walk.images, progress)
+        reference = full.clip()
         for runner in runners:
             if runner is not None:
-                runner.compare(reference, truth if settings.is_trained else None)
+                runner.compare(reference, walk.truth if settings.is_trained else None)
     return [_row(entry, runner, twin) for entry, runner, twin in zip(entries, runners, twins, strict=True)]
 
 
@@ -168,22 +163,16 @@ def _open_twin(model: GeometryModel, rule: StreamPolicy, settings: EvictionSetti
 
 
 def _run_world(
-    runners: Sequence[_Runner], seed: int, settings: EvictionSettings, progress: Callable[[int], None]
-) -> ClipGeometry:
-    """Let all watch one tour; returns what is true of it."""
-    height, width = settings.size
-    tour = Tour(seed=seed, width=width, height=height)
-    depths, poses = [], []
+    runners: Sequence[_Runner], images: Float[Tensor, "frames 3 height width"], progress: Callable[[int], None]
+) -> None:
+    """Let all sessions see one walk, each time another one first."""
     for runner in runners:
         runner.start()
-    for view in itertools.islice(tour.views(runners[0].session.device), settings.num_frames):
-        first = view.index % len(runners)
+    for index, image in enumerate(images):
+        first = index % len(runners)
         for runner in (*runners[first:], *runners[:first]):
-            runner.step(view, is_last=view.index == settings.num_frames - 1)
-        depths.append(view.depth.cpu())
-        poses.append(view.world_from_camera)
+            runner.step(image, is_last=index == len(images) - 1)
         progress(1)
-    return ClipGeometry(torch.stack(depths), torch.stack(poses))
 
 
 def _row(entry: Contender, runner: _Runner | None, twin: _Runner | None) -> EvictionRow:

@@ -65,8 +65,14 @@ class DemoFigures:
     seconds: float
 
     def record(self) -> dict[str, Any]:
-        named = {name: getattr(self, name) for name in ("seed", "frames", "frames_per_s", "memory_bytes", "seconds")}
         asked = self.asked or Asked(about="", questions=())
+        run = {
+            "seed": self.seed,
+            "frames": self.frames,
+            "frames_per_s": self.frames_per_s,
+            "memory_bytes": self.memory_bytes,
+            "seconds": self.seconds,
+        }
         answers = {
             "answers_asked": len(asked.questions),
             "answers_right": asked.num_right,
@@ -74,7 +80,7 @@ class DemoFigures:
             "evidence_met": asked.num_met,
             "evidence_met_by_chance": round(asked.num_by_chance, 1),
         }
-        return named | asdict(self.execution) | asdict(self.exactness) | self.quality.figures() | answers
+        return run | asdict(self.execution) | asdict(self.exactness) | self.quality.figures() | answers
 
 
 app = command_app()

@@ -54,13 +54,6 @@ class PosePairs:
         return len(self.timestamp_s)
 
 
-def pair_poses(
-    result: Trajectory, truth: Trajectory, *, max_gap_s: float = DEFAULT_GAP_S, offset_s: float = 0.0
-) -> PosePairs:
-    """The poses that `associate` brings together."""
-    return associate(result, truth, max_gap_s=max_gap_s, offset_s=offset_s).poses_of(result, truth)
-
-
 def associate(
     result: Trajectory, truth: Trajectory, *, max_gap_s: float = DEFAULT_GAP_S, offset_s: float = 0.0
 ) -> Association:

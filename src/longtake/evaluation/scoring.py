@@ -10,11 +10,10 @@ from torch import Tensor
 
 from longtake.evaluation.absolute import absolute_error
 from longtake.evaluation.agreement import ClipGeometry, bootstrap_interval
-from longtake.evaluation.angles import rotation_angle_deg
 from longtake.evaluation.association import PosePairs
 from longtake.evaluation.depth import DepthErrors, DepthPair, measure_depth
 from longtake.evaluation.depth_alignment import DepthAlignment
-from longtake.evaluation.motion import motion
+from longtake.evaluation.motion import motion, rotation_error_deg
 from longtake.evaluation.relative import relative_error
 from longtake.evaluation.scale_drift import scale_drift
 from longtake.spatial.pinhole import fov_from_intrinsics
@@ -112,7 +111,7 @@ def summary_over_worlds(values: Sequence[float | None]) -> Summary | None:
 def _turn_error_deg(pairs: PosePairs) -> Float64[Tensor, " later_frames"]:
     later = torch.arange(1, len(pairs))
     result, truth = (motion(poses, torch.zeros_like(later), later) for poses in (pairs.result, pairs.truth))
-    return rotation_angle_deg(truth[:, :3, :3].transpose(1, 2) @ result[:, :3, :3])
+    return rotation_error_deg(result, truth)
 
 
 def _finite(value: float) -> float | None:

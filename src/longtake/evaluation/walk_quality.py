@@ -34,13 +34,12 @@ class FilmedWalk:
 class MappedWalk:
     """Depth, cameras and intrinsics of a whole run, on the host."""
 
-    seen: ClipGeometry
+    clip: ClipGeometry
     intrinsics: Float[Tensor, "frames 3 3"]
 
     @classmethod
     def of(cls, geometry: Geometry) -> "MappedWalk":
-        seen = ClipGeometry(geometry.depth.cpu(), geometry.world_from_camera.cpu().double())
-        return cls(seen, geometry.intrinsics.cpu())
+        return cls(ClipGeometry.of(geometry), geometry.intrinsics.cpu())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +92,7 @@ class WorldQuality:
 def read_walk(truth: Take) -> FilmedWalk:
     """All frames of a filmed walk, in memory."""
     images = torch.from_numpy(np.stack(list(truth.images()))).permute(0, 3, 1, 2)
-    return FilmedWalk(images=images.float() / 255, truth=_seen(truth), intrinsics=truth.intrinsics[0].float())
+    return FilmedWalk(images=images.float() / 255, truth=_clip(truth), intrinsics=truth.intrinsics[0].float())
 
 
 def score_take(result: Take, film: FilmedWalk, *, seed: int, watched_s: float) -> WorldQuality:
@@ -102,18 +101,18 @@ def score_take(result: Take, film: FilmedWalk, *, seed: int, watched_s: float) -
         raise InputError(
             f"Expected a result for each of {len(film.images)} frames, but {result.folder} has {len(result)}."
         )
-    found = MappedWalk(_seen(result), result.intrinsics.float())
+    found = MappedWalk(_clip(result), result.intrinsics.float())
     return score_walk(found, film, seed=seed, watched_s=watched_s)
 
 
 def score_walk(found: MappedWalk, film: FilmedWalk, *, seed: int, watched_s: float) -> WorldQuality:
     """A run against the truth of its walk."""
     height, width = film.images.shape[-2:]
-    cameras, truth = found.seen.world_from_camera, film.truth.world_from_camera
+    cameras, truth = found.clip.world_from_camera, film.truth.world_from_camera
     return WorldQuality(
         seed=seed,
         path_m=float(path_length(truth)[-1]),
-        score=score(found.seen, film.truth),
+        score=score(found.clip, film.truth),
         baselines=score_baselines(film.truth),
         fov_deg=fov_error_deg(found.intrinsics, film.intrinsics, height=height, width=width),
         watched_s=watched_s,
@@ -125,7 +124,7 @@ def score_walk(found: MappedWalk, film: FilmedWalk, *, seed: int, watched_s: flo
     )
 
 
-def _seen(take: Take) -> ClipGeometry:
+def _clip(take: Take) -> ClipGeometry:
     return ClipGeometry(depth_of(take), take.trajectory.world_from_camera)
 
 
