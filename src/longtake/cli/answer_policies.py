@@ -28,7 +28,6 @@ from longtake.cli.tables import counting, table
 from longtake.evaluation.asked_walk import WITHIN, Reach
 from longtake.hub.bundled import fingerprint
 from longtake.hub.load import load_language_model
-from longtake.runtime.execution import choose_device
 from longtake.world.question import QuestionKind
 
 ANYWHERE = "anywhere"
@@ -84,14 +83,13 @@ class AnswerPolicies:
         }
 
 
-def compare_answers(name: str, settings: AnswersSettings, device: str) -> AnswerPolicies:
+def compare_answers(name: str, settings: AnswersSettings, device: torch.device) -> AnswerPolicies:
     """All policies on the same frames and questions, with the language model of this name."""
-    place = choose_device(device)
-    language = load_language_model(name, device=place)
+    language = load_language_model(name, device=device)
     torch.set_num_threads(1)  # frames and questions come one by one, and are too small to share
     with counting("walking", settings.num_steps) as advance:
         answers = measure_sessions(language, settings, advance)
-    contract = _contract(settings, name, place)
+    contract = _contract(settings, name, device)
     return AnswerPolicies(
         contract=contract,
         rows=score_rows(answers, least_frames=contract["evident_frames"]),

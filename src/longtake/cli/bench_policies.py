@@ -8,14 +8,17 @@ import typer
 
 from longtake.bench.answers import AnswersSettings
 from longtake.bench.contenders import POLICIES
+from longtake.bench.eviction import EvictionSettings
 from longtake.cli.answer_policies import compare_answers, variants
-from longtake.cli.map_policies import compare_maps
+from longtake.cli.map_policies import compare_maps, load_network, usual_size
 from longtake.cli.options import AsJson, Device, parse_counts, parse_size, split_names
 from longtake.cli.tables import require_folder, show, write_json
 from longtake.errors import SettingError
 from longtake.evaluation.asked_walk import QuestionPlan
 from longtake.evaluation.plots import require_plots
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
+from longtake.hub.load import RANDOM
+from longtake.runtime.execution import choose_device
 from longtake.world.seeds import Split
 
 DEFAULT_POLICIES = ",".join(POLICIES)
@@ -74,18 +77,19 @@ def bench_policies(
         require_plots()
         plots.mkdir(parents=True, exist_ok=True)
     num_kept = parse_counts(budgets, "budgets in frames a layer, such as 4,8,16")
-    mapped = answered = None
+    place, mapped, answered = choose_device(device), None, None
     if model != NONE:
-        mapped = compare_maps(
-            model,
+        network = load_network(model, place)
+        map_settings = EvictionSettings(
             policies=split_names(policy),
             budgets=num_kept,
-            num_worlds=worlds,
-            split=split,
             num_frames=min(frames, 5) if quick else frames,
-            size=None if size is None else parse_size(size),
-            device=device,
+            num_worlds=worlds,
+            size=usual_size(network) if size is None else parse_size(size),
+            split=split,
+            is_trained=model not in RANDOM,
         )
+        mapped = compare_maps(model, network, map_settings)
     if language != NONE:
         settings = AnswersSettings(
             variants=variants(split_names(ask_policy), num_kept),
@@ -102,7 +106,7 @@ def bench_policies(
             num_training=min(training, 2) if quick else training,
             num_offline=offline,
         )
-        answered = compare_answers(language, settings, device)
+        answered = compare_answers(language, settings, place)
     parts = {"map": mapped, "answers": answered}
     record = {name: part.record for name, part in parts.items() if part is not None}
     blocks = itertools.chain.from_iterable(part.blocks() for part in parts.values() if part is not None)

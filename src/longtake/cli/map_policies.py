@@ -18,9 +18,7 @@ from longtake.evaluation.plots import new_figure, save_figure
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import RANDOM, load_model, random_model
 from longtake.runtime.build import SMALL, usual_settings
-from longtake.runtime.execution import choose_device
 from longtake.weights.presets import TINY_CAUSAL
-from longtake.world.seeds import Split
 
 _CAUSAL = "tiny"
 _MEMORY_MATTERS = 0.5
@@ -78,45 +76,27 @@ class MapPolicies:
         save_figure(figure, path)
 
 
-def compare_maps(
-    name: str,
-    *,
-    policies: Sequence[str],
-    budgets: Sequence[int],
-    num_worlds: int,
-    split: Split,
-    num_frames: int,
-    size: tuple[int, int] | None,
-    device: str,
-) -> MapPolicies:
+def compare_maps(name: str, model: GeometryModel, settings: EvictionSettings) -> MapPolicies:
     """All policies on the same frames, with the network of this name."""
-    place = choose_device(device)
-    model = _untrained(place) if name == _CAUSAL else load_model(name, device=place)
     if usual_settings(model.config).image_size == SMALL.image_size:
         torch.set_num_threads(1)  # the network is too small to share
-    settings = EvictionSettings(
-        policies=tuple(policies),
-        budgets=tuple(budgets),
-        num_frames=num_frames,
-        num_worlds=num_worlds,
-        split=split,
-        size=_usual_size(model) if size is None else size,
-        is_trained=name not in RANDOM,
-    )
     with counting("streaming", settings.num_worlds * settings.num_frames) as advance:
         rows = measure_eviction(model, settings, advance)
-    return MapPolicies(contract=_contract(settings, name, place), rows=rows)
+    return MapPolicies(contract=_contract(settings, name, next(model.parameters()).device), rows=rows)
 
 
-def _untrained(device: torch.device) -> GeometryModel:
+def load_network(name: str, device: torch.device) -> GeometryModel:
+    """A network by its name; `tiny` is one in which memory matters although its weights are random."""
+    if name != _CAUSAL:
+        return load_model(name, device=device)
     model = random_model(TINY_CAUSAL, device)
-    for name, parameter in model.named_parameters():
-        if name.endswith(".gamma"):
+    for parameter_name, parameter in model.named_parameters():
+        if parameter_name.endswith(".gamma"):
             parameter.fill_(_MEMORY_MATTERS)
     return model
 
 
-def _usual_size(model: GeometryModel) -> tuple[int, int]:
+def usual_size(model: GeometryModel) -> tuple[int, int]:
     """As wide as the images that the network was trained on, and three quarters as high."""
     width, patch = usual_settings(model.config).image_size, model.config.patch
     return round(0.75 * width / patch) * patch, width
