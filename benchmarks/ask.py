@@ -259,7 +259,7 @@ def _random_frames(size: NetworkSize, count: int) -> UInt8[Tensor, "frames 3 hei
 
 def _open_session(language: LanguageModel, num_tokens: int) -> DialogueSession:
     reserve = 64
-    # a quarter on top is for what is noted about each token, and for one more chunk
+    # a quarter on top is for statistics of each token, and for one more chunk
     budget = (num_tokens + reserve) * language.network.layout().bytes_per_slot * 5 // 4
     return DialogueSession(language, budget_bytes=budget, system=_SYSTEM, answer_tokens=reserve)
 

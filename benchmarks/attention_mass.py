@@ -1,4 +1,4 @@
-"""What it costs to know what each key received, next to the attention itself, in one run."""
+"""What the attention mass of each key costs, next to the attention itself, in one run."""
 
 import statistics
 import time
@@ -9,10 +9,11 @@ import torch
 
 from longtake.attention.attention_mass import attention_mass
 from longtake.attention.sdpa import SdpaBackend
+from longtake.bench.machine import synchronize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReceivedFigures:
+class AttentionMassFigures:
     """Medians of one layer and one frame, and all that they depend on."""
 
     device: str
@@ -32,7 +33,7 @@ class ReceivedFigures:
 
 
 @torch.no_grad()
-def measure_received(
+def measure_attention_mass(
     *,
     tokens_per_frame: int = 1041,
     cached_frames: int = 16,
@@ -41,7 +42,7 @@ def measure_received(
     dtype: torch.dtype = torch.float32,
     device: torch.device,
     repeats: int = 5,
-) -> ReceivedFigures:
+) -> AttentionMassFigures:
     """One frame attends to itself and the cached frames; attention and statistics take turns."""
     generator = torch.Generator().manual_seed(0)
     num_keys = (cached_frames + 1) * tokens_per_frame
@@ -54,7 +55,7 @@ def measure_received(
     for _ in range(repeats):
         attention_ms.append(_time_ms(lambda: backend.attend(q, k, v), device))
         statistics_ms.append(_time_ms(lambda: attention_mass(q, k, log_sum_exp), device))
-    return ReceivedFigures(
+    return AttentionMassFigures(
         device=str(device),
         threads=torch.get_num_threads(),
         dtype=str(dtype).removeprefix("torch."),
@@ -68,13 +69,8 @@ def measure_received(
 
 
 def _time_ms(work: Callable[[], object], device: torch.device) -> float:
-    _wait(device)
+    synchronize(device)
     start = time.perf_counter()
     work()
-    _wait(device)
+    synchronize(device)
     return (time.perf_counter() - start) * 1e3
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

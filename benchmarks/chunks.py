@@ -14,6 +14,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from longtake.bench.machine import synchronize
 from longtake.errors import SettingError
 from longtake.language.formats import StreamFormat
 from longtake.language.load import LanguageModel
@@ -205,6 +206,5 @@ class _Watcher:
         if self.pads and len(frames) % 2:
             frames, times_s = torch.cat([frames, frames[-1:]]), [*times_s, times_s[-1] + 0.5 / self._fps]
         self._session.see(frames, times_s)
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        synchronize(self._device)
         return time.perf_counter() - started

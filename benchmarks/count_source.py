@@ -1,6 +1,6 @@
 """How large the source is, and how far a reader goes in it: files behind one mapped frame and behind one question.
 
-Commands are run in this process over a few pictures, and every call of a function is noted by its file. A file is on
+Commands are run in this process over a few pictures, and every call of a function is counted by its file. A file is on
 the way of one frame if a video that is one frame longer calls more of its functions.
 """
 
@@ -23,7 +23,7 @@ from rich.table import Table
 
 import longtake
 from longtake.cli.main import app
-from longtake.cli.shared_options import AsJson
+from longtake.cli.options import AsJson
 from longtake.cli.tables import show, table
 
 PACKAGE = Path(longtake.__file__).parent

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.attention_mass import measure_received
+from benchmarks.attention_mass import measure_attention_mass
 from benchmarks.pipeline import PipelineFigures, measure_pipeline
 from benchmarks.precision import PrecisionFigures, measure_precision
 from benchmarks.soak import SoakFigures, small
@@ -20,9 +20,8 @@ from benchmarks.soak import soak as measure_soak
 from benchmarks.world import WorldFigures, measure_world
 from longtake.api.choices import one_of
 from longtake.attention.choose import backend_named
-from longtake.cli.bench_speed import CONFIGS, choose
-from longtake.cli.options import parse_size
-from longtake.cli.shared_options import AsJson
+from longtake.cli.bench_speed import CONFIGS
+from longtake.cli.options import AsJson, Device, Size, choose, parse_size
 from longtake.cli.tables import counting, show, table
 from longtake.cli.world import WorldSettings, film
 from longtake.errors import SettingError
@@ -33,7 +32,6 @@ from longtake.runtime.build import SMALL
 from longtake.runtime.execution import choose_device
 from longtake.video.source import SourceOptions, open_source
 
-Device = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
 _SOAK_VERDICTS = {
     "is_flat": ("memory is flat", "memory GREW"),
     "is_bounded": ("the memory never took more than declared", "the memory took MORE than declared"),
@@ -95,7 +93,7 @@ def _soaked(figures: SoakFigures, judged: Mapping[str, bool]) -> Iterator[str | 
 def precision(
     *,
     model: Annotated[str, typer.Option(help="tiny, or lingbot-map for the published size.")] = "tiny",
-    size: Annotated[str, typer.Option(help="Width x height of the images, in pixels.")] = "42x28",
+    size: Size = "42x28",
     at: Annotated[str, typer.Option(help="Frames at which to compare.")] = "10,72,100",
     device: Device = "auto",
     backends: Annotated[str, typer.Option(help="Attention backends, separated by commas.")] = "sdpa",
@@ -176,7 +174,7 @@ def pipeline(
     model = load_model(one_of("--network", network, list(RANDOM)))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        film(_walk(folder / "walk", frames, size), Console(stderr=True))
+        film(WorldSettings(out=folder / "walk", seed=0, frames=frames, size=size, depth="none"), Console(stderr=True))
         figures = measure_pipeline(
             lambda: open_source(str(folder / "walk" / "video.mp4"), options=SourceOptions(threads=1)),
             model,
@@ -185,21 +183,6 @@ def pipeline(
         )
     record = asdict(figures) | {"share_of_slowest": figures.share_of_slowest}
     show(record, _staged(figures, f"{size}, {network} network"), as_json=as_json)
-
-
-def _walk(out: Path, frames: int, size: str) -> WorldSettings:
-    return WorldSettings(
-        seed=0,
-        frames=frames,
-        size=size,
-        fps=10.0,
-        images="mp4",
-        depth="none",
-        questions=0,
-        device="cpu",
-        out=out,
-        overwrite=False,
-    )
 
 
 def _staged(figures: PipelineFigures, what: str) -> Iterator[str | Table]:
@@ -217,8 +200,8 @@ def attention_mass(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Time what each key received of attention beside the attention itself, for one layer and one frame."""
-    figures = measure_received(tokens_per_frame=tokens, cached_frames=cached, device=choose_device(device))
+    """Time the attention mass of each key beside the attention itself, for one layer and one frame."""
+    figures = measure_attention_mass(tokens_per_frame=tokens, cached_frames=cached, device=choose_device(device))
     record = asdict(figures) | {"overhead": figures.overhead}
     rows = [(name, f"{value:.3g}" if isinstance(value, float) else str(value)) for name, value in record.items()]
     show(record, [table(("", ""), rows)], as_json=as_json)

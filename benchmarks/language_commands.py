@@ -11,8 +11,7 @@ from rich.table import Table
 from benchmarks.ask import HUNDRED_MILLION, TINY, AskFigures, NetworkSize, measure_ask, random_language
 from benchmarks.chunks import CHUNKS, ROUND, ChunkFigures, ChunkStudy, measure_chunks
 from benchmarks.fork import FORKED_TOKENS, ForkFigures, measure_fork
-from longtake.cli.options import parse_size
-from longtake.cli.shared_options import AsJson
+from longtake.cli.options import AsJson, Device, parse_size
 from longtake.cli.tables import show, table
 from longtake.hub.load import load_language_model
 from longtake.language.formats import StreamFormat
@@ -86,7 +85,7 @@ def chunks(
     fps: Annotated[float, typer.Option(help="Frames a second that come, for how long each waits.")] = 2.0,
     rounds: Annotated[int, typer.Option(min=2, help="Rounds of 24 frames, of which the first warms up.")] = 4,
     quick: Annotated[bool, typer.Option("--quick", help="A tiny network and 2 rounds.")] = False,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Time chunks of 2, 3, 4, 6 and 8 frames in two formats; tokens, grids, padding, and how long a frame waits.

@@ -21,7 +21,7 @@ import torch
 import typer
 from PIL import Image
 
-from longtake.cli.shared_options import AsJson
+from longtake.cli.options import AsJson
 from longtake.cli.tables import show, table
 from longtake.errors import LongtakeError
 from longtake.geometry.model import GeometryModel

@@ -60,7 +60,7 @@ class SoakFigures:
     num_frames: int
     stretch_frames: int
     memory_bytes: int
-    """Declared for trunk, camera head and all that is noted about tokens."""
+    """Declared for trunk, camera head and all statistics of tokens."""
     most_taken_bytes: int
     """Of all frames, those between the stretches included."""
     first: Stretch

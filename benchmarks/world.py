@@ -8,6 +8,7 @@ from itertools import islice
 import numpy as np
 import torch
 
+from longtake.bench.machine import device_name, synchronize
 from longtake.world.house import build_house
 from longtake.world.render import Cameras, render
 from longtake.world.scene import Scene
@@ -60,9 +61,7 @@ def measure_world(size: tuple[int, int], device: torch.device, *, houses: int, f
     streamed = STREAMED[device.type]
     stream_s = _seconds(lambda: list(islice(views, streamed)), device) / streamed
     return WorldFigures(
-        device=torch.cuda.get_device_name(device)
-        if device.type == "cuda"
-        else f"cpu, {torch.get_num_threads()} threads",
+        device=device_name(device),
         width=width,
         height=height,
         batch_houses=houses,
@@ -81,7 +80,6 @@ def _seconds(work: Callable[[], object], device: torch.device) -> float:
     for _ in range(3):
         start = time.perf_counter()
         work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        synchronize(device)
         times.append(time.perf_counter() - start)
     return min(times[1:])

@@ -5,52 +5,37 @@ from typing import Annotated
 
 import typer
 
+from longtake.cli.options import Device
 from longtake.cli.program import run_program
-from training.run import ASKING, MAPPING, TrainOptions, run_train
+from training.run import NETWORKS, TrainedNetwork, TrainOptions, run_train
 
 train = typer.Typer(help="Train the small networks of this package, in pieces.", no_args_is_help=True)
 
-Folder = Annotated[Path, typer.Option(help="Where the training is put away; one that is there goes on.")]
-Minutes = Annotated[float, typer.Option(min=0.0, help="How long this piece takes; then it is put away.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
-OwnRecipe = Annotated[Path | None, typer.Option(help="A recipe of your own; by default the one in `training/recipes`.")]
-Processes = Annotated[
-    int | None, typer.Option(min=1, help="Processes that build houses; by default all processors but two.")
-]
-Quick = Annotated[bool, typer.Option("--quick", help="A few steps of a miniature, to see that all works.")]
+
+def _add_command(network: TrainedNetwork) -> None:
+    @train.command(network.name, help=f"{network.about}; Ctrl-C saves what was learned.")
+    def command(
+        folder: Annotated[Path, typer.Option(help="Where the training is saved; one that is there goes on.")],
+        minutes: Annotated[float, typer.Option(min=0.0, help="How long this piece takes; then it is saved.")] = 9.0,
+        device: Device = "auto",
+        recipe: Annotated[
+            Path | None, typer.Option(help="A recipe of your own; by default the one in `training/recipes`.")
+        ] = None,
+        processes: Annotated[
+            int | None, typer.Option(min=1, help="Processes that build houses; by default all processors but two.")
+        ] = None,
+        quick: Annotated[
+            bool, typer.Option("--quick", help="A few steps of a miniature, to see that all works.")
+        ] = False,
+    ) -> None:
+        options = TrainOptions(
+            folder=folder, minutes=minutes, device=device, recipe=recipe, processes=processes, quick=quick
+        )
+        run_train(options, network)
 
 
-@train.command("micro-map")
-def train_micro_map(
-    folder: Folder,
-    minutes: Minutes = 9.0,
-    device: Device = "auto",
-    recipe: OwnRecipe = None,
-    processes: Processes = None,
-    quick: Quick = False,
-) -> None:
-    """Train micro-map on walks through procedural houses; Ctrl-C puts away what was learned."""
-    options = TrainOptions(
-        folder=folder, minutes=minutes, device=device, recipe=recipe, processes=processes, quick=quick
-    )
-    run_train(options, MAPPING)
-
-
-@train.command("micro-vqa")
-def train_micro_vqa(
-    folder: Folder,
-    minutes: Minutes = 9.0,
-    device: Device = "auto",
-    recipe: OwnRecipe = None,
-    processes: Processes = None,
-    quick: Quick = False,
-) -> None:
-    """Train micro-vqa on questions about walks through procedural houses; Ctrl-C puts away what was learned."""
-    options = TrainOptions(
-        folder=folder, minutes=minutes, device=device, recipe=recipe, processes=processes, quick=quick
-    )
-    run_train(options, ASKING)
-
+for each in NETWORKS:
+    _add_command(each)
 
 if __name__ == "__main__":
     run_program(train, "python -m training")

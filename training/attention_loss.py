@@ -1,7 +1,7 @@
 """Where a language model looks while it answers, and how far that is from what shows why the answer is right.
 
-What an answer looks at is its evidence. Left alone a model may find the truth by ways that show nothing; told in some
-layers where to look, it learns sooner, and what it looks at can be checked.
+What an answer attends to is its evidence. Unsupervised, a model may find the truth by ways that show nothing; with a
+loss on the attention of some layers it learns sooner, and its evidence can be checked.
 """
 
 import torch
@@ -9,13 +9,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 
-def told_layers(num_layers: int) -> range:
-    """From the middle on, as the question was read by then; not the last of several, which says what was found."""
+def supervised_layers(num_layers: int) -> range:
+    """From the middle on, as the question was read by then; not the last of several, which forms the answer."""
     middle = num_layers // 2
     return range(middle, max(middle + 1, num_layers - 1))
 
 
-def paid(
+def attention_mass(
     q: Float[Tensor, "clips heads words head_dim"],
     k: Float[Tensor, "clips heads tokens head_dim"],
     mask: Bool[Tensor, "clips 1 words tokens"],
@@ -29,10 +29,10 @@ def paid(
     return of_grids.sum(dim=-1)
 
 
-def pointing_loss(
-    paid: Float[Tensor, "clips words grids"], evident: Bool[Tensor, "clips words grids"]
+def evidence_loss(
+    attention_mass: Float[Tensor, "clips words grids"], evident: Bool[Tensor, "clips words grids"]
 ) -> Float[Tensor, ""]:
     """Of words with evidence: how unlikely it is that what they look at shows why."""
-    share = (paid * evident).sum(dim=-1) / paid.sum(dim=-1).clamp_min(1e-6)
+    share = (attention_mass * evident).sum(dim=-1) / attention_mass.sum(dim=-1).clamp_min(1e-6)
     has_evidence = evident.any(dim=-1)
     return -(share.clamp_min(1e-4).log() * has_evidence).sum() / has_evidence.sum().clamp_min(1)

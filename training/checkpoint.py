@@ -1,4 +1,4 @@
-"""A training put away and taken up again: weights in full, moments in short, in files small enough to send anywhere."""
+"""A training saved and resumed: weights in full, moments in short, in files small enough to send anywhere."""
 
 import json
 from collections.abc import Iterator
@@ -30,19 +30,19 @@ class Reached:
 
 
 def is_training(folder: Path) -> bool:
-    """Whether a training was put away here."""
+    """Whether a training was saved here."""
     return _part(folder, 0).exists()
 
 
 def save_training(folder: Path, model: nn.Module, optimisers: Optimisers, reached: Reached) -> None:
     """Write all parts, each of which says how far it is; the last training stays until they are all there."""
     parts = list(_parts(_weights(model) | optimisers.stored()))
-    said = {"said": json.dumps(asdict(reached) | {"parts": len(parts)})}
+    metadata = {"record": json.dumps(asdict(reached) | {"parts": len(parts)})}
     files = [(_part(folder, at), folder / f"training-{at}.new") for at in range(len(parts))]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for part, (_, new) in zip(parts, files, strict=True):
-            save_file({name: tensor.cpu().contiguous() for name, tensor in part.items()}, new, said)
+            save_file({name: tensor.cpu().contiguous() for name, tensor in part.items()}, new, metadata)
         for path, new in files:
             new.replace(path)
     except (OSError, SafetensorError) as error:
@@ -54,10 +54,10 @@ def save_training(folder: Path, model: nn.Module, optimisers: Optimisers, reache
 @torch.no_grad()
 def resume_training(folder: Path, model: nn.Module, optimisers: Optimisers) -> Reached:
     """Give model and optimisers what was saved; where that cannot be, they stay as they are."""
-    said, tensors = _read(_part(folder, 0))
-    for at in range(1, said["parts"]):
+    record, tensors = _read(_part(folder, 0))
+    for at in range(1, record["parts"]):
         other, more = _read(_part(folder, at))
-        if other != said:
+        if other != record:
             raise InputError(f"The parts of the training in {folder} are of different steps; begin anew elsewhere.")
         tensors |= more
     places = _weights(model) | optimisers.live()
@@ -65,7 +65,7 @@ def resume_training(folder: Path, model: nn.Module, optimisers: Optimisers) -> R
         raise InputError(f"The training in {folder} is of another network; go on with that, or begin anew elsewhere.")
     for name, place in places.items():
         place.copy_(tensors[name])
-    return Reached(step=said["step"], houses=said["houses"])
+    return Reached(step=record["step"], houses=record["houses"])
 
 
 def _weights(model: nn.Module) -> dict[str, Tensor]:
@@ -77,9 +77,9 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
 def _read(path: Path) -> tuple[dict[str, int], dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
-            record = json.loads(file.metadata()["said"])
-            said = {name: int(record[name]) for name in ("step", "houses", "parts")}
-            return said, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            stored = json.loads(file.metadata()["record"])
+            record = {name: int(stored[name]) for name in ("step", "houses", "parts")}
+            return record, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"Expected a part of a training in {path}, but it cannot be read as one ({error}); begin anew elsewhere."

@@ -1,4 +1,4 @@
-"""What a network says of clips watched in one way, and what it learns from being told the truth."""
+"""The forward pass of a map network over whole clips, masked as a stream would be, and its losses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,12 +13,12 @@ from longtake.geometry.model import GeometryModel, Grid
 from longtake.layers.block import Block
 from training.fusing import fuse, fused
 from training.losses import depth_losses, pose_losses, weighted
-from training.recording import Lesson
-from training.watching import Watching
+from training.recording import TrainStep
+from training.stream_pattern import StreamPattern
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class ClipPrediction:
     """Poses of all frames of some clips; depth and its confidence of some frames."""
 
     poses: Float[Tensor, "iterations clips frames 9"]
@@ -26,19 +26,19 @@ class Answers:
     confidence: Float[Tensor, "clips deep height width"]
 
 
-class Way:
-    """One way to watch clips of one length, and what is learned by it."""
+class ClipTrainer:
+    """Predicts and learns from clips of one length under one stream pattern."""
 
-    def __init__(self, model: GeometryModel, watching: Watching, grid: Grid) -> None:
-        self.watching = watching
+    def __init__(self, model: GeometryModel, pattern: StreamPattern, grid: Grid) -> None:
+        self.pattern = pattern
         self._model, self._grid = model, grid
-        self._recall = watching.recall(model.config, (grid.height, grid.width), grid.positions.device)
+        self._recall = pattern.recall(model.config, (grid.height, grid.width), grid.positions.device)
         self._rotate_clip = model.clip_rotation(self._recall, grid)
-        self._lesson = Lesson(self._compute)
+        self._step = TrainStep(self._compute)
 
     def learn(self, inputs: Sequence[Tensor], weights: Sequence[Tensor], pool: Any) -> Float[Tensor, " parts"]:
         """Recorded where there is a pool for it, else plainly."""
-        return self._lesson.learn(inputs, weights, pool)
+        return self._step.learn(inputs, weights, pool)
 
     def _compute(
         self,
@@ -47,14 +47,16 @@ class Way:
         depth: Float[Tensor, "clips deep height width"],
         deep: Int64[Tensor, " deep"],
     ) -> tuple[Float[Tensor, ""], Float[Tensor, " parts"]]:
-        said = self.answers(images, deep)
+        prediction = self.predict(images, deep)
         losses_of_poses = fused(pose_losses, pose.device)  # thousands of tiny products become a few kernels
-        of_depth = depth_losses(said.depth, said.confidence, depth)
-        parts = torch.stack([*losses_of_poses(said.poses, pose), *of_depth])
+        of_depth = depth_losses(prediction.depth, prediction.confidence, depth)
+        parts = torch.stack([*losses_of_poses(prediction.poses, pose), *of_depth])
         return weighted(parts), parts
 
-    def answers(self, images: Float[Tensor, "clips frames 3 height width"], deep: Int64[Tensor, " deep"]) -> Answers:
-        """What the network says of these clips, and of the depth of these frames of each."""
+    def predict(
+        self, images: Float[Tensor, "clips frames 3 height width"], deep: Int64[Tensor, " deep"]
+    ) -> ClipPrediction:
+        """Poses of all frames of these clips, and depth of the `deep` frames of each."""
         model, grid = self._model, self._grid
         # of all that a grid holds, only the encoder's positions are learned
         learned = model.encoder.positions_on(*model.config.patches(grid.height, grid.width))
@@ -63,7 +65,7 @@ class Way:
             levels = [level[:, deep, model.config.special_tokens :] for level in features]
             dense = model.depth_head(levels, grid.dense, frames_at_once=len(images) * len(deep))
         poses = model.camera_head(features[-1][:, :, 0].float(), self._recall)
-        return Answers(poses=poses, depth=dense.values.squeeze(-1).float(), confidence=dense.confidence.float())
+        return ClipPrediction(poses=poses, depth=dense.values.squeeze(-1).float(), confidence=dense.confidence.float())
 
 
 def compile_parts(model: GeometryModel) -> None:

@@ -52,33 +52,33 @@ def weighted(parts: Float[Tensor, " parts"]) -> Float[Tensor, ""]:
 
 
 def pose_losses(
-    said: Float[Tensor, "iterations clips frames 9"], truth: Float[Tensor, "clips frames 9"]
+    predicted: Float[Tensor, "iterations clips frames 9"], truth: Float[Tensor, "clips frames 9"]
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""], Float[Tensor, ""], Float[Tensor, ""]]:
     """Place, turn, step and lens; later iterations count more."""
-    place = _away(said[..., :3], truth[..., :3], _PLACE_BETA)
-    turn = _away(_upright(said[..., 3:7], truth[..., 3:7]), truth[..., 3:7], _PLACE_BETA)
-    length = (said[..., 3:7].norm(dim=-1) - 1).abs().flatten(1).mean(dim=1)
-    steps = [_step(said, truth, gap) for gap in _gaps(said.shape[2])]
-    lens = (said[..., 7:] - truth[..., 7:]).abs().flatten(1).mean(dim=1)
+    place = _away(predicted[..., :3], truth[..., :3], _PLACE_BETA)
+    turn = _away(_upright(predicted[..., 3:7], truth[..., 3:7]), truth[..., 3:7], _PLACE_BETA)
+    length = (predicted[..., 3:7].norm(dim=-1) - 1).abs().flatten(1).mean(dim=1)
+    steps = [_step(predicted, truth, gap) for gap in _gaps(predicted.shape[2])]
+    lens = (predicted[..., 7:] - truth[..., 7:]).abs().flatten(1).mean(dim=1)
     parts = torch.stack([place, turn + 0.05 * length, torch.stack(steps).mean(dim=0), lens])
-    weights = _ITERATION_DECAY ** torch.arange(len(said) - 1, -1, -1, device=said.device)
+    weights = _ITERATION_DECAY ** torch.arange(len(predicted) - 1, -1, -1, device=predicted.device)
     place, turn, step, lens = (parts @ weights / weights.sum()).unbind()
     return place, turn, step, lens
 
 
 def _away(
-    said: Float[Tensor, "iterations *rest"], truth: Float[Tensor, "*rest"], beta: float
+    predicted: Float[Tensor, "iterations *rest"], truth: Float[Tensor, "*rest"], beta: float
 ) -> Float[Tensor, " iterations"]:
     """Of each iteration; below beta it is quadratic."""
-    each = functional.smooth_l1_loss(said, truth.expand_as(said), beta=beta, reduction="none")
+    each = functional.smooth_l1_loss(predicted, truth.expand_as(predicted), beta=beta, reduction="none")
     return each.flatten(1).mean(dim=1)
 
 
 def _upright(
-    said: Float[Tensor, "iterations *batch 4"], truth: Float[Tensor, "*batch 4"]
+    predicted: Float[Tensor, "iterations *batch 4"], truth: Float[Tensor, "*batch 4"]
 ) -> Float[Tensor, "iterations *batch 4"]:
     """Of unit length, and of the two quaternions of a turn the one on the truth's side."""
-    unit = functional.normalize(said, dim=-1, eps=1e-6)
+    unit = functional.normalize(predicted, dim=-1, eps=1e-6)
     same_side = (unit.detach() * truth).sum(dim=-1, keepdim=True) >= 0
     return torch.where(same_side, unit, -unit)
 
@@ -88,10 +88,10 @@ def _gaps(num_frames: int) -> list[int]:
 
 
 def _step(
-    said: Float[Tensor, "iterations clips frames 9"], truth: Float[Tensor, "clips frames 9"], gap: int
+    predicted: Float[Tensor, "iterations clips frames 9"], truth: Float[Tensor, "clips frames 9"], gap: int
 ) -> Float[Tensor, " iterations"]:
     """How frames so far apart lie to each other, seen from the earlier one."""
-    (moved, turned), (true_moved, true_turned) = (_between(pose, gap) for pose in (said, truth))
+    (moved, turned), (true_moved, true_turned) = (_between(pose, gap) for pose in (predicted, truth))
     beta = _STEP_BETA if gap == 1 else _PLACE_BETA
     return _away(moved, true_moved, beta) + 0.5 * _away(turned, true_turned, beta)
 
@@ -106,13 +106,13 @@ def _between(
 
 
 def depth_losses(
-    said: Float[Tensor, "clips frames height width"],
+    predicted: Float[Tensor, "clips frames height width"],
     confidence: Float[Tensor, "clips frames height width"],
     truth: Float[Tensor, "clips frames height width"],
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""], Float[Tensor, ""]]:
     """Depth, edges, and the mean error of depth over depth."""
-    away = said.log() - truth.log()
+    away = predicted.log() - truth.log()
     depth = (confidence * away.abs() - _CONFIDENCE_SHARE * confidence.log()).mean()
     edge = away.diff(dim=-1).abs().mean() + away.diff(dim=-2).abs().mean()
-    error = ((said - truth).abs() / truth).mean()
+    error = ((predicted - truth).abs() / truth).mean()
     return depth, edge, error.detach()

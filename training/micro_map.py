@@ -13,15 +13,15 @@ from longtake.geometry.model import GeometryModel
 from longtake.weights.load import save_geometry
 from longtake.weights.presets import MICRO
 from training.footage import Footage, recoloured
-from training.learning import Way, compile_parts
+from training.learning import ClipTrainer, compile_parts
 from training.losses import PARTS, targets, weighted
 from training.optimise import initialise
 from training.recipe import Recipe
+from training.stream_pattern import random_pattern
 from training.trainer import Line, Piece, Training
 from training.validation import judge
-from training.watching import any_watching
 
-_WAYS_TO_WATCH = 6
+_STREAM_PATTERNS = 6
 """For each clip length; others are drawn for the next piece of a training."""
 
 
@@ -36,7 +36,7 @@ class MicroMapTraining(Training[Footage]):
         *,
         network: GeometryConfig = MICRO,
     ) -> None:
-        """Begun anew, or taken up where it was put away; `tell` hears every figure as it comes."""
+        """Begun anew, or resumed from its checkpoint; `tell` is given every figure as it comes."""
         torch.manual_seed(0)
         self.model = GeometryModel(network)
         initialise(self.model)
@@ -48,7 +48,7 @@ class MicroMapTraining(Training[Footage]):
         self._recipe = recipe
         with torch.no_grad():
             self._grid = self.model.grid(recipe.film.height, recipe.film.width)
-        self._ways: dict[int, list[Way]] = {}
+        self._trainers: dict[int, list[ClipTrainer]] = {}
 
     def export(self, path: Path) -> None:
         """Write the model as it is by now, in half precision."""
@@ -64,24 +64,24 @@ class MicroMapTraining(Training[Footage]):
         """One step; returns the parts of the loss."""
         recipe = self._recipe
         num_frames = int(self._rng.choice(recipe.stage_at(self.step).clip_frames))
-        way = self._way(num_frames)
+        trainer = self._trainer(num_frames)
         num_clips = max(1, recipe.frames_per_step // num_frames)
         num_deep = min(num_frames, max(1, recipe.depth_frames_per_step // num_clips))
         clips = footage.cut(num_clips, num_frames, self._rng, longest_stride=recipe.film.longest_stride)
-        truth = targets(clips, way.watching.num_scale_frames)
+        truth = targets(clips, trainer.pattern.num_scale_frames)
         deep = torch.from_numpy(np.sort(self._rng.permutation(num_frames)[:num_deep])).to(self._device)
         inputs = [recoloured(clips.image), truth.pose, truth.depth[:, deep], deep]
-        parts = way.learn(inputs, self._weights, self._pool)
+        parts = trainer.learn(inputs, self._weights, self._pool)
         self._follow_gradients()
         return parts
 
-    def _way(self, num_frames: int) -> Way:
-        """One of the ways to watch clips of this length."""
-        ways = self._ways.setdefault(num_frames, [])
-        if len(ways) < _WAYS_TO_WATCH:
-            ways.append(Way(self.model, any_watching(num_frames, self._rng), self._grid))
-            return ways[-1]
-        return ways[int(self._rng.integers(len(ways)))]
+    def _trainer(self, num_frames: int) -> ClipTrainer:
+        """A trainer for clips of this length, with one of several stream patterns."""
+        trainers = self._trainers.setdefault(num_frames, [])
+        if len(trainers) < _STREAM_PATTERNS:
+            trainers.append(ClipTrainer(self.model, random_pattern(num_frames, self._rng), self._grid))
+            return trainers[-1]
+        return trainers[int(self._rng.integers(len(trainers)))]
 
     def _judge(self, known: Footage) -> dict[str, float]:
         figures = [judge(self.model, self._grid, known, length) for length in self._recipe.judge.clip_frames]

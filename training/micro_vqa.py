@@ -15,10 +15,10 @@ from longtake.errors import SettingError
 from longtake.language.formats import open_clip
 from longtake.language.frames import FrameFit
 from training.clip_store import ClipStore, Cut
-from training.examining import Exam, accuracies
 from training.footage import recoloured
 from training.packing import Shape
-from training.question_batches import NUM_HELD, Askers, Errand
+from training.question_batches import NUM_HELD, QuestionJob, QuestionWorkers
+from training.question_validation import ValidationQuestions, accuracies
 from training.reading import FIGURES, Reading
 from training.recipe import VqaRecipe
 from training.trainer import Line, Piece, Training
@@ -37,7 +37,7 @@ class MicroVqaTraining(Training[ClipStore]):
     def __init__(
         self, recipe: VqaRecipe, piece: Piece, tell: Callable[[Line], None], *, network: VqaConfig = MICRO_VQA
     ) -> None:
-        """Begun anew, or taken up where it was put away; `tell` hears every figure as it comes."""
+        """Begun anew, or resumed from its checkpoint; `tell` is given every figure as it comes."""
         self._fit = _fit(recipe.film.height, recipe.film.width)
         torch.manual_seed(0)
         self.model = build_vqa(network).to(piece.device)
@@ -46,9 +46,9 @@ class MicroVqaTraining(Training[ClipStore]):
         super().__init__(recipe, piece, tell, self.model)
         self._recipe, self._num_askers = recipe, _num_askers(piece.processes)
         self._tokens_per_second = int(self.model.config.vision_config.tokens_per_second)
-        self._askers: Askers | None = None
+        self._askers: QuestionWorkers | None = None
         self._cuts: deque[tuple[Cut, Shape]] = deque()
-        self._exam: list[Exam] = []
+        self._validation: list[ValidationQuestions] = []
         self._reading = cache(lambda shape: Reading(self.model, shape, PICTURE_FORMAT))
 
     def export(self, path: Path) -> None:
@@ -61,10 +61,10 @@ class MicroVqaTraining(Training[ClipStore]):
 
     def _learn(self, footage: ClipStore) -> Float[Tensor, " figures"]:
         """One step with questions that were sent for some steps ago, and others sent for."""
-        askers = self._askers = self._askers or Askers(self._num_askers)
+        workers = self._askers = self._askers or QuestionWorkers(self._num_askers)
         while len(self._cuts) < _ERRANDS_AHEAD * self._num_askers + 1:
-            self._send(askers, footage)
-        packed = askers.next()
+            self._send(workers, footage)
+        packed = workers.next()
         cut, shape = self._cuts.popleft()
         pairs = footage.pairs(cut, packed.grid_frames)
         seen = recoloured(pairs.flatten(1, 2), _RECOLOURING).view_as(pairs)
@@ -72,26 +72,26 @@ class MicroVqaTraining(Training[ClipStore]):
         self._follow_gradients()
         return figures
 
-    def _send(self, askers: Askers, footage: ClipStore) -> None:
+    def _send(self, workers: QuestionWorkers, footage: ClipStore) -> None:
         """For questions of the step after those that were sent for already."""
         recipe = self._recipe
         step = min(self.step + len(self._cuts), recipe.num_steps - 1)
         num_frames = int(self._rng.choice(recipe.stage_at(step).clip_frames))
         num_clips = max(1, recipe.frames_per_step // num_frames)
         cut = footage.cut(num_clips, num_frames, self._rng, self._strides)
-        errand = self._errand(footage, cut, (1, step))
-        askers.send(errand)
-        self._cuts.append((cut, errand.shape))
+        job = self._job(footage, cut, (1, step))
+        workers.send(job)
+        self._cuts.append((cut, job.shape))
 
-    def _errand(self, sights: ClipStore, cut: Cut, seed: tuple[int, ...]) -> Errand:
+    def _job(self, store: ClipStore, cut: Cut, seed: tuple[int, ...]) -> QuestionJob:
         ask = self._recipe.ask
-        return Errand(
+        return QuestionJob(
             shape=self._shape(cut.frame.shape[1]),
             tokens_per_second=self._tokens_per_second,
             moments=ask.moments,
             questions=ask.questions,
             seed=seed,
-            seen=sights.seen_in(cut),
+            seen=store.seen_in(cut),
         )
 
     @property
@@ -111,15 +111,15 @@ class MicroVqaTraining(Training[ClipStore]):
 
     def _judge(self, known: ClipStore) -> dict[str, float]:
         """Share of right answers by kind, the same questions each time."""
-        if not self._exam:
-            self._exam = [self._set_exam(known, length) for length in self._recipe.judge.clip_frames]
-        return accuracies(self._exam, known, self._reading, self._device)
+        if not self._validation:
+            self._validation = [self._validation_questions(known, length) for length in self._recipe.judge.clip_frames]
+        return accuracies(self._validation, known, self._reading, self._device)
 
-    def _set_exam(self, known: ClipStore, num_frames: int) -> Exam:
+    def _validation_questions(self, known: ClipStore, num_frames: int) -> ValidationQuestions:
         rng = np.random.default_rng([2, num_frames])
         num_clips = known.num_houses * self._recipe.ask.judged_clips
         cut = known.cut(num_clips, num_frames, rng, self._strides)
-        return Exam.of(cut, self._errand(known, cut, (2, num_frames)))
+        return ValidationQuestions.of(cut, self._job(known, cut, (2, num_frames)))
 
     def _figures(self, values: Float[Tensor, " figures"]) -> dict[str, float]:
         return dict(zip(FIGURES, values.tolist(), strict=True))

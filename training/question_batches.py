@@ -23,8 +23,8 @@ _FIRST_MOMENT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
-    """What a process is sent to do: ask about some clips of one shape."""
+class QuestionJob:
+    """What a worker process does: ask about some clips of one shape."""
 
     shape: Shape
     tokens_per_second: int
@@ -36,23 +36,25 @@ class Errand:
     """In the frames of each clip."""
 
 
-def run_errand(errand: Errand) -> Packed:
+def run_job(job: QuestionJob) -> Packed:
     """Questions of all kinds and answers alike, over all these clips."""
-    rng = np.random.default_rng(errand.seed)
+    rng = np.random.default_rng(job.seed)
     quiz = QuestionSampler(rng)
-    packer = Packer(errand.shape, Vocabulary(), errand.tokens_per_second)
-    return together([_packed(errand, seen, quiz, packer, rng) for seen in errand.seen])
+    packer = Packer(job.shape, Vocabulary(), job.tokens_per_second)
+    return together([_packed(job, seen, quiz, packer, rng) for seen in job.seen])
 
 
-def _packed(errand: Errand, seen: Sightings, quiz: QuestionSampler, packer: Packer, rng: np.random.Generator) -> Packed:
-    moments = any_moments(errand.shape.num_frames, errand.moments, rng)
+def _packed(
+    job: QuestionJob, seen: Sightings, quiz: QuestionSampler, packer: Packer, rng: np.random.Generator
+) -> Packed:
+    moments = any_moments(job.shape.num_frames, job.moments, rng)
     asked: list[Asked] = [
-        (moment, question) for moment in moments for question in quiz.ask(until(seen, moment), errand.questions)
+        (moment, question) for moment in moments for question in quiz.ask(until(seen, moment), job.questions)
     ]
     # in any order, as those that find no place are the last
     shuffled = [asked[at] for at in rng.permutation(len(asked))]
     held = [moment for moment in moments if moment % 2]
-    return packer.pack(seen.timestamp_s.tolist(), held, shuffled, errand.moments * errand.questions)
+    return packer.pack(seen.timestamp_s.tolist(), held, shuffled, job.moments * job.questions)
 
 
 def any_moments(num_frames: int, num_moments: int, rng: np.random.Generator) -> list[int]:
@@ -63,8 +65,8 @@ def any_moments(num_frames: int, num_moments: int, rng: np.random.Generator) -> 
     return sorted([num_frames, *rng.permutation(odd)[:NUM_HELD].tolist(), *others.tolist()])
 
 
-class Askers:
-    """Processes that run errands, in the order in which they were sent."""
+class QuestionWorkers:
+    """Processes that run jobs, in the order in which they were sent."""
 
     def __init__(self, processes: int) -> None:
         self._pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
@@ -77,11 +79,11 @@ class Askers:
     def num_coming(self) -> int:
         return len(self._coming)
 
-    def send(self, errand: Errand) -> None:
-        self._coming.append(self._pool.submit(run_errand, errand))
+    def send(self, job: QuestionJob) -> None:
+        self._coming.append(self._pool.submit(run_job, job))
 
     def next(self) -> Packed:
-        """What comes of the first errand that was not asked for yet."""
+        """What comes of the first job that was not asked for yet."""
         try:
             return self._coming.popleft().result()
         except BrokenProcessPool as error:

@@ -1,4 +1,4 @@
-"""What a language model says behind packed clips: one forward pass, and what is learned from being told the answers."""
+"""The forward pass of a language model over packed clips with their questions, and its losses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from torch import Tensor
 from longtake.language.formats import open_clip
 from longtake.language.frames import PictureFormat
 from longtake.layers.rotary import grid_phases
-from training.attention_loss import paid, pointing_loss, told_layers
+from training.attention_loss import attention_mass, evidence_loss, supervised_layers
 from training.blocks import read, see, text_phases
 from training.fusing import fused
 from training.packing import NOTHING, Packed, Shape
-from training.recording import Lesson
+from training.recording import TrainStep
 from training.vocabulary import Vocabulary
 
 FIGURES = ("loss", "right", "pointing")
-"""Told of a step: of answers' words, their ends included, the loss and the share that were said right; and how far what
+"""Figures of a step: of answers' words, their ends included, the loss and the share that were right; and how far what
 they looked at is from what shows why."""
 _POINTING = 0.1
 """How much that counts beside the words."""
@@ -57,13 +57,13 @@ def _sent(values: np.ndarray, device: torch.device) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class WordPrediction:
     """Of the words behind some clips."""
 
     logits: Float[Tensor, "clips words vocabulary"]
     """What comes after each."""
-    paid: Float[Tensor, "clips words grids"]
-    """How much each looks at each grid, in the layers that are told where to look."""
+    attention_mass: Float[Tensor, "clips words grids"]
+    """How much each word attends to each grid, in the supervised layers."""
 
 
 class Reading:
@@ -88,7 +88,7 @@ class Reading:
             torch.tensor(values, device=device)[:, None, None] for values in (picture_format.mean, picture_format.std)
         )
         self._opening = torch.tensor(open_clip(words.special_ids, words.system), device=device)
-        self._lesson = Lesson(self._compute)
+        self._step = TrainStep(self._compute)
 
     def learn(
         self, pairs: Float[Tensor, "clips grids 2 3 height width"], packed: Packed, weights: Sequence[Tensor], pool: Any
@@ -97,7 +97,7 @@ class Reading:
         labels = _sent(packed.labels, pairs.device).long()
         evident = _sent(packed.evident, pairs.device)
         inputs = [pairs, labels, evident, *Places.of(packed, pairs.device).tensors()]
-        return self._lesson.learn(inputs, weights, pool)
+        return self._step.learn(inputs, weights, pool)
 
     def _compute(
         self,
@@ -112,16 +112,16 @@ class Reading:
     ) -> tuple[Float[Tensor, ""], Float[Tensor, " figures"]]:
         places = Places(rows=rows, until=until, moment=moment, question=question, words=words)
         with torch.autocast(pairs.device.type, torch.bfloat16, cache_enabled=False):
-            heard = self.heard(pairs, places)
+            predicted = self.predict(pairs, places)
         is_answer = labels != NOTHING
-        loss = F.cross_entropy(heard.logits.flatten(0, 1), labels.flatten(), ignore_index=NOTHING)
-        right = ((heard.logits.argmax(dim=-1) == labels) & is_answer).sum() / is_answer.sum()
+        loss = F.cross_entropy(predicted.logits.flatten(0, 1), labels.flatten(), ignore_index=NOTHING)
+        right = ((predicted.logits.argmax(dim=-1) == labels) & is_answer).sum() / is_answer.sum()
         asked = question[:, -self.shape.num_words :, None].clamp_min(0).long().expand(-1, -1, self.shape.num_grids)
-        pointing = pointing_loss(heard.paid, evident.gather(1, asked) & is_answer[..., None])
+        pointing = evidence_loss(predicted.attention_mass, evident.gather(1, asked) & is_answer[..., None])
         return loss + _POINTING * pointing, torch.stack([loss, right, pointing])
 
-    def heard(self, pairs: Float[Tensor, "clips grids 2 3 height width"], places: Places) -> Heard:
-        """What the network makes of the words behind the clips; pixels are 0 to 1."""
+    def predict(self, pairs: Float[Tensor, "clips grids 2 3 height width"], places: Places) -> WordPrediction:
+        """Logits of every word behind the clips, and what each looked at; pixels are 0 to 1."""
         embed, text, device = self._model.get_input_embeddings(), self._model.model.language_model, pairs.device
         seen = self.look(pairs.flatten(0, 1)).unflatten(0, pairs.shape[:2]).flatten(1, 2)
         opening = embed(self._opening).expand(len(pairs), -1, -1)
@@ -131,11 +131,11 @@ class Reading:
         looked, words = [], slice(self.shape.num_tokens - self.shape.num_words, None)
         for at, layer in enumerate(text.layers):
             hidden, q, k = fused(read, device)(layer, hidden, turned.cos, turned.sin, mask)
-            if at in told_layers(len(text.layers)):
+            if at in supervised_layers(len(text.layers)):
                 own = q[:, :, words], k, mask[:, :, words]
-                looked.append(fused(paid, device)(*own, self.shape.num_opening, self.shape.num_grids))
-        said = self._model.lm_head(text.norm(hidden[:, words]))
-        return Heard(logits=said.float(), paid=torch.stack(looked).sum(dim=0))
+                looked.append(fused(attention_mass, device)(*own, self.shape.num_opening, self.shape.num_grids))
+        logits = self._model.lm_head(text.norm(hidden[:, words]))
+        return WordPrediction(logits=logits.float(), attention_mass=torch.stack(looked).sum(dim=0))
 
     def look(self, pairs: Float[Tensor, "grids 2 3 height width"]) -> Float[Tensor, "grids tokens channels"]:
         """What the language model gets to see of grids of one size, all at once."""

@@ -30,7 +30,7 @@ class Filming:
 
     def __post_init__(self) -> None:
         sizes = (self.height, self.width, self.houses, self.first_houses, self.house_frames, self.longest_stride)
-        _require(min(sizes) >= 1, "all that is said of filming to be 1 or more", sizes)
+        _require(min(sizes) >= 1, "all numbers of filming to be 1 or more", sizes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,15 +175,15 @@ def read_vqa_recipe(path: Path) -> VqaRecipe:
 def _read(path: Path, kind: type[Any], more: dict[str, type[Any]]) -> Any:
     """With the tables that every recipe has, and more of its own."""
     try:
-        said = tomllib.loads(path.read_text())
+        table = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise InputError(f"Expected a training recipe in {path}, but it cannot be read as one ({error}).") from error
     try:
         named = {"film": Filming, "judge": Judging} | more
-        parts = {name: _filled(part, said.pop(name, {})) for name, part in named.items()}
-        tables = said.pop("stage", [])
-        stages = tuple(_filled(Stage, table) for table in (tables if isinstance(tables, list) else [tables]))
-        return _filled(kind, said, stages=stages, **parts)
+        parts = {name: _filled(part, table.pop(name, {})) for name, part in named.items()}
+        stages = table.pop("stage", [])
+        filled = tuple(_filled(Stage, stage) for stage in (stages if isinstance(stages, list) else [stages]))
+        return _filled(kind, table, stages=filled, **parts)
     except SettingError as error:
         raise InputError(f"The training recipe in {path} cannot be followed: {error}") from error
 

@@ -51,7 +51,7 @@ class Recording:
         return self._figures
 
 
-class Lesson:
+class TrainStep:
     """The same step again and again: recorded the first time where there is a pool for it, else done plainly."""
 
     def __init__(self, compute: Compute) -> None:

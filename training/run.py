@@ -1,4 +1,4 @@
-"""A training in pieces, each of which goes on where the last was put away, with a bar that says how far it is."""
+"""A training in pieces, each resumed from the checkpoint of the last, with a bar that says how far it is."""
 
 import sys
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Tell = Callable[[Line], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOptions:
-    """What the command line says."""
+    """The options of a training command."""
 
     folder: Path
     minutes: float
@@ -37,10 +37,11 @@ class TrainOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kind:
+class TrainedNetwork:
     """A network that can be trained."""
 
     name: str
+    about: str
     file: str
     """What lies in the folder when all is done."""
     use: str
@@ -58,23 +59,26 @@ def _begin_vqa(recipe: VqaRecipe, piece: Piece, tell: Tell, quick: bool) -> Trai
     return MicroVqaTraining(recipe, piece, tell, network=TINY_VQA if quick else MICRO_VQA)
 
 
-MAPPING = _Kind(
+MAPPING = TrainedNetwork(
     name="micro-map",
+    about="Train micro-map on walks through procedural houses",
     file="micro-map.safetensors",
     use="longtake map VIDEO --model",
     read=read_recipe,
     begin=_begin_map,
 )
-ASKING = _Kind(
+ASKING = TrainedNetwork(
     name="micro-vqa",
+    about="Train micro-vqa on questions about walks through procedural houses",
     file="micro-vqa",
     use="longtake ask VIDEO QUESTION --model",
     read=read_vqa_recipe,
     begin=_begin_vqa,
 )
+NETWORKS = (MAPPING, ASKING)
 
 
-def run_train(options: TrainOptions, kind: _Kind = MAPPING) -> None:
+def run_train(options: TrainOptions, kind: TrainedNetwork = MAPPING) -> None:
     recipe = kind.read(_recipe(options, kind))
     if options.quick:
         torch.set_num_threads(1)  # the miniature and its pictures are too small to share
@@ -98,7 +102,7 @@ def run_train(options: TrainOptions, kind: _Kind = MAPPING) -> None:
         sys.exit(INTERRUPTED)
 
 
-def _recipe(options: TrainOptions, kind: _Kind) -> Path:
+def _recipe(options: TrainOptions, kind: TrainedNetwork) -> Path:
     if options.quick and options.recipe is not None:
         raise SettingError("--quick has a recipe of its own; leave out --quick or --recipe.")
     return options.recipe or shipped_recipe(f"{kind.name}-quick" if options.quick else kind.name)
@@ -115,7 +119,7 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _told(training: Training[Any], began_at: int, num_steps: int, folder: Path, kind: _Kind) -> str:
+def _told(training: Training[Any], began_at: int, num_steps: int, folder: Path, kind: TrainedNetwork) -> str:
     """What was done, and how to go on."""
     if training.is_done:
         path = folder / kind.file

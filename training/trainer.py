@@ -1,4 +1,4 @@
-"""A training in pieces: houses are filmed meanwhile, steps are made, told and judged, and all is put away in time."""
+"""A training in pieces: houses are filmed meanwhile, steps made, reported and validated, and all is saved in time."""
 
 import json
 import math
@@ -61,7 +61,7 @@ class Training(ABC, Generic[F]):
     """A model, its optimisers, and how far they are; what is learned, and from what film, is for a kind to say."""
 
     def __init__(self, recipe: Schedule, piece: Piece, tell: Callable[[Line], None], model: nn.Module) -> None:
-        """Begun anew with this model, or taken up where it was put away; `tell` hears every figure as it comes."""
+        """Begun anew with this model, or resumed from its checkpoint; `tell` is given every figure as it comes."""
         self._schedule, self._piece, self._device, self._tell = recipe, piece, piece.device, tell
         self._started, self._is_stopped = time.monotonic(), False
         self._optimisers = Optimisers(model, weight_decay=recipe.weight_decay)
@@ -84,7 +84,7 @@ class Training(ABC, Generic[F]):
         return self._is_stopped
 
     def stop(self) -> None:
-        """End soon and well: after the step that was begun, with all that was learned put away."""
+        """End soon and well: after the step that was begun, with all that was learned saved."""
         self._is_stopped = True
 
     def run(self) -> None:
@@ -101,7 +101,7 @@ class Training(ABC, Generic[F]):
                 self._advance(footage, known)
             walkers.close()
             if self.step > self._saved_at:
-                self._put_away(footage, known)
+                self._save(footage, known)
         finally:
             walkers.close()
             self._end()
@@ -138,7 +138,7 @@ class Training(ABC, Generic[F]):
         return Walkers(groups, film.house_frames, processes=self._piece.processes)
 
     def _film(self, walkers: Walkers, num_houses: int, *, begin_with: int | None = None) -> F:
-        """Room for so many houses, of which the first are there, unless nobody wants them any more."""
+        """Room for so many houses, of which the first are there, unless they are no longer needed."""
         footage = self._room_for(num_houses)
         while footage.num_houses < (begin_with or num_houses) and footage.has_room and not self._is_stopped:
             walked = walkers.next_group(wait=True)
@@ -150,21 +150,21 @@ class Training(ABC, Generic[F]):
         return self.is_done or self._is_stopped or self._elapsed() >= self._piece.seconds
 
     def _advance(self, footage: F, known: F) -> None:
-        """One step, and what is to be told after it."""
+        """One step, and the figures to report after it."""
         values = self._learn(footage)
         self.step += 1
         if self.step % _LOG_EVERY == 0 or self.step in _FIRST_LOGS or self.is_done:
             self._require_numbers(values)
             self._log({name: round(value, 5) for name, value in self._figures(values).items()})
         if self.step % self._schedule.judge.every_steps == 0:
-            self._put_away(footage, known)
+            self._save(footage, known)
 
     def _follow_gradients(self) -> None:
         """Change the weights, at the rate of this step."""
         torch.nn.utils.clip_grad_norm_(self._weights, 1.0)
         self._optimisers.step(self._schedule.rate_at(self.step))
 
-    def _put_away(self, footage: F, known: F) -> None:
+    def _save(self, footage: F, known: F) -> None:
         """Tell how good the model is by now, on houses for validation, and save it."""
         self._require_numbers(torch.stack([weight.detach().sum() for weight in self._weights]))
         self._log({name: round(value, 5) for name, value in self._judge(known).items()})
@@ -173,7 +173,7 @@ class Training(ABC, Generic[F]):
         self._saved_at = self.step
 
     def _require_numbers(self, values: Float[Tensor, " values"]) -> None:
-        """What went astray is never put away: the last checkpoint stays."""
+        """A loss that went astray is never saved: the last checkpoint stays."""
         if not all(map(math.isfinite, values.tolist())):
             raise SettingError(
                 f"The training went astray by step {self.step}: its loss or its weights are no numbers any more; "

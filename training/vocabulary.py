@@ -21,7 +21,7 @@ _SPECIAL = (
 )
 _ROLES = ("system", "user", "assistant")
 _SYSTEM_WORDS = ("you", "are", "a", "helpful", "assistant", ".")
-"""Of what a dialogue begins with if nothing else is said; this model learns to begin with no other."""
+"""Of what a dialogue begins with by default; this model learns to begin with no other."""
 _PLACES = {
     "article": tuple(sorted({article(colour) for colour in Colour})),
     "colour": tuple(map(str, Colour)),

@@ -18,13 +18,13 @@ from longtake.bench.answers import (
     AnswersRow,
     AnswersSettings,
     AskedWorld,
-    Given,
+    GivenAnswer,
     WorldAnswers,
     ask_world,
     measure_sessions,
 )
-from longtake.bench.answers_offline import Offline
-from longtake.bench.answers_policies import open_watch, watch_named
+from longtake.bench.answers_offline import OfflineModel
+from longtake.bench.answers_policies import open_variant, variant_named
 from longtake.bench.answers_scoring import (
     ALL,
     KINDS,
@@ -33,20 +33,20 @@ from longtake.bench.answers_scoring import (
     ratio_over_worlds,
     scores,
 )
-from longtake.cli.answer_policies import AnswerPolicyOptions, watches
-from longtake.cli.bench_policies import ANSWERS_PICTURE, run_policies
+from longtake.cli.answer_policies import variants
+from longtake.cli.bench_policies import ANSWERS_PICTURE, bench_policies
 from longtake.errors import CheckpointError, InputError, SettingError
 from longtake.evaluation.agreement import bootstrap_interval
 from longtake.evaluation.asked_walk import (
     WITHIN,
-    Asking,
-    Posed,
+    PosedQuestion,
+    QuestionPlan,
     Reach,
-    WalkFilm,
+    WalkFrames,
     film_walk,
     is_right,
     met_by_chance,
-    pose,
+    pose_questions,
     reach_of,
 )
 from longtake.language.load import LanguageModel, load_language
@@ -61,25 +61,26 @@ from longtake.world.visibility import clear_pixels
 from training.vqa_model import TINY_VQA, build_vqa, save_vqa
 
 SIZE = (28, 42)
-ASKING = Asking(num_frames=12, fps=2.0, num_moments=3, num_questions=7, recent_s=1.5)
-KEEP_ALL, WINDOW = watch_named("keep-all", ""), watch_named("window", "4 frames")
-SETTINGS = AnswersSettings(watches=(KEEP_ALL, WINDOW), asking=ASKING, num_worlds=2, size=SIZE, num_training=2)
-OPTIONS = AnswerPolicyOptions(
-    model="micro-vqa",
-    worlds=2,
-    split=Split.VALIDATION,
-    size="42x28",
-    frames=8,
-    fps=2.0,
-    moments=2,
-    questions=7,
-    recent=1.0,
-    policies="keep-all",
-    budgets="4",
-    training=2,
-    offline=3,
-    device="cpu",
-)
+ASKING = QuestionPlan(num_frames=12, fps=2.0, num_moments=3, num_questions=7, recent_s=1.5)
+KEEP_ALL, WINDOW = variant_named("keep-all", ""), variant_named("window", "4 frames")
+SETTINGS = AnswersSettings(variants=(KEEP_ALL, WINDOW), asking=ASKING, num_worlds=2, size=SIZE, num_training=2)
+OPTIONS = {
+    "model": "none",
+    "language": "micro-vqa",
+    "worlds": 2,
+    "split": Split.VALIDATION,
+    "ask_size": "42x28",
+    "ask_frames": 8,
+    "ask_fps": 2.0,
+    "moments": 2,
+    "questions": 7,
+    "recent": 1.0,
+    "ask_policy": "keep-all",
+    "budgets": "4",
+    "training": 2,
+    "offline": 3,
+    "device": "cpu",
+}
 
 
 @pytest.fixture(scope="module")
@@ -96,13 +97,13 @@ def language(folder: Path) -> LanguageModel:
 
 
 @pytest.fixture(scope="module")
-def film() -> WalkFilm:
+def film() -> WalkFrames:
     return film_walk(9, ASKING, SIZE, lambda _: None)
 
 
 @pytest.fixture(scope="module")
-def posed(film: WalkFilm) -> tuple[Posed, ...]:
-    return pose(QuestionSampler(np.random.default_rng(0)), film.seen, ASKING)
+def posed(film: WalkFrames) -> tuple[PosedQuestion, ...]:
+    return pose_questions(QuestionSampler(np.random.default_rng(0)), film.seen, ASKING)
 
 
 @pytest.fixture(scope="module")
@@ -125,17 +126,17 @@ def question(kind: QuestionKind, answer: str, *, frame: int = 9, evidence: tuple
     )
 
 
-def answered(*worlds: Sequence[tuple[Posed, str]], span: tuple[int, int] | None = None) -> AnswersRow:
+def answered(*worlds: Sequence[tuple[PosedQuestion, str]], span: tuple[int, int] | None = None) -> AnswersRow:
     """A row in which these texts were said."""
     rows = []
     for seed, said in enumerate(worlds):
-        told = tuple(Given(posed=one, text=text, ids=(1,), span=span) for one, text in said)
+        told = tuple(GivenAnswer(posed=one, text=text, ids=(1,), span=span) for one, text in said)
         asked = AskedWorld(given=told, seeing_s=1.0, asking_s=1.0, live_bytes=8)
         rows.append(WorldAnswers(seed=seed, asked=asked, num_offline=0, num_equal=0))
-    return AnswersRow(watch=KEEP_ALL, worlds=tuple(rows))
+    return AnswersRow(variant=KEEP_ALL, worlds=tuple(rows))
 
 
-def test_film_is_every_fifth_step_of_the_tour(film: WalkFilm) -> None:
+def test_film_is_every_fifth_step_of_the_tour(film: WalkFrames) -> None:
     tour = Tour(seed=9, width=SIZE[1], height=SIZE[0])
     views = list(itertools.islice(tour.views(), 0, 56, 5))
     assert film.times_s == tuple(np.arange(12) / 2)
@@ -270,7 +271,7 @@ def test_any_of_several_moments_will_do_but_of_two_things_the_first_decides() ->
     assert met_by_chance(first, (4, 5)) == pytest.approx(0.2)
 
 
-def test_truth_is_always_right_and_far_above_the_commonest_answer(posed: tuple[Posed, ...]) -> None:
+def test_truth_is_always_right_and_far_above_the_commonest_answer(posed: tuple[PosedQuestion, ...]) -> None:
     row = answered([(one, one.question.answer) for one in posed], [(one, one.question.answer) for one in posed])
     found = scores(row, posed)
     assert {score.kind for score in found} <= {*KINDS, ALL}
@@ -286,8 +287,8 @@ def test_truth_is_always_right_and_far_above_the_commonest_answer(posed: tuple[P
 
 
 def test_baseline_knows_answers_of_training_houses_alone() -> None:
-    def counted(answer: str) -> Posed:
-        return Posed(question=question(QuestionKind.COUNT, answer, evidence=(1,)), reach=Reach.RECALL)
+    def counted(answer: str) -> PosedQuestion:
+        return PosedQuestion(question=question(QuestionKind.COUNT, answer, evidence=(1,)), reach=Reach.RECALL)
 
     row = answered([(counted("1"), "1"), (counted("1"), "2")], [(counted("3"), "3"), (counted("1"), "1")])
     training = (counted("3"), counted("3"), counted("1"))
@@ -302,8 +303,8 @@ def test_baseline_knows_answers_of_training_houses_alone() -> None:
 
 
 def test_reach_that_gives_the_answer_away_has_no_baseline() -> None:
-    seen = Posed(question=question(QuestionKind.SEEN, "yes", evidence=(1,)), reach=Reach.RECALL)
-    absent = Posed(question=question(QuestionKind.SEEN, "no"), reach=Reach.ABSENT)
+    seen = PosedQuestion(question=question(QuestionKind.SEEN, "yes", evidence=(1,)), reach=Reach.RECALL)
+    absent = PosedQuestion(question=question(QuestionKind.SEEN, "no"), reach=Reach.ABSENT)
     row = answered([(seen, "yes"), (absent, "no")])
     found = {(score.kind, score.reach): score.commonest for score in scores(row, (seen, absent))}
     assert found["seen", None] is not None
@@ -315,7 +316,8 @@ def test_reach_that_gives_the_answer_away_has_no_baseline() -> None:
 
 def test_evidence_is_met_where_the_span_holds_the_moment() -> None:
     when = [
-        Posed(question=question(QuestionKind.WHEN, "1", evidence=(moment,)), reach=Reach.RECALL) for moment in (2, 3, 6)
+        PosedQuestion(question=question(QuestionKind.WHEN, "1", evidence=(moment,)), reach=Reach.RECALL)
+        for moment in (2, 3, 6)
     ]
     row = answered([(one, "1") for one in when[:2]], [(when[2], "1")], span=(2, 3))
     assert evidence_scores(row, least_frames=11) == []
@@ -340,9 +342,9 @@ def test_evidence_is_met_where_the_span_holds_the_moment() -> None:
     ],
 )
 def test_policies_remember_as_much_as_they_say(
-    language: LanguageModel, film: WalkFilm, policy: str, memory: str, num_grids: int
+    language: LanguageModel, film: WalkFrames, policy: str, memory: str, num_grids: int
 ) -> None:
-    session = open_watch(language, watch_named(policy, memory), num_frames=12, size=SIZE)
+    session = open_variant(language, variant_named(policy, memory), num_frames=12, size=SIZE)
     first = None
     for frame, time_s in zip(film.frames, film.times_s, strict=True):
         session.see(frame[None], [time_s])
@@ -354,7 +356,7 @@ def test_policies_remember_as_much_as_they_say(
 
 
 def test_answers_do_not_depend_on_what_was_asked_before(
-    language: LanguageModel, film: WalkFilm, posed: tuple[Posed, ...]
+    language: LanguageModel, film: WalkFrames, posed: tuple[PosedQuestion, ...]
 ) -> None:
     last = [one for one in posed if one.num_seen == 12]
     assert len(last) < len(posed)
@@ -364,12 +366,12 @@ def test_answers_do_not_depend_on_what_was_asked_before(
 
 
 def test_last_frames_anew_are_a_session_that_saw_no_others(
-    language: LanguageModel, film: WalkFilm, posed: tuple[Posed, ...]
+    language: LanguageModel, film: WalkFrames, posed: tuple[PosedQuestion, ...]
 ) -> None:
-    got = ask_world(language, watch_named("anew-4", ""), film, posed)
+    got = ask_world(language, variant_named("anew-4", ""), film, posed)
     for one in got.given:
         first = max(0, one.posed.num_seen - 4)
-        session = open_watch(language, KEEP_ALL, num_frames=4, size=SIZE)
+        session = open_variant(language, KEEP_ALL, num_frames=4, size=SIZE)
         session.see(film.frames[first : one.posed.num_seen], film.times_s[first : one.posed.num_seen])
         assert session.ask(one.posed.question.text, TextSampling(max_new_tokens=4)).ids == one.ids
         session.close()
@@ -383,12 +385,12 @@ def test_streamed_answers_are_those_of_whole_clips(answers: Answers) -> None:
 
 
 def test_another_answer_is_not_taken_for_the_same(
-    language: LanguageModel, film: WalkFilm, posed: tuple[Posed, ...]
+    language: LanguageModel, film: WalkFrames, posed: tuple[PosedQuestion, ...]
 ) -> None:
     (first, *_) = ask_world(language, KEEP_ALL, film, posed[:1]).given
     num_seen, text = first.posed.num_seen, first.posed.question.text
     other = (first.ids[0] + 1, *first.ids[1:])
-    said = Offline(language).says(film.frames[:num_seen], film.times_s[:num_seen], text, other)
+    said = OfflineModel(language).answer(film.frames[:num_seen], film.times_s[:num_seen], text, other)
     assert said[0] == first.ids[0] != other[0]
 
 
@@ -404,51 +406,51 @@ def test_all_ways_to_watch_are_asked_the_same_about_test_houses(answers: Answers
 
 
 def test_policies_and_budgets_are_combined() -> None:
-    found = watches("keep-all, window,recent-8", "8,16")
-    assert [watch.name for watch in found] == ["keep-all", "window, 8 frames", "window, 16 frames", "recent-8"]
-    assert [watch.num_frames for watch in found] == [None, 8, 16, 8]
+    found = variants(["keep-all", "window", "recent-8"], [8, 16])
+    assert [variant.name for variant in found] == ["keep-all", "window, 8 frames", "window, 16 frames", "recent-8"]
+    assert [variant.num_frames for variant in found] == [None, 8, 16, 8]
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"policies": "lots"}, "Expected a memory policy of keep-all, window, .* but got 'lots'"),
-        ({"policies": "recent-N"}, "even number of frames from 4 on, but got 'recent-N'"),
-        ({"policies": "recent-5"}, "even number of frames from 4 on, but got 'recent-5'"),
-        ({"policies": "anew-2"}, "even number of frames from 4 on, but got 'anew-2'"),
-        ({"policies": "window", "budgets": "2MB"}, "such as 4,8,16, but got '2MB'"),
-        ({"policies": "window", "budgets": "5"}, "such as '16 frames', but got '5 frames'"),
-        ({"frames": 3}, "walks of 4 frames at least, but got 3"),
-        ({"fps": 12.0}, "above 0 and up to 10, but got 12"),
-        ({"fps": float("nan")}, "but got nan"),
+        ({"ask_policy": "lots"}, "Expected a memory policy of keep-all, window, .* but got 'lots'"),
+        ({"ask_policy": "recent-N"}, "even number of frames from 4 on, but got 'recent-N'"),
+        ({"ask_policy": "recent-5"}, "even number of frames from 4 on, but got 'recent-5'"),
+        ({"ask_policy": "anew-2"}, "even number of frames from 4 on, but got 'anew-2'"),
+        ({"ask_policy": "window", "budgets": "2MB"}, "such as 4,8,16, but got '2MB'"),
+        ({"ask_policy": "window", "budgets": "5"}, "such as '16 frames', but got '5 frames'"),
+        ({"ask_frames": 3}, "walks of 4 frames at least, but got 3"),
+        ({"ask_fps": 12.0}, "above 0 and up to 10, but got 12"),
+        ({"ask_fps": float("nan")}, "but got nan"),
         ({"moments": 0}, "but got 0 moments"),
         ({"recent": -1.0}, "and -1 s"),
-        ({"size": "small"}, "Expected a size"),
+        ({"ask_size": "small"}, "Expected a size"),
         ({"worlds": 0}, "name one of each"),
     ],
 )
 def test_option_without_meaning_is_refused(changes: dict[str, str | int | float], said: str) -> None:
     with pytest.raises(SettingError, match=said):
-        run_policies(None, replace(OPTIONS, **changes), as_json=False)
+        bench_policies(**OPTIONS | changes)
 
 
 def test_model_and_folder_that_are_not_there_are_told(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="but nothing is there"):
-        run_policies(None, replace(OPTIONS, model=str(tmp_path / "none")), as_json=False)
+        bench_policies(**OPTIONS | {"language": str(tmp_path / "none")})
     with pytest.raises(InputError, match=r"no folder .*missing to write a\.json"):
-        run_policies(None, OPTIONS, as_json=False, card=tmp_path / "missing" / "a.json")
+        bench_policies(**OPTIONS, card=tmp_path / "missing" / "a.json")
 
 
 def test_table_json_card_and_plot_are_written(folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    options, card = replace(OPTIONS, model=str(folder)), tmp_path / "card.json"
-    run_policies(None, options, as_json=False, plots=tmp_path)
+    options, card = OPTIONS | {"language": str(folder)}, tmp_path / "card.json"
+    bench_policies(**options, plots=tmp_path)
     said = " ".join(capsys.readouterr().out.split())
     assert f"keep-all, {folder}, 2 validation worlds, 8 frames at 2 a second, CPU, 1 thread; a world took" in said
     assert "when, within 2 s" in said
     assert "6 of 6 streamed answers are those of one forward pass over the whole clip" in said
     assert (tmp_path / ANSWERS_PICTURE).read_bytes().startswith(b"\x89PNG")
-    run_policies(None, options, as_json=True, card=card)
+    bench_policies(**options, as_json=True, card=card)
     (written,) = json.loads(capsys.readouterr().out).values()
     assert len(written["weights_sha256"]) == 64
     (row,) = written["rows"]
@@ -467,8 +469,9 @@ def test_policies_are_compared_realtime_and_recall_apart(
     folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib")
-    options = replace(OPTIONS, model=str(folder), worlds=1, policies="window,keep-all,recent-4", budgets="4,6")
-    run_policies(None, options, as_json=False, plots=tmp_path)
+    changes = {"language": str(folder), "worlds": 1, "ask_policy": "window,keep-all,recent-4", "budgets": "4,6"}
+    options = OPTIONS | changes
+    bench_policies(**options, plots=tmp_path)
     said = capsys.readouterr().out
     for words in (
         "realtime, % right",

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from longtake.bench.contenders import POLICIES, EvenAttention, contenders, unseeing_twin
+from longtake.bench.contenders import POLICIES, EvenAttention, contenders, even_attention_twin
 from longtake.bench.eviction import EvictionFigures, EvictionRow, EvictionSettings, measure_eviction
-from longtake.cli.bench_policies import MAP_PICTURE, run_policies
-from longtake.cli.map_policies import DEFAULT_POLICIES, MapPolicyOptions
+from longtake.cli.bench_policies import DEFAULT_POLICIES, MAP_PICTURE, bench_policies
 from longtake.errors import SettingError
-from longtake.evaluation.agreement import Mean, Seen, agreement, mean_over_worlds
+from longtake.evaluation.agreement import ClipGeometry, Mean, agreement, mean_over_worlds
 from longtake.geometry.config import TRUNK, Attention
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
@@ -28,23 +27,21 @@ from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession
 from longtake.weights.load import save_geometry
 from longtake.weights.presets import TINY, TINY_CAUSAL
-from longtake.world.seeds import Split
 from longtake.world.tour import Tour
 
 SIZE = (28, 42)
 TOKENS, LAYERS, FRAMES = 8, 4, 5
 NOTHING = Mean(mean=0.0, low=None, high=None)
 LINEUP = ("none", "ratio", "layerwise-0.5", "managed", "window")
-OPTIONS = MapPolicyOptions(
-    model="tiny",
-    frames=4,
-    size="42x28",
-    budgets="1,18",
-    worlds=1,
-    policies="none,managed,ratio",
-    split=Split.TEST,
-    device="cpu",
-)
+OPTIONS = {
+    "model": "tiny",
+    "language": "none",
+    "frames": 4,
+    "size": "42x28",
+    "budgets": "1,18",
+    "policy": "none,managed,ratio",
+    "device": "cpu",
+}
 
 
 def settings(**changes: object) -> EvictionSettings:
@@ -171,11 +168,11 @@ def test_network_with_scale_frames_is_compared_too() -> None:
     assert figures_of(found, "farthest-frames", 4).tokens_by_layer == (4 * tokens,) * LAYERS
 
 
-def seen(num_frames: int = 4) -> Seen:
+def seen(num_frames: int = 4) -> ClipGeometry:
     generator = torch.Generator().manual_seed(0)
     poses = torch.eye(4, dtype=torch.float64).repeat(num_frames, 1, 1)
     poses[:, :3, 3] = torch.randn(num_frames, 3, generator=generator, dtype=torch.float64)
-    return Seen(1 + torch.rand(num_frames, 3, 5, generator=generator), poses)
+    return ClipGeometry(1 + torch.rand(num_frames, 3, 5, generator=generator), poses)
 
 
 def test_disagreement_is_what_was_put_in() -> None:
@@ -184,7 +181,7 @@ def test_disagreement_is_what_was_put_in() -> None:
     angle = math.radians(3)
     turned[:, :2, :2] = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
     turned[:, 0, 3] += 0.5
-    found = agreement(Seen(full.depth * 1.1, turned), full)
+    found = agreement(ClipGeometry(full.depth * 1.1, turned), full)
     steps = full.world_from_camera[1:, :3, 3] - full.world_from_camera[:-1, :3, 3]
     assert found.depth_median == pytest.approx(0.1, rel=1e-5)
     assert found.depth_p95 == pytest.approx(0.1, rel=1e-5)
@@ -194,7 +191,7 @@ def test_disagreement_is_what_was_put_in() -> None:
 
 def test_run_that_stands_still_has_no_path_to_compare_with() -> None:
     full = seen()
-    still = Seen(full.depth, torch.eye(4, dtype=torch.float64).repeat(4, 1, 1))
+    still = ClipGeometry(full.depth, torch.eye(4, dtype=torch.float64).repeat(4, 1, 1))
     assert agreement(full, still).centre_share is None
 
 
@@ -216,7 +213,7 @@ def test_interval_needs_two_worlds_and_a_mean_one_that_has_a_value() -> None:
 
 def test_twin_keeps_as_many_tokens_without_asking_for_attention(model: GeometryModel) -> None:
     rule = Managed(num_frames=3, special_frames=2, camera_frames=8)
-    twin = unseeing_twin(rule)
+    twin = even_attention_twin(rule)
     assert isinstance(twin, EvenAttention)
     assert isinstance(twin.policy, Managed)
     assert not twin.wants_attention_mass
@@ -227,7 +224,7 @@ def test_twin_keeps_as_many_tokens_without_asking_for_attention(model: GeometryM
 
 
 def test_policy_that_asks_for_no_attention_has_no_twin() -> None:
-    assert unseeing_twin(KeepAll()) is None
+    assert even_attention_twin(KeepAll()) is None
 
 
 def test_camera_memory_has_no_room_for_frames_that_do_not_come() -> None:
@@ -242,7 +239,7 @@ def test_policy_that_does_not_exist_is_refused_with_the_choices(name: str) -> No
 
 
 def test_table_says_what_was_refused_and_that_weights_are_random(capsys: pytest.CaptureFixture[str]) -> None:
-    run_policies(OPTIONS, None, as_json=False)
+    bench_policies(**OPTIONS)
     said = capsys.readouterr().out
     assert "tiny network, random weights, 4 frames of 1 world at 42x28, CPU, 1 thread" in said
     assert "refused" in said
@@ -253,7 +250,7 @@ def test_table_says_what_was_refused_and_that_weights_are_random(capsys: pytest.
 
 def test_json_and_plot_are_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    run_policies(OPTIONS, None, as_json=True, plots=tmp_path / "plots")
+    bench_policies(**OPTIONS, as_json=True, plots=tmp_path / "plots")
     (said,) = json.loads(capsys.readouterr().out).values()
     assert (said["weights"], said["is_random"], said["num_frames"]) == ("tiny", True, 4)
     assert (said["width"], said["height"]) == (42, 28)
@@ -265,7 +262,7 @@ def test_json_and_plot_are_written(capsys: pytest.CaptureFixture[str], tmp_path:
 @pytest.mark.parametrize("budgets", ["", "0", "four", "4,,8", "-1"])
 def test_budgets_that_are_no_counts_of_frames_are_refused(budgets: str) -> None:
     with pytest.raises(SettingError, match="such as 4,8,16"):
-        run_policies(replace(OPTIONS, budgets=budgets), None, as_json=True)
+        bench_policies(**OPTIONS | {"budgets": budgets}, as_json=True)
 
 
 def test_default_lineup_has_every_policy_and_begins_with_the_full_cache() -> None:
@@ -279,7 +276,7 @@ def test_model_from_a_file_is_compared_with_the_truth_and_no_figure_is_cut(
     path = tmp_path / "model.safetensors"
     save_geometry(model, path)
     monkeypatch.setenv("COLUMNS", "60")
-    run_policies(replace(OPTIONS, model=str(path), worlds=2, policies="none,farthest-frames"), None, as_json=False)
+    bench_policies(**OPTIONS | {"model": str(path), "worlds": 2, "policy": "none,farthest-frames"})
     said = capsys.readouterr().out
     assert "…" not in said
     assert "model.safetensors, 4 frames of 2 worlds" in said
@@ -292,7 +289,7 @@ def test_network_that_cannot_stream_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "full.safetensors"
     save_geometry(random_model(replace(TINY_CAUSAL, attention=Attention.FULL), torch.device("cpu")), path)
     with pytest.raises(SettingError, match="cannot watch frame by frame"):
-        run_policies(replace(OPTIONS, model=str(path)), None, as_json=True)
+        bench_policies(**OPTIONS | {"model": str(path)}, as_json=True)
 
 
 def test_rule_with_scale_frames_has_its_anchors_within_the_budget() -> None:

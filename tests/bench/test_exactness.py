@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from longtake.attention.backend import Backend
 from longtake.attention.masks import clip_mask
 from longtake.bench import exactness
 from longtake.bench.exactness import measure_exactness
@@ -50,7 +51,7 @@ def test_stream_that_forgets_otherwise_than_its_mask_is_found(
 def test_session_that_lost_its_memory_is_found(
     tiny_model: GeometryModel, images: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forgetful(path: Path, model: GeometryModel) -> VideoSession:
+    def forgetful(path: Path, model: GeometryModel, backend: Backend | None) -> VideoSession:
         return open_session(model, replace(SETTINGS, windows=None), (images.shape[-2], images.shape[-1]))
 
     monkeypatch.setattr(exactness, "resume_session", forgetful)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from longtake.bench.exactness import measure_exactness
-from longtake.bench.quality import QualitySettings, Watch, film_world, measure_quality
+from longtake.bench.quality import MapVariant, QualitySettings, film_world, measure_quality
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import MICRO_MAP, fingerprint
 from longtake.hub.load import load_model, random_model
@@ -55,8 +55,8 @@ def bars(card: Mapping[str, Any]) -> dict[str, float]:
 
 def watched(model: GeometryModel, num_worlds: int) -> dict[str, float]:
     """Medians over the first test houses, always the same ones."""
-    watches = (Watch(name="usual", session=SMALL),)
-    settings = QualitySettings(watches=watches, frames=(FRAMES,), num_worlds=num_worlds, size=SIZE)
+    variants = (MapVariant(name="usual", session=SMALL),)
+    settings = QualitySettings(variants=variants, frames=(FRAMES,), num_worlds=num_worlds, size=SIZE)
     (row,) = measure_quality(model, settings, lambda _: None)
     summaries = row.summaries()
     return {name: summary.median for name in GATED if (summary := summaries[name]) is not None}

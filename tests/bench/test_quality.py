@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from longtake.bench.quality import QualityRow, QualitySettings, Watch, film_world, measure_quality
-from longtake.cli.bench_quality import QualityOptions, run_quality, watches
+from longtake.bench.quality import MapVariant, QualityRow, QualitySettings, film_world, measure_quality
+from longtake.cli.bench_quality import bench_quality, variants
 from longtake.errors import BudgetError, InputError, SettingError
-from longtake.evaluation.agreement import Seen
-from longtake.evaluation.walk_quality import Film, Found, judge
+from longtake.evaluation.agreement import ClipGeometry
+from longtake.evaluation.walk_quality import FilmedWalk, MappedWalk, score_walk
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
 from longtake.memory.budget import Budget
@@ -31,26 +31,19 @@ SIZE = (28, 42)
 LONG = 13
 """Frames: more than a window of those below."""
 CPU = torch.device("cpu")
-USUAL = Watch(name="usual", session=SMALL)
-WINDOWED = Watch(
+USUAL = MapVariant(name="usual", session=SMALL)
+WINDOWED = MapVariant(
     name="windowed",
     session=replace(SMALL, windows=Windows(size=10, overlap_frames=3), alignment=Alignment(Anchoring.KEYFRAME_PAIRS)),
 )
-SETTINGS = QualitySettings(watches=(USUAL, WINDOWED), frames=(5, LONG), num_worlds=2, size=SIZE)
-OPTIONS = QualityOptions(
-    model="tiny",
-    worlds=2,
-    split=Split.TEST,
-    size="42x28",
-    frames="4,7",
-    scale_frames="usual",
-    policy="usual",
-    memory="usual",
-    keyframes="usual",
-    windows="usual",
-    align="usual",
-    device="cpu",
-)
+SETTINGS = QualitySettings(variants=(USUAL, WINDOWED), frames=(5, LONG), num_worlds=2, size=SIZE)
+OPTIONS = {"model": "tiny", "worlds": 2, "size": "42x28", "frames": "4,7"}
+
+
+def chosen_variants(**choices: str) -> tuple[MapVariant, ...]:
+    """With the usual for what is not chosen."""
+    names = ("scale_frames", "policy", "memory", "keyframes", "windows", "align")
+    return variants(SMALL, *(choices.get(name, "usual") for name in names))
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +60,11 @@ def rows(model: GeometryModel) -> list[QualityRow]:
 
 
 @pytest.fixture(scope="module")
-def film() -> Film:
+def film() -> FilmedWalk:
     return film_world(9, LONG, SIZE, CPU, lambda _: None)
 
 
-def test_film_is_the_beginning_of_the_tour(film: Film) -> None:
+def test_film_is_the_beginning_of_the_tour(film: FilmedWalk) -> None:
     views = list(itertools.islice(Tour(seed=9, width=SIZE[1], height=SIZE[0]).views(), LONG))
     assert torch.equal(film.images, torch.stack([view.image for view in views]))
     assert torch.equal(film.truth.depth, torch.stack([view.depth for view in views]))
@@ -82,24 +75,24 @@ def test_film_is_the_beginning_of_the_tour(film: Film) -> None:
     )
 
 
-def test_truth_itself_has_no_error_and_beats_every_baseline(film: Film) -> None:
-    found = Found(film.truth, film.intrinsics.expand(LONG, 3, 3))
-    world = judge(found, film, seed=9, watched_s=1.0)
+def test_truth_itself_has_no_error_and_beats_every_baseline(film: FilmedWalk) -> None:
+    found = MappedWalk(film.truth, film.intrinsics.expand(LONG, 3, 3))
+    world = score_walk(found, film, seed=9, watched_s=1.0)
     assert world.score.ate_share == pytest.approx(0, abs=1e-9)
     assert world.score.rotation_deg == pytest.approx(0, abs=1e-5)
     assert world.score.depth_abs_rel == pytest.approx(0, abs=1e-6)
     assert world.fov_deg == pytest.approx(0, abs=1e-4)
-    torch.testing.assert_close(world.ways.found, world.ways.true)
-    row = QualityRow(watch=USUAL, num_frames=LONG, worlds=(world,))
+    torch.testing.assert_close(world.paths.found, world.paths.true)
+    row = QualityRow(variant=USUAL, num_frames=LONG, worlds=(world,))
     assert row.better_share("times_velocity") == row.better_share("times_straight") == 1
     assert row.frame_ms == pytest.approx(1000 / LONG)
 
 
-def test_times_better_is_the_baseline_over_the_error(film: Film) -> None:
+def test_times_better_is_the_baseline_over_the_error(film: FilmedWalk) -> None:
     bent = film.truth.world_from_camera.clone()
     bent[4:, 0, 3] += 0.1
-    run = Seen(film.truth.depth * torch.linspace(1, 1.5, LONG)[:, None, None], bent)
-    world = judge(Found(run, film.intrinsics.expand(LONG, 3, 3)), film, seed=9, watched_s=1.0)
+    run = ClipGeometry(film.truth.depth * torch.linspace(1, 1.5, LONG)[:, None, None], bent)
+    world = score_walk(MappedWalk(run, film.intrinsics.expand(LONG, 3, 3)), film, seed=9, watched_s=1.0)
     assert world.score.ate_share is not None
     assert world.baselines.velocity_ate_share is not None
     assert world.times_velocity == world.baselines.velocity_ate_share / world.score.ate_share
@@ -115,7 +108,7 @@ def test_share_of_worlds_counts_those_that_beat_the_baseline(rows: list[QualityR
 
 
 def test_every_length_and_way_has_a_row_of_test_worlds(rows: list[QualityRow]) -> None:
-    assert [(row.num_frames, row.watch.name) for row in rows] == [
+    assert [(row.num_frames, row.variant.name) for row in rows] == [
         (5, "usual"),
         (5, "windowed"),
         (LONG, "usual"),
@@ -129,14 +122,16 @@ def test_every_length_and_way_has_a_row_of_test_worlds(rows: list[QualityRow]) -
 
 
 def test_figures_are_those_of_a_session_that_watched_the_same_frames(
-    model: GeometryModel, rows: list[QualityRow], film: Film
+    model: GeometryModel, rows: list[QualityRow], film: FilmedWalk
 ) -> None:
     for row in rows[2:]:
-        session = open_session(model, row.watch.session, SIZE)
+        session = open_session(model, row.variant.session, SIZE)
         parts = list(session.run(film.images))
         poses = torch.cat([part.world_from_camera for part in parts]).double()
-        run = Found(Seen(torch.cat([part.depth for part in parts]), poses), torch.cat([p.intrinsics for p in parts]))
-        want = judge(run, film, seed=9, watched_s=0.0)
+        run = MappedWalk(
+            ClipGeometry(torch.cat([part.depth for part in parts]), poses), torch.cat([p.intrinsics for p in parts])
+        )
+        want = score_walk(run, film, seed=9, watched_s=0.0)
         assert row.worlds[0].figures() == want.figures()
 
 
@@ -147,7 +142,7 @@ def test_windows_matter_once_a_walk_is_longer(rows: list[QualityRow]) -> None:
 
 
 def test_settings_are_chosen_by_houses_of_their_own(model: GeometryModel) -> None:
-    wanted = replace(SETTINGS, watches=(USUAL,), frames=(3,), split=Split.VALIDATION)
+    wanted = replace(SETTINGS, variants=(USUAL,), frames=(3,), split=Split.VALIDATION)
     (row,) = measure_quality(model, wanted, lambda _: None)
     assert [world.seed % 10 for world in row.worlds] == [8, 8]
 
@@ -156,20 +151,20 @@ def test_walk_that_is_too_short_to_align_is_refused() -> None:
     with pytest.raises(SettingError, match="3 frames at least, but got 2"):
         replace(SETTINGS, frames=(48, 2))
     with pytest.raises(SettingError, match="name one of each"):
-        replace(SETTINGS, watches=())
+        replace(SETTINGS, variants=())
 
 
 def test_setting_without_room_is_refused_before_anything_is_filmed(model: GeometryModel) -> None:
     crowded = replace(USUAL, session=replace(SMALL, budget=Budget(num_frames=2)))
     ticks: list[int] = []
     with pytest.raises(BudgetError, match="cannot hold 8 anchors"):
-        measure_quality(model, replace(SETTINGS, watches=(crowded,)), ticks.append)
+        measure_quality(model, replace(SETTINGS, variants=(crowded,)), ticks.append)
     assert not ticks
 
 
 def test_choices_of_options_are_combined() -> None:
-    chosen = watches(replace(OPTIONS, keyframes="usual,every:3", windows="64/8, none", align="usual,robust"), SMALL)
-    assert [watch.name for watch in chosen] == [
+    chosen = chosen_variants(keyframes="usual,every:3", windows="64/8, none", align="usual,robust")
+    assert [variant.name for variant in chosen] == [
         "windows 64/8",
         "windows 64/8, robust",
         "windows none",
@@ -184,14 +179,14 @@ def test_choices_of_options_are_combined() -> None:
 
 
 def test_nothing_said_is_the_usual_way() -> None:
-    assert watches(OPTIONS, SMALL) == (USUAL,)
+    assert chosen_variants() == (USUAL,)
 
 
 def test_policy_memory_and_scale_frames_are_set() -> None:
-    (managed,) = watches(replace(OPTIONS, policy="managed", memory="24 frames"), SMALL)
+    (managed,) = chosen_variants(policy="managed", memory="24 frames")
     assert (managed.name, managed.session.retention) == ("managed, 24 frames", stream_policy_named("managed"))
     assert managed.session.budget == Budget(num_frames=24)
-    (fewer,) = watches(replace(OPTIONS, scale_frames="2"), SMALL)
+    (fewer,) = chosen_variants(scale_frames="2")
     assert fewer.session.num_scale_frames == 2
     assert fewer.session.retention == ContextRetention(anchors=2, window=16, history=512)
 
@@ -211,23 +206,23 @@ def test_policy_memory_and_scale_frames_are_set() -> None:
 )
 def test_option_without_meaning_is_refused(changes: dict[str, str], said: str) -> None:
     with pytest.raises(SettingError, match=said):
-        run_quality(replace(OPTIONS, **changes), as_json=False)
+        bench_quality(**OPTIONS | changes)
 
 
 def test_folder_that_is_not_there_is_told_before_the_work(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no folder .*missing to write q\.json"):
-        run_quality(OPTIONS, as_json=False, card=tmp_path / "missing" / "q.json")
+        bench_quality(**OPTIONS, card=tmp_path / "missing" / "q.json")
 
 
 def test_table_json_and_plot_are_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     card = tmp_path / "card.json"
-    run_quality(OPTIONS, as_json=False, plot=tmp_path / "quality.png")
+    bench_quality(**OPTIONS, plot=tmp_path / "quality.png")
     said = capsys.readouterr().out
     assert "4 frames, usual settings, tiny, 2 test worlds at 42x28, CPU, 1 thread" in said
     assert "constant velocity" in said
     assert "The weights are random" in said
-    run_quality(OPTIONS, as_json=True, card=card)
+    bench_quality(**OPTIONS, as_json=True, card=card)
     written = json.loads(capsys.readouterr().out)
     assert [(row["num_frames"], row["settings"]) for row in written["rows"]] == [(4, "usual"), (7, "usual")]
     row = written["rows"][0]
@@ -247,8 +242,7 @@ def test_several_ways_are_compared_and_a_model_from_a_file_is_not_called_random(
 ) -> None:
     path = tmp_path / "model.safetensors"
     save_geometry(model, path)
-    options = replace(OPTIONS, model=str(path), frames="11", windows="usual,9/2", worlds=1)
-    run_quality(options, as_json=False)
+    bench_quality(model=str(path), frames="11", windows="usual,9/2", worlds=1, size="42x28")
     said = capsys.readouterr().out
     assert "model.safetensors, 1 test world at 42x28" in said
     assert "windows 9/2" in said

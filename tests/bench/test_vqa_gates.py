@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from longtake.bench.answers import AnswersSettings, measure_sessions
-from longtake.bench.answers_policies import KEEP_ALL, Watch
+from longtake.bench.answers_policies import KEEP_ALL, MemoryVariant
 from longtake.bench.answers_scoring import ALL, KINDS, ScoredRow, score_rows
-from longtake.evaluation.asked_walk import Asking
+from longtake.evaluation.asked_walk import QuestionPlan
 from longtake.hub.bundled import MICRO_VQA, fingerprint
 from longtake.hub.load import load_language_model
 from longtake.language.load import LanguageModel, load_language
@@ -48,15 +48,15 @@ def row(card: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def answered(language: LanguageModel, card: Mapping[str, Any], num_worlds: int) -> ScoredRow:
     """About the first test houses, always the same ones, asked as for the card."""
-    asking = Asking(
+    asking = QuestionPlan(
         num_frames=card["num_frames"],
         fps=card["fps"],
         num_moments=len(card["moments"]),
         num_questions=card["questions"],
         recent_s=card["recent_s"],
     )
-    watches = (Watch(policy=KEEP_ALL, memory=None),)
-    settings = AnswersSettings(watches=watches, asking=asking, num_worlds=num_worlds, size=SIZE, num_training=1)
+    variants = (MemoryVariant(policy=KEEP_ALL, memory=None),)
+    settings = AnswersSettings(variants=variants, asking=asking, num_worlds=num_worlds, size=SIZE, num_training=1)
     (scored,) = score_rows(measure_sessions(language, settings, lambda _: None))
     return scored
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from done import Done
 
-from longtake.cli.bench_commands import bench_policies, bench_quality
+from longtake.cli.bench_policies import bench_policies
+from longtake.cli.bench_quality import bench_quality
 from longtake.cli.live import live
 from longtake.cli.map import map_
 from longtake.errors import CheckpointError

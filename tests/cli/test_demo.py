@@ -78,6 +78,35 @@ def test_demo_runs_again_over_what_it_left(out: tuple[Path, Done], longtake: Cal
     assert "Asked on the way" not in (out[0] / "demo-map" / REPORT_NAME).read_text(encoding="utf-8")
 
 
+def test_demo_is_computed_as_asked_for(longtake: Callable[..., Done], tmp_path: Path) -> None:
+    options = ("--frames", "8", "--precision", "bf16", "--backend", "reference", "--out", str(tmp_path))
+    done = longtake("demo", *options)
+    assert done.returncode == 0, done.stderr
+    assert "bf16 on cpu" in done.stdout
+    figures = json.loads((tmp_path / "demo.json").read_text())
+    assert (figures["device"], figures["precision"], figures["backend"]) == ("cpu", "bf16", "reference")
+    assert 2e-5 < figures["stream_to_clip_error"] < 0.2
+    assert figures["resumed_is_identical"] is True
+    mapped = json.loads((tmp_path / "demo-map" / "summary.json").read_text())
+    assert (mapped["execution"]["precision"], mapped["execution"]["backend"]) == ("bf16", "reference")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--precision", "fp16"), "Expected a GPU for precision fp16"),
+        (("--backend", "slow"), "no attention backend 'slow'"),
+    ],
+)
+def test_what_cannot_be_computed_here_is_refused(
+    options: tuple[str, ...], sentence: str, longtake: Callable[..., Done], tmp_path: Path
+) -> None:
+    done = longtake("demo", *options, "--out", str(tmp_path))
+    assert done.returncode == 1
+    assert sentence in " ".join(done.stderr.split())
+    assert not any(tmp_path.iterdir())
+
+
 def test_house_of_a_training_is_refused(longtake: Callable[..., Done], tmp_path: Path) -> None:
     done = longtake("demo", "--seed", "7", "--out", str(tmp_path))
     assert done.returncode == 1

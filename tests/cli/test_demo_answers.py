@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from longtake.bench.answers import AskedWorld, Given, ask_world
+from longtake.bench.answers import AskedWorld, GivenAnswer, ask_world
 from longtake.cli import demo_report
 from longtake.cli.demo_report import ask_on_the_way
-from longtake.evaluation.asked_walk import Asking
+from longtake.evaluation.asked_walk import QuestionPlan
 from longtake.language.load import LanguageModel, load_language
 from longtake.world.answers import answer_of
 from longtake.world.question import Question, QuestionKind
@@ -19,7 +19,7 @@ from longtake.world.visibility import clear_pixels
 from training.vqa_model import TINY_VQA, build_vqa, save_vqa
 
 SEED, SIZE = 19, (28, 42)
-ASKING = Asking(num_frames=12, fps=2.0, num_moments=3, num_questions=7, recent_s=4.0)
+ASKING = QuestionPlan(num_frames=12, fps=2.0, num_moments=3, num_questions=7, recent_s=4.0)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_truth_is_that_of_the_frames_that_were_seen(language: LanguageModel) -> 
         assert answer_of(question, seen, clear_pixels(seen)) == asked.truth
 
 
-def truthful(given: Given) -> Given:
+def truthful(given: GivenAnswer) -> GivenAnswer:
     """The same with the true answer, or one that is two seconds off, and a look at the first true moment."""
     question = given.posed.question
     is_timed = question.kind is QuestionKind.WHEN

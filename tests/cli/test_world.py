@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from longtake.cli.world import WorldSettings, run_world
+from longtake.cli.world import world
 from longtake.errors import InputError, SettingError
 from longtake.spatial.pinhole import unproject
 from longtake.spatial.pose import invert_rigid
@@ -17,19 +16,7 @@ from longtake.world.tour import Tour
 
 
 def film(out: Path, *, as_json: bool = False, **changes: Any) -> None:
-    settings = WorldSettings(
-        seed=9,
-        frames=2,
-        size="64x48",
-        fps=10.0,
-        images="mp4",
-        depth="png",
-        questions=0,
-        device="cpu",
-        out=out,
-        overwrite=False,
-    )
-    run_world(replace(settings, **changes), as_json=as_json)
+    world(**{"out": out, "seed": 9, "frames": 2, "size": "64x48", "questions": 0} | changes, as_json=as_json)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtake.errors import InputError, SettingError
-from longtake.evaluation.association import PosePairs, associate, pair_poses
+from longtake.evaluation.association import PosePairs, associate
 from longtake.takes.trajectory import Trajectory
 
 
@@ -63,7 +63,8 @@ def test_offset_is_added_to_the_result() -> None:
 
 
 def test_paired_poses_are_those_of_the_same_moments() -> None:
-    pairs = pair_poses(trajectory([0.5, 1.0, 2.0, 2.6]), trajectory([0.0, 1.004, 1.5, 2.0]))
+    result, truth = trajectory([0.5, 1.0, 2.0, 2.6]), trajectory([0.0, 1.004, 1.5, 2.0])
+    pairs = associate(result, truth).poses_of(result, truth)
     assert pairs.timestamp_s.tolist() == [1.004, 2.0]
     assert pairs.result[:, 0, 3].tolist() == [1.0, 2.0]
     assert pairs.truth[:, 0, 3].tolist() == [1.004, 2.0]

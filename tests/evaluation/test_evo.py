@@ -14,7 +14,7 @@ import pytest
 
 from longtake.evaluation.absolute import absolute_error
 from longtake.evaluation.alignment_mode import AlignmentMode
-from longtake.evaluation.association import PosePairs, pair_poses
+from longtake.evaluation.association import PosePairs, associate
 from longtake.evaluation.relative import Delta, DeltaUnit, relative_error
 from longtake.evaluation.statistics import Statistics
 from longtake.takes.trajectory import Trajectory
@@ -154,7 +154,8 @@ def check_agreement(pairs: PosePairs, questions: list[Question], answers: list[d
 def test_timed_trajectories_have_the_errors_that_evo_says(name: str, tmp_path: Path) -> None:
     sample = SAMPLES[name]
     truth, result, questions = DATA / sample.truth, DATA / sample.result, questions_about(sample)
-    pairs = pair_poses(read_trajectory(result), read_trajectory(truth), max_gap_s=GAP_S)
+    sides = read_trajectory(result), read_trajectory(truth)
+    pairs = associate(*sides, max_gap_s=GAP_S).poses_of(*sides)
     check_agreement(pairs, questions, ask_evo(truth, result, questions, tmp_path))
 
 
@@ -165,7 +166,7 @@ def test_trajectories_without_times_have_the_errors_that_evo_says(name: str, tmp
     # KITTI's rotations are rounded. We take the nearest true ones and evo what it is given, so it gets ours.
     written = write_kitti(truth, tmp_path / "truth.txt"), write_kitti(result, tmp_path / "result.txt")
     questions = questions_about(sample)
-    check_agreement(pair_poses(result, truth), questions, ask_evo(*written, questions, tmp_path))
+    check_agreement(associate(result, truth).poses_of(result, truth), questions, ask_evo(*written, questions, tmp_path))
 
 
 def write_kitti(trajectory: Trajectory, path: Path) -> Path:
@@ -178,5 +179,6 @@ def test_published_kitti_files_have_the_absolute_errors_that_evo_says(name: str,
     sample = SAMPLES[name]
     truth, result = DATA / sample.truth, DATA / sample.result
     questions = [Question(alignment_mode, "translation") for alignment_mode in AlignmentMode]
-    pairs = pair_poses(read_trajectory(result), read_trajectory(truth), max_gap_s=GAP_S)
+    sides = read_trajectory(result), read_trajectory(truth)
+    pairs = associate(*sides, max_gap_s=GAP_S).poses_of(*sides)
     check_agreement(pairs, questions, ask_evo(truth, result, questions, tmp_path))

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from longtake.errors import InputError, MissingExtraError, SettingError
 from longtake.evaluation.alignment_mode import AlignmentMode
-from longtake.evaluation.points import Cloud, lay_onto, measure_points
-from longtake.evaluation.registration import Icp
+from longtake.evaluation.points import Cloud, measure_points
+from longtake.evaluation.registration import Icp, register
 from longtake.spatial.rotation import matrix_from_quaternion
 from longtake.spatial.similarity import Similarity
 from longtake.spatial.umeyama import best_similarity
@@ -123,8 +123,9 @@ def test_clouds_in_other_places_are_laid_onto_each_other() -> None:
     cameras = random_cloud(6, 8).points
     crooked = motion.inverse().of_points(cameras) + 2e-3 * random_cloud(7, 8).points
     start = best_similarity(crooked, cameras)
-    rough, _ = lay_onto(predicted, true, start, Icp(alignment_mode=AlignmentMode.NONE))
-    fine, registration = lay_onto(predicted, true, start, Icp(alignment_mode=AlignmentMode.SIM3))
+    rough = predicted.moved(start)
+    registration = register(predicted.points, true.points, start, Icp(alignment_mode=AlignmentMode.SIM3))
+    fine = predicted.moved(registration.target_from_source)
     assert measure_points(rough, true, threshold=0.1).accuracy_mean > 1e-3
     errors = measure_points(fine, true, threshold=0.1)
     assert errors.accuracy_mean < 1e-9

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from longtake.evaluation.agreement import Seen
+from longtake.evaluation.agreement import ClipGeometry
 from longtake.evaluation.baselines import constant_velocity, one_depth, score_baselines, straight_line
 from longtake.evaluation.scoring import Summary, fov_error_deg, score, summary_over_worlds
 from longtake.spatial.pinhole import intrinsics_from_fov
@@ -26,13 +26,13 @@ def turn(axis: int, degrees: float) -> Tensor:
     return matrix_from_quaternion(quaternion)
 
 
-def walk(seed: int = 0, num_frames: int = FRAMES) -> Seen:
+def walk(seed: int = 0, num_frames: int = FRAMES) -> ClipGeometry:
     """Cameras that go and turn at random, and depths between 1 and 3."""
     generator = torch.Generator().manual_seed(seed)
     steps = 0.1 * torch.randn(num_frames, 3, generator=generator, dtype=torch.float64)
     quaternions = torch.randn(num_frames, 4, generator=generator, dtype=torch.float64)
     poses = rigid_pose(matrix_from_quaternion(quaternions), steps.cumsum(dim=0))
-    return Seen(1 + 2 * torch.rand(num_frames, 3, 5, generator=generator), poses)
+    return ClipGeometry(1 + 2 * torch.rand(num_frames, 3, 5, generator=generator), poses)
 
 
 @pytest.mark.parametrize("depth_scale", [1.0, 0.2, 7.0])
@@ -44,7 +44,7 @@ def test_truth_in_another_unit_and_world_is_met_exactly(
     truth = walk(seed)
     rotation, poses = turn(axis, degrees), truth.world_from_camera
     centres = scale * poses[:, :3, 3] @ rotation.T + torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
-    found = score(Seen(depth_scale * truth.depth, rigid_pose(rotation @ poses[:, :3, :3], centres)), truth)
+    found = score(ClipGeometry(depth_scale * truth.depth, rigid_pose(rotation @ poses[:, :3, :3], centres)), truth)
     assert found.ate_share == pytest.approx(0, abs=1e-9)
     assert found.rotation_deg == pytest.approx(0, abs=1e-5)
     assert found.rotation_since_first_deg == pytest.approx(0, abs=1e-5)
@@ -60,7 +60,7 @@ def test_camera_that_is_turned_in_its_own_axes_is_wrong_by_that_turn() -> None:
     truth = walk()
     poses = truth.world_from_camera.clone()
     poses[:, :3, :3] = poses[:, :3, :3] @ turn(1, 7.0)
-    found = score(Seen(truth.depth, poses), truth)
+    found = score(ClipGeometry(truth.depth, poses), truth)
     assert found.ate_share == pytest.approx(0, abs=1e-9)
     assert found.rotation_deg == pytest.approx(7, abs=1e-6)
 
@@ -69,7 +69,7 @@ def test_turn_since_the_first_frame_counts_those_that_came_later() -> None:
     truth = walk(num_frames=6)
     poses = truth.world_from_camera.clone()
     poses[1:, :3, :3] = poses[1:, :3, :3] @ turn(2, 5.0)
-    assert score(Seen(truth.depth, poses), truth).rotation_since_first_deg == pytest.approx(5, abs=1e-6)
+    assert score(ClipGeometry(truth.depth, poses), truth).rotation_since_first_deg == pytest.approx(5, abs=1e-6)
 
 
 def test_share_of_path_is_that_of_a_plain_sum() -> None:
@@ -86,7 +86,7 @@ def test_share_of_path_is_that_of_a_plain_sum() -> None:
 
 def test_truth_that_stands_still_has_no_path_to_divide_by() -> None:
     truth = walk()
-    still = Seen(truth.depth, truth.world_from_camera[:1].repeat(FRAMES, 1, 1))
+    still = ClipGeometry(truth.depth, truth.world_from_camera[:1].repeat(FRAMES, 1, 1))
     found = score(truth, still)
     assert found.ate_share is None
     assert found.step_share is None
@@ -99,7 +99,7 @@ def test_run_that_stops_for_a_while_has_no_finite_range_of_scales() -> None:
     truth = walk(num_frames=31)
     poses = truth.world_from_camera.clone()
     poses[10:20, :3, 3] = poses[10, :3, 3]
-    found = score(Seen(truth.depth, poses), truth)
+    found = score(ClipGeometry(truth.depth, poses), truth)
     assert found.scale_range is None
     assert found.scale_drift_percent is not None
 
@@ -116,7 +116,7 @@ def test_camera_that_turns_as_it_goes_is_followed_exactly_by_constant_velocity()
     poses = [walk().world_from_camera[0]]
     for _ in range(FRAMES - 1):
         poses.append(poses[-1] @ step)
-    found = score_baselines(Seen(walk().depth, torch.stack(poses)))
+    found = score_baselines(ClipGeometry(walk().depth, torch.stack(poses)))
     assert found.velocity_ate_share == pytest.approx(0, abs=1e-9)
     assert found.unaligned_velocity_ate_share == pytest.approx(0, abs=1e-9)
     assert found.straight_ate_share is not None

@@ -6,7 +6,7 @@ import torch
 
 from longtake.cli.demo_report import truth_for_report
 from longtake.errors import InputError
-from longtake.evaluation.walk_quality import film_of, judge_walk
+from longtake.evaluation.walk_quality import read_walk, score_take
 from longtake.spatial.rotation import matrix_from_quaternion
 from longtake.spatial.similarity import Similarity
 from longtake.takes.depth_files import DepthFiles
@@ -66,7 +66,7 @@ def moved(write_walk: Callable[..., Take]) -> Take:
 
 
 def test_film_is_what_was_filmed(truth: Take) -> None:
-    film = film_of(truth)
+    film = read_walk(truth)
     view = next(Tour(seed=SEED, width=42, height=28).views())
     assert film.images.shape == (FRAMES, 3, 28, 42)
     assert torch.allclose(film.images[0], view.image, atol=0.5 / 255 + 1e-6)
@@ -75,7 +75,7 @@ def test_film_is_what_was_filmed(truth: Take) -> None:
 
 
 def test_truth_in_another_world_and_unit_has_no_error(truth: Take, moved: Take) -> None:
-    quality = judge_walk(moved, film_of(truth), seed=SEED, watched_s=1.0)
+    quality = score_take(moved, read_walk(truth), seed=SEED, watched_s=1.0)
     assert quality.score.ate_share == pytest.approx(0, abs=1e-6)
     assert quality.score.depth_abs_rel == pytest.approx(0, abs=1e-5)
     assert quality.fov_deg == pytest.approx(0, abs=1e-3)
@@ -83,8 +83,8 @@ def test_truth_in_another_world_and_unit_has_no_error(truth: Take, moved: Take) 
 
 
 def test_report_has_the_true_way_where_the_result_is_and_figures_beside_baselines(truth: Take, moved: Take) -> None:
-    film = film_of(truth)
-    told = truth_for_report(moved, film, judge_walk(moved, film, seed=SEED, watched_s=1.0))
+    film = read_walk(truth)
+    told = truth_for_report(moved, film, score_take(moved, film, seed=SEED, watched_s=1.0))
     assert np.allclose(told.centres, moved.trajectory.world_from_camera[:, :3, 3].numpy(), atol=1e-5)
     assert f"house {SEED}" in told.about
     assert told.figures[-1].result == "1, 1 is right"
@@ -95,4 +95,4 @@ def test_report_has_the_true_way_where_the_result_is_and_figures_beside_baseline
 
 def test_result_that_lacks_frames_is_refused(truth: Take, write_walk: Callable[..., Take]) -> None:
     with pytest.raises(InputError, match=r"a result for each of 12 frames, but .* has 5"):
-        judge_walk(write_walk(RESULT_FROM_TRUTH, 5), film_of(truth), seed=SEED, watched_s=1.0)
+        score_take(write_walk(RESULT_FROM_TRUTH, 5), read_walk(truth), seed=SEED, watched_s=1.0)

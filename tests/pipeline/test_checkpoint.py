@@ -72,7 +72,9 @@ def test_damage_is_said_in_a_sentence(tmp_path: Path, damage: str) -> None:
     checkpoints = Checkpoints(tmp_path)
     checkpoints.publish(saved(checkpoints, 5))
     (tmp_path / FOLDER / damage).write_bytes(b"{")
-    with pytest.raises(InputError, match=r"is damaged or of another version of longtake .*; start again with --overwrite"):
+    with pytest.raises(
+        InputError, match=r"is damaged or of another version of longtake .*; start again with --overwrite"
+    ):
         checkpoints.newest()
     checkpoints.clear()
     assert checkpoints.newest() is None

@@ -5,7 +5,7 @@ import numpy as np
 from longtake.language.formats import open_clip
 from longtake.world.things import Colour, Kind, Sightings, Thing
 from training.packing import Shape
-from training.question_batches import Errand
+from training.question_batches import QuestionJob
 from training.vocabulary import Vocabulary
 
 
@@ -30,9 +30,9 @@ def made_up(seed: int, num_frames: int, *, step_s: float = 0.5, num_things: int 
     )
 
 
-def errand(seed: int) -> Errand:
+def job(seed: int) -> QuestionJob:
     """To ask about two such walks."""
     opening = len(open_clip(Vocabulary().special_ids, Vocabulary().system))
     shape = Shape(num_frames=8, num_held=1, question_tokens=60, rows=4, columns=6, num_opening=opening)
     seen = [made_up(seed, 8), made_up(seed + 1, 8)]
-    return Errand(shape=shape, tokens_per_second=2, moments=2, questions=3, seed=(seed,), seen=seen)
+    return QuestionJob(shape=shape, tokens_per_second=2, moments=2, questions=3, seed=(seed,), seen=seen)

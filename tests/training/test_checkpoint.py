@@ -15,11 +15,11 @@ from longtake.geometry.model import GeometryModel
 from longtake.weights.presets import MICRO, TINY
 from training.checkpoint import MOST_BYTES, Reached, is_training, resume_training, save_training
 from training.footage import Clips
-from training.learning import Way
+from training.learning import ClipTrainer
 from training.losses import targets, weighted
 from training.optimise import Optimisers, initialise
 from training.recording import prepare_gradients
-from training.watching import Watching
+from training.stream_pattern import StreamPattern
 
 REACHED = Reached(step=7, houses=40)
 RESUMED_LOSS_TOLERANCE = 0.01
@@ -37,14 +37,16 @@ class Learner:
         self.weights = list(self.model.parameters())
         prepare_gradients(self.weights)
         grid = self.model.grid(*clips.depth.shape[-2:])
-        self.way = Way(self.model, Watching(num_frames=10, num_scale_frames=2, window=4, interval=1), grid)
+        self.trainer = ClipTrainer(
+            self.model, StreamPattern(num_frames=10, num_scale_frames=2, window=4, interval=1), grid
+        )
         truth, deep = targets(clips, 2), torch.tensor([0, 4, 9])
         self.inputs = [clips.image, truth.pose, truth.depth[:, deep], deep]
 
     def losses(self, num_steps: int) -> list[float]:
         losses = []
         for _ in range(num_steps):
-            parts = self.way.learn(self.inputs, self.weights, None)
+            parts = self.trainer.learn(self.inputs, self.weights, None)
             self.optimisers.step(1e-3)
             losses.append(float(weighted(parts)))
         return losses
@@ -165,13 +167,13 @@ def say_nothing(part: Path) -> None:
 
 
 def say_something_else(part: Path) -> None:
-    save_file(load_file(part), part, {"said": "[1, 2]"})
+    save_file(load_file(part), part, {"record": "[1, 2]"})
 
 
 def be_of_another_step(part: Path) -> None:
     with safe_open(part, framework="pt") as file:
-        said = json.loads(file.metadata()["said"])
-    save_file(load_file(part), part, {"said": json.dumps(said | {"step": 99})})
+        record = json.loads(file.metadata()["record"])
+    save_file(load_file(part), part, {"record": json.dumps(record | {"step": 99})})
 
 
 def lack_a_tensor(part: Path) -> None:

@@ -16,9 +16,9 @@ SIZE = (28, 42)
 
 @pytest.fixture(scope="module")
 def filmed() -> ClipStore:
-    sights = ClipStore(2, 12, SIZE, torch.device("cpu"))
-    sights.add(walk_through([0, 3], 12))
-    return sights
+    store = ClipStore(2, 12, SIZE, torch.device("cpu"))
+    store.add(walk_through([0, 3], 12))
+    return store
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_clips_have_frame_rates_of_their_own_and_stay_within_the_film(filmed: Cl
 
 
 def test_of_more_houses_than_there_is_room_for_the_first_are_filmed() -> None:
-    sights = ClipStore(1, 4, SIZE, torch.device("cpu"))
-    assert sights.has_room
-    sights.add(walk_through([0, 3], 4))
-    assert (sights.num_houses, sights.has_room) == (1, False)
+    store = ClipStore(1, 4, SIZE, torch.device("cpu"))
+    assert store.has_room
+    store.add(walk_through([0, 3], 4))
+    assert (store.num_houses, store.has_room) == (1, False)

@@ -7,14 +7,14 @@ import torch
 from longtake.geometry.model import GeometryModel
 from longtake.weights.presets import TINY
 from training.footage import Clips, Footage
-from training.learning import Way
+from training.learning import ClipTrainer
 from training.losses import PARTS, depth_losses, pose_losses, targets, weighted
 from training.optimise import Optimisers, initialise
 from training.recording import prepare_gradients
-from training.watching import Watching
+from training.stream_pattern import StreamPattern
 
 SIZE = (28, 42)
-WATCHING = Watching(num_frames=10, num_scale_frames=2, window=4, interval=2)
+WATCHING = StreamPattern(num_frames=10, num_scale_frames=2, window=4, interval=2)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_answers_are_those_of_the_model_in_bfloat16(model: GeometryModel, wander
     deep = torch.tensor([1, 5, 6, 9])
     with torch.no_grad():
         grid = model.grid(*SIZE)
-        said = Way(model, WATCHING, grid).answers(wandering.image, deep)
+        said = ClipTrainer(model, WATCHING, grid).predict(wandering.image, deep)
         recall = WATCHING.recall(TINY, SIZE, torch.device("cpu"))
         with torch.autocast("cpu", torch.bfloat16):
             usual = model(wandering.image, recall, grid)
@@ -45,12 +45,12 @@ def test_every_weight_learns_from_one_clip(model: GeometryModel, wandering: Clip
     truth, deep = targets(wandering, 2), torch.arange(10)
     with torch.no_grad():
         grid = model.grid(*SIZE)
-    way = Way(model, WATCHING, grid)
+    way = ClipTrainer(model, WATCHING, grid)
     parts = way.learn([wandering.image, truth.pose, truth.depth, deep], weights, None)
     untouched = [name for name, weight in model.named_parameters() if float(weight.grad.abs().sum()) == 0]
     assert untouched == []
     with torch.no_grad():
-        said = way.answers(wandering.image, deep)
+        said = way.predict(wandering.image, deep)
     of_depth = depth_losses(said.depth, said.confidence, truth.depth)
     expected = torch.stack([*pose_losses(said.poses, truth.pose), *of_depth])
     assert parts.shape == (len(PARTS),)
@@ -63,7 +63,7 @@ def test_one_clip_is_learned_by_heart(model: GeometryModel, filmed: Footage) -> 
     optimisers = Optimisers(model, weight_decay=0.0)
     clips = filmed.take(np.array([0]), np.arange(10)[None])
     truth, deep = targets(clips, 2), torch.tensor([0, 5])
-    way = Way(model, WATCHING, model.grid(*SIZE))
+    way = ClipTrainer(model, WATCHING, model.grid(*SIZE))
     losses = []
     for _ in range(30):
         parts = way.learn([clips.image, truth.pose, truth.depth[:, deep], deep], weights, None)

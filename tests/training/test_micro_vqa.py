@@ -18,10 +18,10 @@ from longtake.language.load import load_language
 from longtake.world.seeds import Split, split_of
 from training import question_batches, trainer
 from training.clip_store import ClipStore
-from training.examining import accuracies
 from training.footage import Walkers
 from training.micro_vqa import MicroVqaTraining
 from training.packing import KINDS
+from training.question_validation import accuracies
 from training.recipe import Stage, VqaRecipe, read_vqa_recipe, shipped_recipe
 from training.trainer import Piece
 from training.vqa_model import TINY_VQA
@@ -40,15 +40,15 @@ class Imagined(Walkers):
         pass
 
 
-def imagine(sights: ClipStore, seeds: list[Any]) -> None:
+def imagine(store: ClipStore, seeds: list[Any]) -> None:
     """Instead of filming: flat pictures, in stripes that differ from house to house."""
-    for seed in seeds[: len(sights._image) - sights.num_houses]:
+    for seed in seeds[: len(store._image) - store.num_houses]:
         generator = torch.Generator().manual_seed(seed)
-        num_frames = sights._image.shape[1]
+        num_frames = store._image.shape[1]
         coarse = torch.rand(num_frames, 3, 4, 6, generator=generator)
-        image = torch.nn.functional.interpolate(coarse, size=tuple(sights._size)) * 255
-        sights._image[sights.num_houses] = image.to(torch.uint8)
-        sights._seen.append(made_up(seed, num_frames, step_s=0.1))
+        image = torch.nn.functional.interpolate(coarse, size=tuple(store._size)) * 255
+        store._image[store.num_houses] = image.to(torch.uint8)
+        store._seen.append(made_up(seed, num_frames, step_s=0.1))
 
 
 pytestmark = pytest.mark.extra
@@ -112,17 +112,17 @@ def test_a_training_goes_on_where_it_was_put_away(train: Callable[..., MicroVqaT
 def test_a_handful_of_clips_is_learned_by_heart(train: Callable[..., MicroVqaTraining]) -> None:
     stages = (Stage(steps=150, clip_frames=(4,)),)
     training = train(stages=stages, rate=4e-3, warmup_steps=10, cooldown_steps=50)
-    sights = training._room_for(2)
-    imagine(sights, [0, 1])
-    exam = training._set_exam(sights, 4)
-    before = accuracies([exam], sights, training._reading, torch.device("cpu"))["right_all"]
-    pairs = sights.pairs(exam.cut, exam.packed.grid_frames)
+    store = training._room_for(2)
+    imagine(store, [0, 1])
+    exam = training._validation_questions(store, 4)
+    before = accuracies([exam], store, training._reading, torch.device("cpu"))["right_all"]
+    pairs = store.pairs(exam.cut, exam.packed.grid_frames)
     for _ in range(150):
         training._reading(exam.shape).learn(pairs, exam.packed, training._weights, None)
         training._follow_gradients()
         training.step += 1
     assert before < 0.3
-    assert accuracies([exam], sights, training._reading, torch.device("cpu"))["right_all"] > 0.95
+    assert accuracies([exam], store, training._reading, torch.device("cpu"))["right_all"] > 0.95
 
 
 def test_no_house_for_tests_or_validation_is_learned_from(
@@ -142,9 +142,9 @@ def test_no_house_for_tests_or_validation_is_learned_from(
 
 def test_an_exam_is_the_same_each_time(train: Callable[..., MicroVqaTraining]) -> None:
     training = train()
-    sights = training._room_for(2)
-    imagine(sights, [8, 18])
-    one, two = (training._set_exam(sights, 4) for _ in range(2))
+    store = training._room_for(2)
+    imagine(store, [8, 18])
+    one, two = (training._validation_questions(store, 4) for _ in range(2))
     assert np.array_equal(one.cut.frame, two.cut.frame)
     assert np.array_equal(one.packed.words, two.packed.words)
     assert set(one.packed.kind.flatten().tolist()) <= {-1, *range(len(KINDS))}

@@ -8,8 +8,8 @@ from longtake.layers.block import LayerScale
 from longtake.weights.presets import MICRO, TINY
 from training.muon import Muon
 from training.optimise import Optimisers, initialise
+from training.stream_pattern import StreamPattern
 from training.vqa_model import TINY_VQA, build_vqa
-from training.watching import Watching
 
 
 def with_gradients(seed: int = 0) -> GeometryModel:
@@ -74,9 +74,9 @@ def test_a_training_begins_where_every_camera_is_the_first_with_a_common_lens() 
     model = GeometryModel(MICRO)
     initialise(model)
     assert all(bool((m.gamma == 0.1).all()) for m in model.modules() if isinstance(m, LayerScale))
-    watching = Watching(num_frames=6, num_scale_frames=2, window=4, interval=1)
+    pattern = StreamPattern(num_frames=6, num_scale_frames=2, window=4, interval=1)
     with torch.no_grad():
-        recall = watching.recall(MICRO, (28, 42), torch.device("cpu"))
+        recall = pattern.recall(MICRO, (28, 42), torch.device("cpu"))
         said = model(torch.rand(1, 6, 3, 28, 42), recall, model.grid(28, 42)).pose_encoding[0]
     first = torch.tensor([0.0] * 6 + [1.0, 1.1, 1.1])
     assert float((said - first).abs().max()) < 0.3

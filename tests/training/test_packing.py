@@ -19,7 +19,7 @@ from longtake.runtime.dialogue import DialogueSession
 from longtake.world.question import Question, QuestionKind
 from longtake.world.things import Colour, Kind, Sightings, Thing
 from training.packing import KINDS, NOTHING, Asked, Packed, Packer, Shape, together
-from training.question_batches import Errand, any_moments, run_errand
+from training.question_batches import QuestionJob, any_moments, run_job
 from training.reading import Places, Reading, visible
 from training.vocabulary import Vocabulary
 from training.vqa_model import PICTURE_FORMAT, TINY_VQA, build_vqa, save_vqa
@@ -109,7 +109,7 @@ def test_packed_questions_are_answered_as_on_a_stream(
     grids = torch.from_numpy(batch.grid_frames).long()
     pairs = torch.stack([clips[1][grids[0]], clips[0][grids[1]]])
     with torch.no_grad():
-        logits = reading(SHAPE).heard(pairs.float() / 255, Places.of(batch, torch.device("cpu"))).logits[1]
+        logits = reading(SHAPE).predict(pairs.float() / 255, Places.of(batch, torch.device("cpu"))).logits[1]
     assert packed.kind.tolist() == [[*(KINDS.index(one.kind) for _, one in asked), -1]]
     place = packed.question[0, -SHAPE.num_words :]
     for at, (moment, one) in enumerate(asked):
@@ -215,8 +215,8 @@ def test_answers_are_right_for_a_walk_made_by_hand() -> None:
     shape = replace(SHAPE, question_tokens=2000)
     told: dict[tuple[int, str], str] = {}
     for seed in range(30):
-        errand = Errand(shape=shape, tokens_per_second=2, moments=3, questions=12, seed=(seed,), seen=[seen])
-        told |= answers_in(run_errand(errand), shape)
+        job = QuestionJob(shape=shape, tokens_per_second=2, moments=3, questions=12, seed=(seed,), seen=[seen])
+        told |= answers_in(run_job(job), shape)
     want = {
         (8, "which came first , the blue box or the red ball ?"): "red ball",
         (8, "where is the blue box now ?"): "right",
@@ -255,7 +255,7 @@ def answers_in(packed: Packed, shape: Shape) -> dict[tuple[int, str], str]:
 def test_kinds_and_answers_are_balanced_over_an_errand() -> None:
     shape = replace(SHAPE, num_frames=16, question_tokens=240)
     seen = [made_up(seed, 16) for seed in range(60)]
-    packed = run_errand(Errand(shape=shape, tokens_per_second=2, moments=4, questions=4, seed=(0,), seen=seen))
+    packed = run_job(QuestionJob(shape=shape, tokens_per_second=2, moments=4, questions=4, seed=(0,), seen=seen))
     count = np.bincount(packed.kind[packed.kind >= 0], minlength=len(KINDS))
     assert count.min() > 0.7 * count.mean()
     assert count.sum() > 0.8 * 60 * 16

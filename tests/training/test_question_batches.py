@@ -6,12 +6,12 @@ from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 import pytest
-from sighted import errand
+from sighted import job
 
 from longtake.errors import InputError
 from training import question_batches
 from training.packing import Packed
-from training.question_batches import Askers, run_errand
+from training.question_batches import QuestionWorkers, run_job
 
 
 def same(a: Packed, b: Packed) -> bool:
@@ -21,28 +21,28 @@ def same(a: Packed, b: Packed) -> bool:
 
 
 @pytest.fixture
-def askers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Askers]:
+def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[QuestionWorkers]:
     """In threads, which need no time to start."""
     monkeypatch.setattr(question_batches, "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(count))
-    askers = Askers(2)
-    yield askers
-    askers.close()
+    workers = QuestionWorkers(2)
+    yield workers
+    workers.close()
 
 
-def test_errands_come_back_in_the_order_in_which_they_were_sent(askers: Askers) -> None:
+def test_errands_come_back_in_the_order_in_which_they_were_sent(workers: QuestionWorkers) -> None:
     for seed in range(6):
-        askers.send(errand(seed))
+        workers.send(job(seed))
     for seed in range(6):
-        assert same(askers.next(), run_errand(errand(seed)))
+        assert same(workers.next(), run_job(job(seed)))
 
 
 def test_other_seeds_ask_other_questions() -> None:
-    assert not same(run_errand(errand(0)), run_errand(errand(1)))
+    assert not same(run_job(job(0)), run_job(job(1)))
 
 
-def test_a_process_that_was_ended_is_said(askers: Askers) -> None:
+def test_a_process_that_was_ended_is_said(workers: QuestionWorkers) -> None:
     broken: Future[Packed] = Future()
     broken.set_exception(BrokenProcessPool("gone"))
-    askers._coming.append(broken)
+    workers._coming.append(broken)
     with pytest.raises(InputError, match="ended from outside"):
-        askers.next()
+        workers.next()

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from sighted import errand
+from sighted import job
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from training.question_batches import run_errand
+from training.question_batches import run_job
 from training.reading import Places, Reading
 from training.recording import learn, prepare_gradients
 from training.vocabulary import Vocabulary
@@ -16,8 +16,8 @@ from training.vqa_model import PICTURE_FORMAT, TINY_VQA, build_vqa
 
 def test_a_step_asks_the_device_for_no_number_and_so_can_be_recorded() -> None:
     """Tensors without values: whoever asks for one is refused."""
-    one = errand(0)
-    packed = run_errand(one)
+    one = job(0)
+    packed = run_job(one)
     places = Places.of(packed, torch.device("cpu")).tensors()
     told = [torch.from_numpy(packed.labels).long(), torch.from_numpy(packed.evident)]
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
@@ -33,8 +33,8 @@ def test_a_step_asks_the_device_for_no_number_and_so_can_be_recorded() -> None:
 
 
 def test_a_network_that_knows_nothing_guesses_and_every_weight_of_it_learns() -> None:
-    one = errand(1)
-    packed = run_errand(one)
+    one = job(1)
+    packed = run_job(one)
     torch.manual_seed(0)
     model = build_vqa(TINY_VQA)
     weights = list(model.parameters())
@@ -50,16 +50,16 @@ def test_a_network_that_knows_nothing_guesses_and_every_weight_of_it_learns() ->
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_a_recorded_step_leaves_the_gradients_of_a_plain_one() -> None:
-    device, one = torch.device("cuda"), errand(1)
+    device, one = torch.device("cuda"), job(1)
     torch.manual_seed(0)
     model = build_vqa(TINY_VQA).to(device)
     weights = list(model.parameters())
     prepare_gradients(weights)
     pairs = torch.rand(2, one.shape.num_grids, 2, 3, 112, 168, device=device)
     recorded = Reading(model, one.shape, PICTURE_FORMAT)
-    recorded.learn(pairs, run_errand(errand(2)), weights, torch.cuda.graph_pool_handle())
-    recorded.learn(pairs, run_errand(one), weights, torch.cuda.graph_pool_handle())
+    recorded.learn(pairs, run_job(job(2)), weights, torch.cuda.graph_pool_handle())
+    recorded.learn(pairs, run_job(one), weights, torch.cuda.graph_pool_handle())
     got = [weight.grad.clone() for weight in weights]
-    Reading(model, one.shape, PICTURE_FORMAT).learn(pairs, run_errand(one), weights, None)
+    Reading(model, one.shape, PICTURE_FORMAT).learn(pairs, run_job(one), weights, None)
     for mine, weight in zip(got, weights, strict=True):
         torch.testing.assert_close(mine, weight.grad, rtol=0.02, atol=1e-3)

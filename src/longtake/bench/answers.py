@@ -1,20 +1,22 @@
 """How well a session answers about walks through houses that its network has never seen, against the truth.
 
-Each world is filmed once; all ways to watch see the same frames and are asked the same questions, each on a fork, so
-that none leaves a trace.
+Each world is filmed once; all variants see the same frames and are asked the same questions, each on a fork, so that
+none leaves a trace.
 """
 
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from longtake.bench.answers_offline import Offline
-from longtake.bench.answers_policies import Watch, open_watch
+from longtake.attention.backend import Backend
+from longtake.bench.answers_offline import OfflineModel
+from longtake.bench.answers_policies import MemoryVariant, open_variant
 from longtake.errors import SettingError
-from longtake.evaluation.asked_walk import Asking, Posed, WalkFilm, film_walk, pose
+from longtake.evaluation.asked_walk import PosedQuestion, QuestionPlan, WalkFrames, film_walk, pose_questions
 from longtake.evaluation.spacing import evenly_spaced
 from longtake.language.load import LanguageModel
 from longtake.language.sampling import TextSampling
@@ -23,7 +25,7 @@ from longtake.runtime.dialogue import DialogueSession
 from longtake.world.question_sampler import QuestionSampler
 from longtake.world.seeds import Split, seeds
 
-_SPEAKING = TextSampling(max_new_tokens=4)
+_SAMPLING = TextSampling(max_new_tokens=4)
 """No answer has more than two words and its end."""
 _TRAINING_SIZE = (28, 42)
 """Houses for training are only counted in, which pixels a quarter as fine do as well."""
@@ -33,8 +35,8 @@ _TRAINING_SIZE = (28, 42)
 class AnswersSettings:
     """What is watched and asked, and how."""
 
-    watches: tuple[Watch, ...]
-    asking: Asking
+    variants: tuple[MemoryVariant, ...]
+    asking: QuestionPlan
     num_worlds: int
     size: tuple[int, int]
     """Height and width."""
@@ -45,25 +47,25 @@ class AnswersSettings:
     """Questions of each world that are put to a plain network too, where all is kept."""
 
     def __post_init__(self) -> None:
-        if not self.watches or self.num_worlds < 1 or self.num_training < 1 or self.num_offline < 0:
-            raise SettingError("Expected a way to watch, a world and a house for training at least; name one of each.")
+        if not self.variants or self.num_worlds < 1 or self.num_training < 1 or self.num_offline < 0:
+            raise SettingError("Expected a variant, a world and a house for training at least; name one of each.")
 
     @property
     def num_steps(self) -> int:
         """Frames filmed, of houses for training too, and frames watched."""
-        return self.asking.num_frames * (self.num_training + self.num_worlds * (1 + len(self.watches)))
+        return self.asking.num_frames * (self.num_training + self.num_worlds * (1 + len(self.variants)))
 
     @property
     def compares(self) -> bool:
         """Whether a plain network is needed."""
-        return self.num_offline > 0 and any(watch.keeps_all for watch in self.watches)
+        return self.num_offline > 0 and any(variant.keeps_all for variant in self.variants)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class GivenAnswer:
     """What was answered to one question, and what the answer looked at most."""
 
-    posed: Posed
+    posed: PosedQuestion
     text: str
     ids: tuple[int, ...]
     span: tuple[int, int] | None
@@ -74,7 +76,7 @@ class Given:
 class AskedWorld:
     """All answers about one walk, how long frames and questions took, and what was remembered."""
 
-    given: tuple[Given, ...]
+    given: tuple[GivenAnswer, ...]
     seeing_s: float
     asking_s: float
     live_bytes: int
@@ -83,7 +85,7 @@ class AskedWorld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldAnswers:
-    """One world, watched in one way."""
+    """One world, watched by one variant."""
 
     seed: int
     asked: AskedWorld
@@ -95,9 +97,9 @@ class WorldAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswersRow:
-    """All worlds, watched in one way."""
+    """All worlds, watched by one variant."""
 
-    watch: Watch
+    variant: MemoryVariant
     worlds: tuple[WorldAnswers, ...]
 
     @property
@@ -133,73 +135,86 @@ class AnswersRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """Every way to watch, and what is asked about houses for training, from which baselines know answers."""
+    """Every variant, and what is asked about houses for training, from which baselines know answers."""
 
     rows: tuple[AnswersRow, ...]
-    training: tuple[Posed, ...]
+    training: tuple[PosedQuestion, ...]
     filming_s: float
     """Of a world."""
 
 
 def measure_sessions(language: LanguageModel, settings: AnswersSettings, progress: Callable[[int], None]) -> Answers:
-    """A row for each way to watch, over the first houses of the split."""
+    """A row for each variant, over the first houses of the split."""
     asking = settings.asking
-    for watch in settings.watches:  # a setting that is refused is refused before the work
-        open_watch(language, watch, num_frames=asking.num_frames, size=settings.size).close()
-    training = pose_training(asking, settings.num_training, progress)
-    found: list[list[WorldAnswers]] = [[] for _ in settings.watches]
-    quiz, offline, filming_s = (
-        QuestionSampler(np.random.default_rng(0)),
-        Offline(language) if settings.compares else None,
-        0.0,
-    )
+    for variant in settings.variants:  # a setting that is refused is refused before the work
+        open_variant(language, variant, num_frames=asking.num_frames, size=settings.size).close()
+    training = pose_training_questions(asking, settings.num_training, progress)
+    found: list[list[WorldAnswers]] = [[] for _ in settings.variants]
+    sampler, filming_s = QuestionSampler(np.random.default_rng(0)), 0.0
+    offline = OfflineModel(language) if settings.compares else None
     for seed in itertools.islice(seeds(settings.split), settings.num_worlds):
         started = time.perf_counter()
         film = film_walk(seed, asking, settings.size, progress)
-        posed = pose(quiz, film.seen, asking)
+        posed = pose_questions(sampler, film.seen, asking)
         filming_s += time.perf_counter() - started
-        for watch, worlds in zip(settings.watches, found, strict=True):
-            asked = ask_world(language, watch, film, posed)
-            equal = _compared(offline, film, asked.given, settings.num_offline) if watch.keeps_all else []
+        for variant, worlds in zip(settings.variants, found, strict=True):
+            asked = ask_world(language, variant, film, posed)
+            equal = _compared(offline, film, asked.given, settings.num_offline) if variant.keeps_all else []
             worlds.append(WorldAnswers(seed=seed, asked=asked, num_offline=len(equal), num_equal=sum(equal)))
             progress(asking.num_frames)
-    rows = (AnswersRow(watch=watch, worlds=tuple(of)) for watch, of in zip(settings.watches, found, strict=True))
+    rows = (AnswersRow(variant=variant, worlds=tuple(of)) for variant, of in zip(settings.variants, found, strict=True))
     return Answers(rows=tuple(rows), training=training, filming_s=filming_s / settings.num_worlds)
 
 
-def pose_training(asking: Asking, num_houses: int, progress: Callable[[int], None]) -> tuple[Posed, ...]:
+def pose_training_questions(
+    asking: QuestionPlan, num_houses: int, progress: Callable[[int], None]
+) -> tuple[PosedQuestion, ...]:
     """What is asked in the same way about the first houses for training."""
-    quiz = QuestionSampler(np.random.default_rng(0))
+    sampler = QuestionSampler(np.random.default_rng(0))
     films = (
         film_walk(seed, asking, _TRAINING_SIZE, progress)
         for seed in itertools.islice(seeds(Split.TRAINING), num_houses)
     )
-    return tuple(posed for film in films for posed in pose(quiz, film.seen, asking))
+    return tuple(posed for film in films for posed in pose_questions(sampler, film.seen, asking))
 
 
-def ask_world(language: LanguageModel, watch: Watch, film: WalkFilm, posed: Sequence[Posed]) -> AskedWorld:
+def ask_world(
+    language: LanguageModel,
+    variant: MemoryVariant,
+    film: WalkFrames,
+    posed: Sequence[PosedQuestion],
+    backend: Backend | None = None,
+) -> AskedWorld:
     """Frame by frame; each question right after the last frame that it knows of."""
-    watched = _streamed if watch.num_anew is None else _seen_anew
-    given, seeing_s, asking_s, live_bytes = list[Given](), 0.0, 0.0, 0
-    for moment, session in watched(language, watch, film, sorted({one.num_seen for one in posed})):
+    num_frames, _, height, width = film.frames.shape
+    open_session = partial(
+        open_variant, language, variant, num_frames=num_frames, size=(height, width), backend=backend
+    )
+    moments = sorted({one.num_seen for one in posed})
+    if variant.num_anew is None:
+        watched = _streamed(open_session, film, moments)
+    else:
+        watched = _seen_anew(open_session, film, moments, variant.num_anew)
+    given, seeing_s, asking_s, live_bytes = list[GivenAnswer](), 0.0, 0.0, 0
+    for moment, session in watched:
         started = time.perf_counter()
         for one in posed:
             if one.num_seen == moment:
-                answer = session.ask(one.question.text, _SPEAKING)
+                answer = session.ask(one.question.text, _SAMPLING)
                 span = _top_span(answer, film.times_s[:moment])
-                given.append(Given(posed=one, text=answer.text, ids=answer.ids, span=span))
+                given.append(GivenAnswer(posed=one, text=answer.text, ids=answer.ids, span=span))
         asking_s += time.perf_counter() - started
         info = session.info
-        seeing_s = info.seeing_s + (0.0 if watched is _streamed else seeing_s)
+        seeing_s = info.seeing_s + (0.0 if variant.num_anew is None else seeing_s)
         live_bytes = max(live_bytes, info.live_bytes)
     return AskedWorld(given=tuple(given), seeing_s=seeing_s, asking_s=asking_s, live_bytes=live_bytes)
 
 
 def _streamed(
-    language: LanguageModel, watch: Watch, film: WalkFilm, moments: Sequence[int]
+    open_session: Callable[[], DialogueSession], film: WalkFrames, moments: Sequence[int]
 ) -> Iterator[tuple[int, DialogueSession]]:
     """One session all the way."""
-    session, num_seen = _open(language, watch, film), 0
+    session, num_seen = open_session(), 0
     for moment in moments:
         _see(session, film, range(num_seen, moment))
         num_seen = moment
@@ -208,23 +223,17 @@ def _streamed(
 
 
 def _seen_anew(
-    language: LanguageModel, watch: Watch, film: WalkFilm, moments: Sequence[int]
+    open_session: Callable[[], DialogueSession], film: WalkFrames, moments: Sequence[int], num_anew: int
 ) -> Iterator[tuple[int, DialogueSession]]:
     """At each moment a session that saw the last frames and nothing else."""
-    assert watch.num_anew is not None
     for moment in moments:
-        session = _open(language, watch, film)
-        _see(session, film, range(max(0, moment - watch.num_anew), moment))
+        session = open_session()
+        _see(session, film, range(max(0, moment - num_anew), moment))
         yield moment, session
         session.close()
 
 
-def _open(language: LanguageModel, watch: Watch, film: WalkFilm) -> DialogueSession:
-    num_frames, _, height, width = film.frames.shape
-    return open_watch(language, watch, num_frames=num_frames, size=(height, width))
-
-
-def _see(session: DialogueSession, film: WalkFilm, frames: range) -> None:
+def _see(session: DialogueSession, film: WalkFrames, frames: range) -> None:
     for frame in frames:
         session.see(film.frames[frame : frame + 1], [film.times_s[frame]])
 
@@ -243,14 +252,14 @@ def _top_span(answer: Answer, times_s: Sequence[float]) -> tuple[int, int] | Non
     return within[0], within[-1]
 
 
-def _compared(offline: Offline | None, film: WalkFilm, given: Sequence[Given], most: int) -> list[bool]:
+def _compared(offline: OfflineModel | None, film: WalkFrames, given: Sequence[GivenAnswer], most: int) -> list[bool]:
     """Of some answers, whether a plain network gives the same."""
     if offline is None:
         return []
     return [_is_equal(offline, film, given[place]) for place in evenly_spaced(len(given), most).tolist()]
 
 
-def _is_equal(offline: Offline, film: WalkFilm, given: Given) -> bool:
+def _is_equal(offline: OfflineModel, film: WalkFrames, given: GivenAnswer) -> bool:
     num_seen = given.posed.num_seen
-    said = offline.says(film.frames[:num_seen], film.times_s[:num_seen], given.posed.question.text, given.ids)
-    return said == list(given.ids)
+    question = given.posed.question.text
+    return offline.answer(film.frames[:num_seen], film.times_s[:num_seen], question, given.ids) == list(given.ids)

@@ -1,4 +1,4 @@
-"""What a plain network says when it gets a whole clip and a question at once, to compare with a session's answers."""
+"""Answers of a network without memory, given a whole clip and a question at once, to compare with a session's."""
 
 import copy
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from longtake.language.positions import VideoSpan, grid_times, positions
 from longtake.runtime.dialogue import SYSTEM
 
 
-class Offline:
+class OfflineModel:
     """The library's own network with the very same weights; it remembers nothing."""
 
     def __init__(self, language: LanguageModel) -> None:
@@ -24,16 +24,16 @@ class Offline:
         self._twin: Any = plain_twin(language.model)
 
     @torch.no_grad()
-    def says(
+    def answer(
         self,
         frames: UInt8[Tensor, "frames 3 height width"],
         times_s: Sequence[float],
         question: str,
-        answer: Sequence[int],
+        expected: Sequence[int],
     ) -> list[int]:
-        """The likeliest token in the place of each of the answer's, after those before it, in one forward pass.
+        """The likeliest token in the place of each expected one, after those before it, in one forward pass.
 
-        These are the answer's own exactly where the network, asked word by word, would have given it.
+        These are the expected ones exactly where the network, asked word by word, would have given them.
         """
         language, format_ = self._language, self._language.picture_format
         fit = format_.fit(*frames.shape[-2:])
@@ -45,7 +45,7 @@ class Offline:
             *open_clip(special, words.encode(SYSTEM)),
             *special.video(film.num_tokens),
             *clip_question(special, words.encode(question)),
-            *answer[:-1],
+            *expected[:-1],
         ]
         rows, device = positions(pieces_of(ids, special, video_spans=[film])).rows, self._twin.device
         output = self._twin(
@@ -54,7 +54,7 @@ class Offline:
             pixel_values_videos=pixels.values.to(device),
             video_grid_thw=torch.tensor([pixels.grid], device=device),
             use_cache=False,
-            logits_to_keep=len(answer),
+            logits_to_keep=len(expected),
         )
         logits: Tensor = output.logits[0]
         logits[:, list(language.suppressed_ids)] = -torch.inf

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from longtake.attention.backend import Backend
 from longtake.errors import SettingError
 from longtake.language.formats import open_clip
 from longtake.language.load import LanguageModel
@@ -27,12 +28,12 @@ _EXPECTED = f"Expected a memory policy of {', '.join(POLICIES)}, N an even numbe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
-    """One way to watch and to forget."""
+class MemoryVariant:
+    """A memory policy with its budget."""
 
     policy: str
     memory: str | None
-    """The budget in words; none where the policy alone says what stays."""
+    """The budget in words; none where the policy needs none."""
 
     @property
     def name(self) -> str:
@@ -55,32 +56,40 @@ class Watch:
         return None if self.keeps_all else _last_frames(self.policy)
 
 
-def watch_named(policy: str, memory: str) -> Watch:
+def variant_named(policy: str, memory: str) -> MemoryVariant:
     """A policy with the budget that it needs, if any."""
     if policy == KEEP_ALL or re.fullmatch(r"(recent|anew)-\d+", policy):
         if policy != KEEP_ALL:
             _last_frames(policy)
-        return Watch(policy=policy, memory=None)
+        return MemoryVariant(policy=policy, memory=None)
     if policy not in POLICIES or policy.endswith("-N"):
         raise SettingError(f"{_EXPECTED}, but got '{policy}'.")
     _frames_of(memory)
-    return Watch(policy=policy, memory=memory)
+    return MemoryVariant(policy=policy, memory=memory)
 
 
-def open_watch(language: LanguageModel, watch: Watch, *, num_frames: int, size: tuple[int, int]) -> DialogueSession:
-    """A session that watches up to so many frames of this size in this way."""
+def open_variant(
+    language: LanguageModel,
+    variant: MemoryVariant,
+    *,
+    num_frames: int,
+    size: tuple[int, int],
+    backend: Backend | None = None,
+) -> DialogueSession:
+    """A session of this variant, for up to so many frames of this size."""
     fit = language.picture_format.fit(*size)
     tokens, pair = fit.rows * fit.columns, language.picture_format.temporal_patch
     opening = len(open_clip(language.special_ids, language.required_tokenizer.encode(SYSTEM)))
     requirements = MemoryRequirements(
         streams={TEXT: (language.network.layout(), KeepAll())}, first_clip=1, reserve=tokens + _WORDS
     )
-    num_grids = (watch.num_frames or num_frames) // pair
+    num_grids = (variant.num_frames or num_frames) // pair
     return DialogueSession(
         language,
         budget_bytes=requirements.num_bytes(opening + num_grids * tokens),
-        retaining=_rule(watch.policy, num_grids),
+        retaining=_rule(variant.policy, num_grids),
         answer_tokens=tokens + _WORDS,
+        backend=backend,
     )
 
 

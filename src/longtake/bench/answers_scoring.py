@@ -8,9 +8,9 @@ from functools import cache
 import numpy as np
 from jaxtyping import Float64
 
-from longtake.bench.answers import Answers, AnswersRow, Given
-from longtake.evaluation.answers import TOLERANCE_S
-from longtake.evaluation.asked_walk import WITHIN, Posed, Reach, is_right, met_by_chance
+from longtake.bench.answers import Answers, AnswersRow, GivenAnswer
+from longtake.evaluation.answers import are_near
+from longtake.evaluation.asked_walk import WITHIN, PosedQuestion, Reach, is_right, met_by_chance
 from longtake.world.question import Question, QuestionKind
 from longtake.world.question_sampler import balanced_answer
 
@@ -68,7 +68,7 @@ class EvidenceScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredRow:
-    """All figures of one way to watch."""
+    """All figures of one variant."""
 
     row: AnswersRow
     kinds: tuple[KindScore, ...]
@@ -80,7 +80,7 @@ class ScoredRow:
 
 
 def score_rows(answers: Answers, *, least_frames: int = EVIDENT_FRAMES) -> list[ScoredRow]:
-    """Every way to watch; evidence of questions asked when so many frames at least were seen."""
+    """Every variant; evidence of questions asked when so many frames at least were seen."""
     return [
         ScoredRow(
             row=row,
@@ -91,7 +91,7 @@ def score_rows(answers: Answers, *, least_frames: int = EVIDENT_FRAMES) -> list[
     ]
 
 
-def scores(row: AnswersRow, training: Sequence[Posed]) -> list[KindScore]:
+def scores(row: AnswersRow, training: Sequence[PosedQuestion]) -> list[KindScore]:
     """Of each kind and of all; then of the same apart by reach."""
     found = [_score(row, training, kind, reach) for reach in (None, *Reach) for kind in (*KINDS, ALL)]
     return [one for one in found if one is not None]
@@ -131,25 +131,21 @@ def _times_drawn(num_worlds: int) -> Float64[np.ndarray, "resamples worlds"]:
 
 
 def commonest_answer(kind: str, questions: Sequence[Question]) -> str | None:
-    """What is right most often if it is always said, as `balanced_answer` has it; none where nothing is asked."""
+    """What is right most often if it is always the answer, as `balanced_answer` has it; none where nothing is asked."""
     counts = Counter(map(balanced_answer, questions))
     if kind == WITHIN:
         counts = Counter(
-            {said: sum(count for true, count in counts.items() if _is_near(said, true)) for said in counts}
+            {answer: sum(count for true, count in counts.items() if are_near(answer, true)) for answer in counts}
         )
-    return max(sorted(counts), key=lambda said: counts[said], default=None)
+    return max(sorted(counts), key=counts.__getitem__, default=None)
 
 
-def _is_near(said: str, true: str) -> bool:
-    return abs(int(said) - int(true)) <= TOLERANCE_S
-
-
-def _is_of(posed: Posed, kind: str, reach: Reach | None) -> bool:
+def _is_of(posed: PosedQuestion, kind: str, reach: Reach | None) -> bool:
     asks = str(posed.question.kind)
     return (kind in (ALL, asks) or (kind == WITHIN and asks == QuestionKind.WHEN)) and reach in (None, posed.reach)
 
 
-def _score(row: AnswersRow, training: Sequence[Posed], kind: str, reach: Reach | None) -> KindScore | None:
+def _score(row: AnswersRow, training: Sequence[PosedQuestion], kind: str, reach: Reach | None) -> KindScore | None:
     by_world = [[given for given in world.asked.given if _is_of(given.posed, kind, reach)] for world in row.worlds]
     counts = [float(len(given)) for given in by_world]
     right = [float(sum(is_right(kind, one.posed.question, one.text) for one in given)) for given in by_world]
@@ -179,10 +175,10 @@ def _always_common(kind: str, training: Sequence[Question]) -> Callable[[Questio
     common = {one: commonest_answer(kind, [q for q in training if q.kind is one]) for one in kinds}
 
     def is_common(question: Question) -> bool:
-        said = common.get(question.kind)
-        if said is not None and kind == WITHIN:
-            return _is_near(said, question.answer)
-        return said == balanced_answer(question)
+        answer = common.get(question.kind)
+        if answer is not None and kind == WITHIN:
+            return are_near(answer, question.answer)
+        return answer == balanced_answer(question)
 
     return is_common
 
@@ -209,14 +205,14 @@ def _score_evidence(row: AnswersRow, kind: str, least_frames: int) -> EvidenceSc
     )
 
 
-def _has_moment(given: Given, kind: str) -> bool:
+def _has_moment(given: GivenAnswer, kind: str) -> bool:
     return str(given.posed.question.kind) == kind and bool(given.posed.question.evidence)
 
 
-def _meets(given: Given) -> bool:
+def _meets(given: GivenAnswer) -> bool:
     span = given.span
     return span is not None and any(span[0] <= frame <= span[1] for frame in given.posed.question.moments)
 
 
-def _by_chance(given: Given) -> float:
+def _by_chance(given: GivenAnswer) -> float:
     return 0.0 if given.span is None else met_by_chance(given.posed.question, given.span)

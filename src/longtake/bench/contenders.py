@@ -25,7 +25,7 @@ from longtake.runtime.memory_plan import trunk_layout
 KEEP_ALL = "none"
 _CONTEXT = "context"
 SIZED = (_CONTEXT, "managed", "key-diversity", "farthest-frames", "window")
-"""Policies that are told how much to keep."""
+"""Policies with a budget."""
 POLICIES = (KEEP_ALL, "ratio", "layerwise-0.5", "layerwise-0.7", "strict-0.5", *SIZED)
 _CHOICES = f"{KEEP_ALL}, ratio, layerwise-R and strict-R with a ratio R such as 0.5, {', '.join(SIZED)}"
 
@@ -130,6 +130,6 @@ def _even(num_keys: int, clip: Clip) -> Float32[np.ndarray, " keys"]:
     return np.full(num_keys, given / num_keys, dtype=np.float32)
 
 
-def unseeing_twin(rule: StreamPolicy) -> EvenAttention | None:
+def even_attention_twin(rule: StreamPolicy) -> EvenAttention | None:
     """The same policy without statistics, or none where it asks for none anyway."""
     return EvenAttention(rule) if isinstance(rule, PerLayerPolicy) and rule.wants_attention_mass else None

@@ -12,10 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from longtake.bench.contenders import KEEP_ALL, Contender, contenders, unseeing_twin
-from longtake.evaluation.agreement import Agreement, Mean, Seen, agreement, mean_over_worlds
+from longtake.bench.contenders import KEEP_ALL, Contender, contenders, even_attention_twin
+from longtake.bench.machine import synchronize
+from longtake.bench.quality import film_world
+from longtake.evaluation.agreement import Agreement, ClipGeometry, Mean, agreement, mean_over_worlds
 from longtake.evaluation.scoring import Score, score
 from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel
@@ -26,7 +29,6 @@ from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession
 from longtake.types import Geometry
 from longtake.world.seeds import Split, seeds
-from longtake.world.tour import Tour, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,7 @@ class EvictionFigures:
     """What one policy held, took and changed; bytes and tokens are of the last world's end unless they say more."""
 
     declared_bytes: int
-    """Allocated once: keys and values of trunk and camera head, and all that is noted about tokens."""
+    """Allocated once: keys and values of trunk and camera head, and all statistics of tokens."""
     live_bytes: int
     """Keys and values of remembered tokens."""
     most_live_bytes: int
@@ -63,7 +65,7 @@ class EvictionFigures:
     step_ms: float
     """Median over the second half of each world's frames."""
     statistics_ratio: float | None
-    """Median of a step's time over that of a twin told that attention is even; none where nobody asks for it."""
+    """Median of a step's time over that of a twin without statistics; none where the policy needs none."""
     depth_median: Mean | None
     depth_p95: Mean | None
     rotation_deg: Mean | None
@@ -86,14 +88,14 @@ class EvictionRow:
 
 @dataclass(slots=True)
 class _Runner:
-    """A session and what was noted while it took its turns."""
+    """A session and what was measured while it took its turns."""
 
     session: SequenceSession
     times_ms: list[list[float]] = field(default_factory=list)
     """Of each world."""
     most_live_bytes: int = 0
     tokens_over_time: list[int] = field(default_factory=list)
-    parts: list[Seen] = field(default_factory=list)
+    parts: list[Geometry] = field(default_factory=list)
     agreements: list[Agreement] = field(default_factory=list)
     scores: list[Score] = field(default_factory=list)
 
@@ -102,32 +104,25 @@ class _Runner:
         self.times_ms.append([])
         self.tokens_over_time, self.parts = [], []
 
-    def step(self, view: View, *, is_last: bool) -> None:
+    def step(self, image: Float[Tensor, "3 height width"], *, is_last: bool) -> None:
         device = self.session.device
-        _wait(device)
+        synchronize(device)
         start = time.perf_counter()
-        geometry = self.session.step(view.image)
-        _wait(device)
+        geometry = self.session.step(image)
+        synchronize(device)
         self.times_ms[-1].append((time.perf_counter() - start) * 1e3)
-        self._keep(geometry)
-        if is_last:
-            self._keep(self.session.finish())
+        self.parts += [geometry, self.session.finish()] if is_last else [geometry]
         self.most_live_bytes = max(self.most_live_bytes, _live_bytes(self.session))
         self.tokens_over_time.append(sum(_tokens_by_layer(self.session)))
 
-    def seen(self) -> Seen:
-        return Seen(
-            torch.cat([part.depth for part in self.parts]), torch.cat([part.world_from_camera for part in self.parts])
-        )
+    def clip(self) -> ClipGeometry:
+        return ClipGeometry.of(Geometry.join([part for part in self.parts if len(part)]))
 
-    def compare(self, full: Seen, truth: Seen | None) -> None:
-        seen = self.seen()
-        self.agreements.append(agreement(seen, full))
+    def compare(self, full: ClipGeometry, truth: ClipGeometry | None) -> None:
+        clip = self.clip()
+        self.agreements.append(agreement(clip, full))
         if truth is not None:
-            self.scores.append(score(seen, truth))
-
-    def _keep(self, geometry: Geometry) -> None:
-        self.parts.append(Seen(geometry.depth.cpu(), geometry.world_from_camera.cpu().double()))
+            self.scores.append(score(clip, truth))
 
 
 def measure_eviction(
@@ -141,11 +136,12 @@ def measure_eviction(
     in_turn = [runner for pair in zip(runners, twins, strict=True) for runner in pair if runner is not None]
     full = in_turn[0]
     for seed in itertools.islice(seeds(settings.split), settings.num_worlds):
-        truth = _run_world(in_turn, seed, settings, progress)
-        reference = full.seen()
+        walk = film_world(seed, settings.num_frames, settings.size, full.session.device, lambda _: None)
+        _run_world(in_turn, walk.images, progress)
+        reference = full.clip()
         for runner in runners:
             if runner is not None:
-                runner.compare(reference, truth if settings.is_trained else None)
+                runner.compare(reference, walk.truth if settings.is_trained else None)
     return [_row(entry, runner, twin) for entry, runner, twin in zip(entries, runners, twins, strict=True)]
 
 
@@ -162,27 +158,21 @@ def _open(model: GeometryModel, rule: StreamPolicy, settings: EvictionSettings) 
 
 
 def _open_twin(model: GeometryModel, rule: StreamPolicy, settings: EvictionSettings) -> _Runner | None:
-    twin = unseeing_twin(rule)
+    twin = even_attention_twin(rule)
     return None if twin is None else _open(model, twin, settings)
 
 
 def _run_world(
-    runners: Sequence[_Runner], seed: int, settings: EvictionSettings, progress: Callable[[int], None]
-) -> Seen:
-    """Let all watch one tour; returns what is true of it."""
-    height, width = settings.size
-    tour = Tour(seed=seed, width=width, height=height)
-    depths, poses = [], []
+    runners: Sequence[_Runner], images: Float[Tensor, "frames 3 height width"], progress: Callable[[int], None]
+) -> None:
+    """Let all sessions see one walk, each time another one first."""
     for runner in runners:
         runner.start()
-    for view in itertools.islice(tour.views(runners[0].session.device), settings.num_frames):
-        first = view.index % len(runners)
+    for index, image in enumerate(images):
+        first = index % len(runners)
         for runner in (*runners[first:], *runners[:first]):
-            runner.step(view, is_last=view.index == settings.num_frames - 1)
-        depths.append(view.depth.cpu())
-        poses.append(view.world_from_camera)
+            runner.step(image, is_last=index == len(images) - 1)
         progress(1)
-    return Seen(torch.stack(depths), torch.stack(poses))
 
 
 def _row(entry: Contender, runner: _Runner | None, twin: _Runner | None) -> EvictionRow:
@@ -234,8 +224,3 @@ def _tokens_by_frame(session: SequenceSession) -> tuple[int, ...]:
     layers = range(session.plan.requirements.streams[TRUNK][0].num_layers)
     counts = [np.bincount(session.remembered(layer).frame, minlength=session.num_kept) for layer in layers]
     return tuple(np.sum(counts, axis=0).tolist())
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

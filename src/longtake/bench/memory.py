@@ -1,4 +1,4 @@
-"""Bytes per frame and layer of each retention policy: a real memory's books against a closed formula.
+"""Bytes per frame and layer of each retention policy: a real memory's token counts against a closed formula.
 
 The memory is real but its tensors are on torch's meta device: they have sizes and no storage, so the published size
 fits any laptop.

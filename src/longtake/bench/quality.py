@@ -1,6 +1,6 @@
 """How well a model maps walks through houses it has never seen, in streaming mode, against the truth.
 
-Each world is filmed once, and all ways to watch it see the same frames; a shorter walk is a longer one's beginning.
+Each world is filmed once, and all variants see the same frames; a shorter walk is a longer one's beginning.
 """
 
 import itertools
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 
 from longtake.errors import SettingError
-from longtake.evaluation.agreement import Seen
+from longtake.evaluation.agreement import ClipGeometry
 from longtake.evaluation.scoring import Summary, summary_over_worlds
-from longtake.evaluation.walk_quality import Film, Found, WorldQuality, judge
+from longtake.evaluation.walk_quality import FilmedWalk, MappedWalk, WorldQuality, score_walk
 from longtake.geometry.model import GeometryModel
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.types import Geometry
@@ -25,8 +25,8 @@ FEWEST_FRAMES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
-    """One way to watch a walk."""
+class MapVariant:
+    """Settings of a session, by name."""
 
     name: str
     session: SessionSettings
@@ -34,9 +34,9 @@ class Watch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualitySettings:
-    """What is watched, and how."""
+    """What is mapped, and how."""
 
-    watches: tuple[Watch, ...]
+    variants: tuple[MapVariant, ...]
     frames: tuple[int, ...]
     """Lengths of the walks."""
     num_worlds: int
@@ -45,22 +45,22 @@ class QualitySettings:
     split: Split = Split.TEST
 
     def __post_init__(self) -> None:
-        if not self.watches or not self.frames or self.num_worlds < 1:
-            raise SettingError("Expected a way to watch, a length and a world at least; name one of each.")
+        if not self.variants or not self.frames or self.num_worlds < 1:
+            raise SettingError("Expected a variant, a length and a world at least; name one of each.")
         if min(self.frames) < FEWEST_FRAMES:
             raise SettingError(f"Expected walks of {FEWEST_FRAMES} frames at least, but got {min(self.frames)}.")
 
     @property
     def num_steps(self) -> int:
         """Frames filmed and frames watched."""
-        return self.num_worlds * (max(self.frames) + len(self.watches) * sum(self.frames))
+        return self.num_worlds * (max(self.frames) + len(self.variants) * sum(self.frames))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityRow:
-    """All worlds, watched in one way for so many frames."""
+    """All worlds, mapped for so many frames by one variant."""
 
-    watch: Watch
+    variant: MapVariant
     num_frames: int
     worlds: tuple[WorldQuality, ...]
 
@@ -83,25 +83,25 @@ class QualityRow:
 def measure_quality(
     model: GeometryModel, settings: QualitySettings, progress: Callable[[int], None]
 ) -> list[QualityRow]:
-    """A row for each length and way to watch, over the first houses of the split."""
-    cases = list(itertools.product(settings.frames, settings.watches))
+    """A row for each length and variant, over the first houses of the split."""
+    cases = list(itertools.product(settings.frames, settings.variants))
     found: list[list[WorldQuality]] = [[] for _ in cases]
-    for watch in settings.watches:
-        open_session(model, watch.session, settings.size)  # a setting that is refused is refused before the work
+    for variant in settings.variants:
+        open_session(model, variant.session, settings.size)  # a setting that is refused is refused before the work
     for seed in itertools.islice(seeds(settings.split), settings.num_worlds):
         film = film_world(seed, max(settings.frames), settings.size, next(model.parameters()).device, progress)
-        for (num_frames, watch), worlds in zip(cases, found, strict=True):
-            worlds.append(_watch_world(model, watch, seed, film.first(num_frames)))
+        for (num_frames, variant), worlds in zip(cases, found, strict=True):
+            worlds.append(_map_world(model, variant, seed, film.first(num_frames)))
             progress(num_frames)
     return [
-        QualityRow(watch=watch, num_frames=num_frames, worlds=tuple(worlds))
-        for (num_frames, watch), worlds in zip(cases, found, strict=True)
+        QualityRow(variant=variant, num_frames=num_frames, worlds=tuple(worlds))
+        for (num_frames, variant), worlds in zip(cases, found, strict=True)
     ]
 
 
 def film_world(
     seed: int, num_frames: int, size: tuple[int, int], device: torch.device, progress: Callable[[int], None]
-) -> Film:
+) -> FilmedWalk:
     """The first frames of a tour; images stay where they were drawn, the truth goes to the host."""
     height, width = size
     tour = Tour(seed=seed, width=width, height=height)
@@ -111,16 +111,16 @@ def film_world(
         depths.append(view.depth.cpu())
         poses.append(view.world_from_camera)
         progress(1)
-    return Film(
+    return FilmedWalk(
         images=torch.stack(images),
-        truth=Seen(torch.stack(depths), torch.stack(poses)),
+        truth=ClipGeometry(torch.stack(depths), torch.stack(poses)),
         intrinsics=tour.intrinsics(),
     )
 
 
-def _watch_world(model: GeometryModel, watch: Watch, seed: int, film: Film) -> WorldQuality:
+def _map_world(model: GeometryModel, variant: MapVariant, seed: int, film: FilmedWalk) -> WorldQuality:
     height, width = film.images.shape[-2:]
-    session = open_session(model, watch.session, (height, width))
+    session = open_session(model, variant.session, (height, width))
     start = time.perf_counter()
-    found = Found.of(Geometry.join(list(session.run(film.images))))
-    return judge(found, film, seed=seed, watched_s=time.perf_counter() - start)
+    found = MappedWalk.of(Geometry.join(list(session.run(film.images))))
+    return score_walk(found, film, seed=seed, watched_s=time.perf_counter() - start)

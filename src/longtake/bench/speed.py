@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from longtake import __version__
+from longtake.bench.machine import device_name, synchronize
 from longtake.geometry.config import GeometryConfig
 from longtake.memory.policies.context import ContextRetention
 from longtake.runtime.session import SequenceSession
@@ -68,24 +69,24 @@ def measure_speed(
         torch.cuda.reset_peak_memory_stats(device)
     times_ms = []
     for index in range(num_frames):
-        _wait(device)
+        synchronize(device)
         start = time.perf_counter()
         session.step(frames[index % _PALETTE])
-        _wait(device)
+        synchronize(device)
         times_ms.append((time.perf_counter() - start) * 1e3)
         progress(1)
     start = time.perf_counter()
     for index in range(num_frames):
         session.step(frames[index % _PALETTE])
         progress(1)
-    _wait(device)
+    synchronize(device)
     frames_per_s = num_frames / (time.perf_counter() - start)
     quantiles = statistics.quantiles(times_ms, n=100, method="inclusive") if num_frames > 1 else times_ms * 99
     on_gpu = device.type == "cuda"
     return SpeedFigures(
         model=labels["model"],
         weights=labels["weights"],
-        device=torch.cuda.get_device_name(device) if on_gpu else f"CPU, {torch.get_num_threads()} threads",
+        device=device_name(device),
         height=plan.size[0],
         width=plan.size[1],
         compute_dtype=labels["compute_dtype"],
@@ -119,8 +120,3 @@ def _heads(config: GeometryConfig) -> str:
     heads += ["points"] if config.dense.points else []
     heads += ["camera points"] if config.dense.camera_points else []
     return ", ".join(heads)
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

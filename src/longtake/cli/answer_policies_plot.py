@@ -8,7 +8,7 @@ from typing import Any
 from longtake.bench.answers import AnswersRow
 from longtake.bench.answers_scoring import ALL, KINDS, KindScore, Ratio, ScoredRow
 from longtake.evaluation.asked_walk import Reach
-from longtake.extras import import_from_extra
+from longtake.evaluation.plots import new_figure, save_figure
 from longtake.world.question import QuestionKind
 
 _KINDS = (ALL, *(kind for kind in KINDS if kind != QuestionKind.WHEN))
@@ -18,11 +18,11 @@ _COMMONEST = "#9aa0a6"
 
 
 def draw_answers(path: Path, rows: Sequence[ScoredRow], *, title: str) -> None:
-    """A panel for each kind; of several ways to watch realtime above, recall below."""
+    """A panel for each kind; of several variants realtime above, recall below."""
     lines = 1 if len(rows) == 1 else len(_REACHES)
     columns = 1 if len(rows) == 1 else len(_KINDS)
     width, height = (7.5, 4.2) if len(rows) == 1 else (columns * _PANEL_INCHES[0], 0.9 + lines * _PANEL_INCHES[1])
-    figure = import_from_extra("matplotlib.figure", "plot", "Drawing").Figure((width, height), layout="constrained")
+    figure = new_figure(width, height)
     figure.suptitle(title, fontsize=11)
     if len(rows) == 1:
         _draw_kinds(figure.add_subplot(), rows[0].kinds)
@@ -32,7 +32,7 @@ def draw_answers(path: Path, rows: Sequence[ScoredRow], *, title: str) -> None:
         label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=8, frameon=False, fontsize=9)
-    figure.savefig(path, dpi=130)
+    save_figure(figure, path)
 
 
 def _draw_kinds(axes: Any, found: Sequence[KindScore]) -> None:
@@ -64,7 +64,7 @@ def _draw_policies(figure: Any, rows: Sequence[ScoredRow]) -> None:
 def _draw_panel(axes: Any, rows: Sequence[ScoredRow], reach: Reach, kind: str) -> None:
     for place, policy in enumerate(dict.fromkeys(_family(one.row) for one in rows)):
         points = [
-            (one.row.watch.num_frames, one.reaching(reach)[kind].right) for one in rows if _family(one.row) == policy
+            (one.row.variant.num_frames, one.reaching(reach)[kind].right) for one in rows if _family(one.row) == policy
         ]
         colour = f"C{place}"
         if points[0][0] is None:  # it keeps all
@@ -76,7 +76,7 @@ def _draw_panel(axes: Any, rows: Sequence[ScoredRow], reach: Reach, kind: str) -
     common = rows[0].reaching(reach)[kind].commonest
     if common is not None:
         axes.axhline(100 * common.value, color=_COMMONEST, linestyle=":", linewidth=1.2, label="commonest answer")
-    sizes = sorted({size for one in rows if (size := one.row.watch.num_frames) is not None})
+    sizes = sorted({size for one in rows if (size := one.row.variant.num_frames) is not None})
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, map(str, sizes))
     axes.set_xlabel("frames in memory", fontsize=8)
@@ -87,8 +87,8 @@ def _draw_panel(axes: Any, rows: Sequence[ScoredRow], reach: Reach, kind: str) -
 
 def _family(row: AnswersRow) -> str:
     """Its policy without a number."""
-    name, _, number = row.watch.policy.partition("-")
-    return f"{name}-N" if number.isdecimal() else row.watch.policy
+    name, _, number = row.variant.policy.partition("-")
+    return f"{name}-N" if number.isdecimal() else row.variant.policy
 
 
 def _draw_shares(

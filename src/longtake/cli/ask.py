@@ -10,21 +10,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from longtake.api.video import frame_sampling
 from longtake.attention.choose import backend_named
-from longtake.cli.options import parse_sampling
+from longtake.cli import options
 from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
-from longtake.cli.shared_options import (
-    BackendName,
-    Device,
-    End,
-    Fps,
-    JsonEvents,
-    PictureFps,
-    PrecisionName,
-    SourceText,
-    Start,
-    command_app,
-)
 from longtake.errors import LongtakeError, SettingError
 from longtake.hub.bundled import DEFAULT_LANGUAGE
 from longtake.hub.load import load_language_model
@@ -47,21 +36,7 @@ QUESTION_TOKENS = 1024
 _AUTO = "auto"
 _INFO = ":info"
 
-At = Annotated[
-    list[str] | None, typer.Option(help="When to ask, such as 00:42: once a question, in order; else at the end.")
-]
-EverySoOften = Annotated[list[str] | None, typer.Option(metavar='10s "QUESTION"', help="Ask this again and again.")]
-Standing = Annotated[
-    list[str] | None,
-    typer.Option(metavar='"QUESTION=yes"', help="Ask at each look, and tell when the answer becomes this."),
-]
-LanguageName = Annotated[
-    str, typer.Option(help="Folder of a Qwen2.5-VL model, or its name in the package or on the Hugging Face hub.")
-]
-MaxTokens = Annotated[int, typer.Option(min=1, help="Longest answer.")]
-Temperature = Annotated[float, typer.Option(min=0.0, help="0 always takes the likeliest word.")]
-
-app = command_app()
+app = options.command_app()
 
 
 class AskCommand(TyperCommand):
@@ -81,34 +56,34 @@ class AskCommand(TyperCommand):
 
 @app.command(cls=AskCommand)
 def ask(
-    source: SourceText,
+    source: options.SourceText,
     questions: Annotated[
         list[str] | None, typer.Argument(help="What to ask; without any, typed afterwards, or one a line from a pipe.")
     ] = None,
-    model: LanguageName = DEFAULT_LANGUAGE,
-    at: At = None,
+    model: options.LanguageName = DEFAULT_LANGUAGE,
+    at: options.At = None,
     choices: Annotated[str | None, typer.Option(help="Choose the likeliest of these answers: yes,no,maybe.")] = None,
-    every: EverySoOften = None,
-    when: Standing = None,
-    fps: Fps = 2.0,
-    start: Start = None,
-    end: End = None,
-    picture_fps: PictureFps = 30.0,
+    every: options.EverySoOften = None,
+    when: options.Standing = None,
+    fps: options.Fps = 2.0,
+    start: options.Start = None,
+    end: options.End = None,
+    picture_fps: options.PictureFps = 30.0,
     size: Annotated[
         int | None,
-        typer.Option(help="A frame has at most the pixels of a square of this side; else as the model likes."),
+        typer.Option(help="A frame has at most the pixels of a square of this side; else as the model was trained."),
     ] = None,
     memory: Annotated[str, typer.Option(help="Room for keys and values, such as 4GB.")] = "512MB",
     policy: Annotated[
         str, typer.Option(help="What stays when it is full: window (the newest), thinned or novel (and of the past).")
     ] = "window",
-    max_tokens: MaxTokens = 64,
-    temperature: Temperature = 0.0,
+    max_tokens: options.MaxTokens = 64,
+    temperature: options.Temperature = 0.0,
     chunk: Annotated[str, typer.Option(help="Frames of one look, or auto: as many as keep up.")] = _AUTO,
-    device: Device = "auto",
-    precision: PrecisionName = "auto",
-    backend: BackendName = "auto",
-    as_json: JsonEvents = False,
+    device: options.Device = "auto",
+    precision: options.PrecisionName = "auto",
+    backend: options.BackendName = "auto",
+    as_json: options.JsonEvents = False,
 ) -> None:
     """Watch a video and answer questions about it, at given moments, again and again, or when it has ended."""
     asked = parse_questions(questions or (), at or (), every or (), when or ())
@@ -122,7 +97,7 @@ def ask(
     execution = choose_execution(device, precision, backend)
     num_together = _parse_chunk(chunk)
     reading = SourceOptions(picture_fps=picture_fps, device=execution.device)
-    video = open_source(source, parse_sampling(start, end, fps), reading)
+    video = open_source(source, frame_sampling(start, end, fps, stride=1), reading)
     language = load_language_model(model, device=execution.device, dtype=execution.precision.dtype)
     dialogue = DialogueSession(
         _with_size(language, size),
@@ -186,12 +161,12 @@ def _converse(session: LiveSession, dialogue: DialogueSession, reporter: Reporte
 def _answer(session: LiveSession, dialogue: DialogueSession, reporter: Reporter, question: str) -> None:
     due = Due(asked=Once(text=question), time_s=dialogue.info.seen_until_s)
     for event in session.answer(due):
-        reporter.tell(event)
+        reporter.report(event)
 
 
 def _answer_typed(session: LiveSession, dialogue: DialogueSession, reporter: Reporter, question: str) -> None:
     if question == _INFO:
-        reporter.tell_dialogue(dialogue.info)
+        reporter.report_dialogue(dialogue.info)
         return
     try:
         _answer(session, dialogue, reporter, question)

@@ -3,13 +3,15 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.table import Table
 
 from longtake.bench.memory import POLICIES, MemoryFigures, measure, trunk_formula
-from longtake.cli.options import parse_size
+from longtake.cli.options import AsJson, Size, parse_size
 from longtake.cli.tables import show, table
-from longtake.extras import import_from_extra
+from longtake.evaluation.plots import new_figure, save_figure
 from longtake.weights.presets import LINGBOT_MAP
 
 _HEADINGS = ("policy", "frame kB", "last kB", "trunk GB", "cam MB", "room GB", "formula", "ms")
@@ -19,8 +21,13 @@ pushed out. trunk, cam: held now by the trunk and the camera head, all layers. r
 for up to 4096 kept frames. ms: median to stage and commit one frame, without any arithmetic on keys and values."""
 
 
-def run_memory(frames: int, size: str, *, as_json: bool, plot: Path | None) -> None:
-    """The exit code is 1 if a count differs from the formula."""
+def bench_memory(
+    frames: Annotated[int, typer.Option(min=1, help="Frames to keep under each policy.")] = 320,
+    size: Size = "518x378",
+    as_json: AsJson = False,
+    plot: Annotated[Path | None, typer.Option(help="Also draw bytes over frames into this PNG file.")] = None,
+) -> None:
+    """Count bytes per frame and layer at the published size, for each policy, against the closed formula."""
     height_width = parse_size(size)
     if plot is not None:
         draw_memory(plot, height_width, frames)
@@ -51,10 +58,8 @@ def _cells(row: MemoryFigures) -> tuple[str, ...]:
 
 def draw_memory(path: Path, size: tuple[int, int], frames: int) -> None:
     """Bytes the trunk holds over kept frames, by the closed formula."""
-    matplotlib = import_from_extra("matplotlib", "plot", "Drawing")
-    matplotlib.use("Agg")
-    pyplot = import_from_extra("matplotlib.pyplot", "plot", "Drawing")
-    figure, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
+    figure = new_figure(7.0, 4.2)
+    axes = figure.subplots()
     counts = sorted({max(1, round(frames * step / 100)) for step in range(1, 101)})
     for name, retention in POLICIES.items():
         held = [trunk_formula(LINGBOT_MAP, size, retention, count, 2) / 1e9 for count in counts]
@@ -62,5 +67,4 @@ def draw_memory(path: Path, size: tuple[int, int], frames: int) -> None:
     axes.set(xlabel="kept frames", ylabel="keys and values in the trunk, GB", yscale="log")
     axes.grid(visible=True, alpha=0.3)
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
+    save_figure(figure, path)

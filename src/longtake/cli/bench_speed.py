@@ -1,17 +1,16 @@
 """`longtake bench speed`: milliseconds a frame, and all that they depend on."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated
 
 import torch
+import typer
 
 from longtake.attention.choose import backend_named
 from longtake.bench.speed import measure_speed
-from longtake.cli.options import parse_size
+from longtake.cli.options import AsJson, Device, Size, choose, parse_size
 from longtake.cli.tables import counting, show, table
-from longtake.errors import SettingError
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.memory.policies.context import ContextRetention
@@ -22,76 +21,62 @@ from longtake.runtime.session import SequenceSession
 from longtake.weights.load import load_geometry
 from longtake.weights.presets import LINGBOT_MAP, TINY
 
-Value = TypeVar("Value")
 CONFIGS = {"tiny": TINY, "lingbot-map": LINGBOT_MAP}
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpeedSettings:
-    """What the command line asked for."""
-
-    model: str
-    weights: Path | None
-    size: str
-    frames: int
-    window: int
-    scale_frames: int
-    interval: int
-    dtype: str
-    device: str
-    backend: str
-    capture: bool
-
-
-def run_speed(settings: SpeedSettings, *, as_json: bool) -> None:
-    device = choose_device(settings.device)
-    dtype = choose(settings.dtype, _DTYPES, "number type")
-    config = choose(settings.model, CONFIGS, "model")
-    model = _model(config, settings.weights, device, dtype)
-    retention = ContextRetention(anchors=settings.scale_frames, window=settings.window)
+def bench_speed(
+    model: Annotated[str, typer.Option(help="tiny, or lingbot-map for the published size.")] = "tiny",
+    weights: Annotated[Path | None, typer.Option(help="A checkpoint; without one the weights are random.")] = None,
+    size: Size = "126x98",
+    frames: Annotated[int, typer.Option(min=1, help="Frames to time once the window is full.")] = 100,
+    window: Annotated[int, typer.Option(min=1, help="Window in kept frames.")] = 64,
+    scale_frames: Annotated[int, typer.Option(min=1, help="Frames of the scale block, and anchors.")] = 8,
+    interval: Annotated[int, typer.Option(min=1, help="Keep every n-th frame.")] = 1,
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+    device: Device = "auto",
+    backend: Annotated[str, typer.Option(help="Attention backend.")] = "sdpa",
+    capture: Annotated[bool, typer.Option(help="Record what never changes as CUDA graphs.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Time single steps with a full window, and print the contract under which they were timed."""
+    place, number_type = choose_device(device), choose(dtype, _DTYPES, "number type")
+    network = _network(choose(model, CONFIGS, "model"), weights, place, number_type)
     plan = MemoryPlan(
-        config=model.config,
-        size=parse_size(settings.size),
-        retention=retention,
-        num_scale_frames=settings.scale_frames,
-        trunk_dtype=dtype,
+        config=network.config,
+        size=parse_size(size),
+        retention=ContextRetention(anchors=scale_frames, window=window),
+        num_scale_frames=scale_frames,
+        trunk_dtype=number_type,
     )
     session = SequenceSession(
-        model,
+        network,
         plan,
-        keyframes=EveryNth(settings.interval),
-        backend=backend_named(settings.backend),
-        compute_dtype=dtype,
-        capture=settings.capture,
+        keyframes=EveryNth(interval),
+        backend=backend_named(backend),
+        compute_dtype=number_type,
+        capture=capture,
     )
     labels = {
-        "model": settings.model,
-        "weights": "RANDOM" if settings.weights is None else str(settings.weights),
-        "compute_dtype": settings.dtype,
-        "backend": settings.backend,
-        "captured": "yes" if settings.capture else "no",
+        "model": model,
+        "weights": "RANDOM" if weights is None else str(weights),
+        "compute_dtype": dtype,
+        "backend": backend,
+        "captured": "yes" if capture else "no",
     }
     with counting("streaming", None) as advance:
-        figures = measure_speed(session, labels, settings.frames, advance)
+        figures = measure_speed(session, labels, frames, advance)
     record = asdict(figures)
     show(record, [table(("", ""), [(name, _cell(name, value)) for name, value in record.items()])], as_json=as_json)
 
 
-def _model(config: GeometryConfig, weights: Path | None, device: torch.device, dtype: torch.dtype) -> GeometryModel:
+def _network(config: GeometryConfig, weights: Path | None, device: torch.device, dtype: torch.dtype) -> GeometryModel:
     if weights is not None:
         return load_geometry(weights, config, device=device, trunk_dtype=dtype)
     torch.manual_seed(0)
-    with device:
+    with device:  # the published size is drawn on a GPU much faster than moved there
         model = GeometryModel(config).eval().requires_grad_(requires_grad=False)
     return model if dtype == torch.float32 else model.cast_products(dtype)
-
-
-def choose(name: str, known: Mapping[str, Value], kind: str) -> Value:
-    """What goes by this name."""
-    if name not in known:
-        raise SettingError(f"There is no {kind} '{name}'; choose one of {', '.join(known)}.")
-    return known[name]
 
 
 def _cell(name: str, value: object) -> str:

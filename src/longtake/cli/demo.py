@@ -1,6 +1,5 @@
 """`longtake demo`: a walk through a house that no training has seen, filmed, mapped, asked about, judged and drawn."""
 
-import json
 import time
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -11,15 +10,17 @@ import torch
 import typer
 from rich.console import Console
 
+from longtake.attention.choose import backend_named
 from longtake.bench.exactness import Exactness, measure_exactness
 from longtake.cli.demo_picture import draw_demo
 from longtake.cli.demo_report import ask_on_the_way, truth_for_report
+from longtake.cli.options import BackendName, Device, PrecisionName, command_app
 from longtake.cli.reporting import TerminalReporter
-from longtake.cli.shared_options import command_app
+from longtake.cli.tables import write_json
 from longtake.cli.world import WorldSettings, film
 from longtake.errors import SettingError
-from longtake.evaluation.asked_walk import FEWEST_FRAMES, Asking
-from longtake.evaluation.walk_quality import Film, WorldQuality, film_of, judge_walk
+from longtake.evaluation.asked_walk import FEWEST_FRAMES, QuestionPlan
+from longtake.evaluation.walk_quality import FilmedWalk, WorldQuality, read_walk, score_take
 from longtake.exports.reexport import ExportSettings
 from longtake.exports.report.asked import ASKED_NAME, Asked
 from longtake.exports.report.page import REPORT_NAME, write_report
@@ -29,8 +30,9 @@ from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.hub.load import load_language_model, load_model
 from longtake.pipeline.events import Frame, MapSummary
 from longtake.pipeline.outputs import Outputs
-from longtake.pipeline.video_map import MapSettings, map_video
+from longtake.pipeline.video_map import MapSettings, adjusted_session, map_video
 from longtake.runtime.build import SMALL
+from longtake.runtime.execution import Execution, choose_execution
 from longtake.takes.take import Take, read_take
 from longtake.video.source import open_source
 from longtake.world.seeds import Split, split_of
@@ -55,6 +57,7 @@ class DemoFigures:
     frames: int
     frames_per_s: float
     memory_bytes: int
+    execution: Execution
     exactness: Exactness
     quality: WorldQuality
     asked: Asked | None
@@ -62,8 +65,22 @@ class DemoFigures:
     seconds: float
 
     def record(self) -> dict[str, Any]:
-        named = {name: getattr(self, name) for name in ("seed", "frames", "frames_per_s", "memory_bytes", "seconds")}
-        return named | asdict(self.exactness) | self.quality.figures() | _answers_record(self.asked)
+        asked = self.asked or Asked(about="", questions=())
+        run = {
+            "seed": self.seed,
+            "frames": self.frames,
+            "frames_per_s": self.frames_per_s,
+            "memory_bytes": self.memory_bytes,
+            "seconds": self.seconds,
+        }
+        answers = {
+            "answers_asked": len(asked.questions),
+            "answers_right": asked.num_right,
+            "evidence_asked": asked.num_evident,
+            "evidence_met": asked.num_met,
+            "evidence_met_by_chance": round(asked.num_by_chance, 1),
+        }
+        return run | asdict(self.execution) | asdict(self.exactness) | self.quality.figures() | answers
 
 
 app = command_app()
@@ -74,123 +91,105 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the walk, the map, the picture and the figures.")] = Path("out"),
     frames: Annotated[int, typer.Option(min=3, help="Length of the walk.")] = 150,
     seed: Annotated[int, typer.Option(min=0, help="Which house; one that ends in 9 is of no training.")] = 9,
+    device: Device = "cpu",
+    precision: PrecisionName = "auto",
+    backend: BackendName = "auto",
 ) -> None:
     """Film a walk through a house unseen in training, map it, ask about it, and score map and answers by the truth."""
-    run(out, num_frames=frames, seed=seed)
-
-
-def run(out: Path, *, num_frames: int, seed: int) -> None:
     if split_of(seed) is not Split.TEST:
         raise SettingError(
             f"Expected the seed of a house that no training has seen, one that ends in 9, but got {seed}."
         )
-    started_s = time.monotonic()
+    started_s, execution = time.monotonic(), choose_execution(device, precision, backend)
     torch.set_num_threads(1)  # the network and its pictures are too small to share
-    console, model = Console(highlight=False), load_model(DEFAULT_MODEL)
+    console = Console(highlight=False)
+    model = load_model(DEFAULT_MODEL, device=execution.device, trunk_dtype=execution.precision.dtype)
     walk, mapped = out / "demo-walk", out / "demo-map"
-    truth = _film(walk, num_frames, seed)
-    summary = _map(walk, model, mapped)
-    clip, result = film_of(truth), read_take(mapped)
-    quality = judge_walk(result, clip, seed=seed, watched_s=summary.seconds)
+    truth = _film(walk, frames, seed)
+    summary = _map(walk, model, mapped, execution)
+    clip, result = read_walk(truth), read_take(mapped)
+    quality = score_take(result, clip, seed=seed, watched_s=summary.seconds)
     truth_for_report(result, clip, quality).write(mapped / TRUTH_NAME)
-    asked = _ask(num_frames, seed, mapped / ASKED_NAME, console)
+    with console.status("Asking on the way"):
+        asked = _ask(frames, seed, mapped / ASKED_NAME, execution)
     write_report(mapped)
     draw_demo(result, clip, quality).save(out / "demo.png")
+    with console.status("Streaming against the whole clip at once, and after a break"):
+        exactness = _check(model, clip, execution)
     figures = DemoFigures(
         seed=seed,
-        frames=num_frames,
+        frames=frames,
         frames_per_s=summary.frames_per_s,
         memory_bytes=summary.memory_bytes,
-        exactness=_check(model, clip, console),
+        execution=execution,
+        exactness=exactness,
         quality=quality,
         asked=asked,
         seconds=time.monotonic() - started_s,
     )
-    (out / "demo.json").write_text(json.dumps(figures.record(), indent=1) + "\n")
+    write_json(out / "demo.json", figures.record())
     console.print(f"{_line(figures)}; see {mapped / REPORT_NAME} and {out / 'demo.png'}", soft_wrap=True)
 
 
 def _film(out: Path, num_frames: int, seed: int) -> Take:
     settings = WorldSettings(
-        seed=seed,
-        frames=num_frames,
-        size=_SIZE,
-        fps=WALK_FPS,
-        images="png",
-        depth="npz",
-        questions=0,
-        device="cpu",
-        out=out,
-        overwrite=True,
+        out=out, seed=seed, frames=num_frames, size=_SIZE, images="png", depth="npz", overwrite=True
     )
     film(settings, Console(stderr=True))
     return read_take(out)
 
 
-def _map(walk: Path, model: GeometryModel, out: Path) -> MapSummary:
+def _map(walk: Path, model: GeometryModel, out: Path, execution: Execution) -> MapSummary:
     """As `longtake map` does it, with everything that it can write."""
     formats = _EXPORTED if find_spec("rerun") is None else (*_EXPORTED, "rrd")
-    outputs = Outputs(formats=("ply", "kitti"), session=True, export=ExportSettings(formats=formats))
+    settings = MapSettings(
+        session=adjusted_session(SMALL, precision=execution.precision),
+        outputs=Outputs(formats=("ply", "kitti"), session=True, export=ExportSettings(formats=formats)),
+        model_name=DEFAULT_MODEL,
+        execution=execution,
+    )
     source, reporter = open_source(str(walk)), TerminalReporter()
-    settings = MapSettings(session=SMALL, outputs=outputs)
     run = map_video(source, model, out, settings, overwrite=True, on_export=reporter.exporting)
     with reporter.watching(run):
         for event in run:
             if isinstance(event, Frame):
-                reporter.tell(event)
+                reporter.report(event)
     assert run.summary is not None
     return run.summary
 
 
-def _ask(num_frames: int, seed: int, path: Path, console: Console) -> Asked | None:
+def _ask(num_frames: int, seed: int, path: Path, execution: Execution) -> Asked | None:
     """Questions on the way, answered as `longtake ask` does it; none about a walk of a few frames."""
     stride = max(1, min(_ASKED_STRIDE, num_frames // FEWEST_FRAMES))
     num_seen = len(range(0, num_frames, stride))
     if find_spec("transformers") is None or num_seen < FEWEST_FRAMES:
         path.unlink(missing_ok=True)
         return None
-    asking = Asking(
+    asking = QuestionPlan(
         num_frames=num_seen,
         fps=WALK_FPS / stride,
         num_moments=_MOMENTS,
         num_questions=_QUESTIONS,
         recent_s=_RECENT_S,
     )
-    with console.status("Asking on the way"):
-        language = load_language_model(DEFAULT_LANGUAGE)
-        asked = ask_on_the_way(language, seed, asking, _ASKED_SIZE, name=DEFAULT_LANGUAGE)
+    language = load_language_model(DEFAULT_LANGUAGE, device=execution.device, dtype=execution.precision.dtype)
+    attention = backend_named(execution.backend)
+    asked = ask_on_the_way(language, seed, asking, _ASKED_SIZE, name=DEFAULT_LANGUAGE, backend=attention)
     asked.write(path)
     return asked
 
 
-def _answers_record(asked: Asked | None) -> dict[str, Any]:
-    if asked is None:
-        return {
-            "answers_asked": 0,
-            "answers_right": 0,
-            "evidence_asked": 0,
-            "evidence_met": 0,
-            "evidence_met_by_chance": 0.0,
-        }
-    return {
-        "answers_asked": len(asked.questions),
-        "answers_right": asked.num_right,
-        "evidence_asked": asked.num_evident,
-        "evidence_met": asked.num_met,
-        "evidence_met_by_chance": round(asked.num_by_chance, 1),
-    }
-
-
-def _check(model: GeometryModel, clip: Film, console: Console) -> Exactness:
-    with console.status("Streaming against the whole clip at once, and after a break"):
-        return measure_exactness(model, clip.images[:_CHECKED_FRAMES], SMALL)
+def _check(model: GeometryModel, clip: FilmedWalk, execution: Execution) -> Exactness:
+    images = clip.images[:_CHECKED_FRAMES].to(execution.device)
+    settings = adjusted_session(SMALL, precision=execution.precision)
+    return measure_exactness(model, images, settings, backend_named(execution.backend))
 
 
 def _line(figures: DemoFigures) -> str:
     quality, exactness = figures.quality, figures.exactness
     score, baselines = quality.score, quality.baselines
     same = "bit-identical" if exactness.resumed_is_identical else "DIFFERENT"
-    said = (
+    parts = (
         f"{figures.frames} frames of house {figures.seed}, {quality.path_m:.1f} m, {figures.frames_per_s:.0f} frames/s",
         f"ATE {_percent(score.ate_share)} of the path (constant velocity {_percent(baselines.velocity_ate_share)})",
         f"rotation {score.rotation_deg:.1f}°, scale range {_number(score.scale_range)}",
@@ -198,9 +197,9 @@ def _line(figures: DemoFigures) -> str:
         _answers(figures.asked),
         f"memory of {figures.memory_bytes / 1e6:.1f} MB",
         f"streamed against the whole clip {exactness.stream_to_clip_error:.1e}, resumed {same}",
-        f"{figures.seconds:.0f} s",
+        f"{figures.seconds:.0f} s, {figures.execution.precision} on {figures.execution.device}",
     )
-    return "; ".join(said)
+    return "; ".join(parts)
 
 
 def _answers(asked: Asked | None) -> str:

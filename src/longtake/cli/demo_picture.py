@@ -7,7 +7,7 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from longtake.evaluation.spacing import evenly_spaced
-from longtake.evaluation.walk_quality import Film, WorldQuality
+from longtake.evaluation.walk_quality import FilmedWalk, WorldQuality
 from longtake.exports.report.strips import depth_picture
 from longtake.takes.take import Take
 
@@ -21,7 +21,7 @@ _NEAREST, _FARTHEST = 0.01, 0.99
 _ROWS = ("frames of the walk", "true depth", "depth by micro-map, one scale for the walk")
 
 
-def draw_demo(result: Take, film: Film, quality: WorldQuality) -> Image.Image:
+def draw_demo(result: Take, film: FilmedWalk, quality: WorldQuality) -> Image.Image:
     """Three rows of tiles under their headings, and at their right a plan as high as they are."""
     chosen = evenly_spaced(len(film.images), _COLUMNS).tolist()
     predicted = _predicted(result, film)
@@ -40,7 +40,7 @@ def draw_demo(result: Take, film: Film, quality: WorldQuality) -> Image.Image:
     return picture
 
 
-def _predicted(result: Take, film: Film) -> Float[Tensor, "frames height width"]:
+def _predicted(result: Take, film: FilmedWalk) -> Float[Tensor, "frames height width"]:
     """In metres, by the one scale that the score has."""
     depth = torch.stack([torch.from_numpy(result.depth(position)) for position in range(len(result))])
     return depth * (film.truth.depth / depth.clamp_min(1e-9)).median()
@@ -55,8 +55,8 @@ def _draw_row(picture: Image.Image, top: int, heading: str, tiles: list[Image.Im
 def _plan(quality: WorldQuality, side: int) -> Image.Image:
     """The true way, broad and grey, under the estimated one."""
     plan = Image.new("RGB", (side * _FINER, side * _FINER), _PAPER)
-    draw, ways = ImageDraw.Draw(plan), quality.ways
-    true, found, pixels_per_m = _placed(ways.true.numpy(), ways.found.numpy(), side)
+    draw, paths = ImageDraw.Draw(plan), quality.paths
+    true, found, pixels_per_m = _placed(paths.true.numpy(), paths.found.numpy(), side)
     draw.line(_points(true), _TRUE, 9 * _FINER, "curve")
     draw.line(_points(found), _FOUND, 3 * _FINER, "curve")
     _dot(draw, true[0], _INK)
@@ -74,7 +74,7 @@ def _plan(quality: WorldQuality, side: int) -> Image.Image:
 def _placed(
     true: Float64[np.ndarray, "frames 2"], found: Float64[np.ndarray, "frames 2"], side: int
 ) -> tuple[Float64[np.ndarray, "frames 2"], Float64[np.ndarray, "frames 2"], float]:
-    """Both ways in pixels of the larger drawing, forward upwards, and how long a metre is in the smaller."""
+    """Both paths in pixels of the larger drawing, forward upwards, and how long a metre is in the smaller."""
     both = np.vstack([true, found])
     low, extent = both.min(axis=0), float(np.ptp(both, axis=0).max()) or 1.0
     margin = 2 * _HEADING

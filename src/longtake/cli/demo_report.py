@@ -1,13 +1,22 @@
-"""What the report of `longtake demo` says: the true way and figures of the map, and questions asked on the way."""
+"""What `longtake demo` adds to the report of its map: the true path and figures, and questions asked on the way."""
 
 import numpy as np
 
-from longtake.bench.answers import Given, ask_world
-from longtake.bench.answers_policies import KEEP_ALL, Watch
+from longtake.attention.backend import Backend
+from longtake.bench.answers import GivenAnswer, ask_world
+from longtake.bench.answers_policies import KEEP_ALL, MemoryVariant
 from longtake.evaluation.alignment_mode import AlignmentMode, truth_from_result
-from longtake.evaluation.asked_walk import WITHIN, Asking, WalkFilm, film_walk, is_right, met_by_chance, pose
+from longtake.evaluation.asked_walk import (
+    WITHIN,
+    QuestionPlan,
+    WalkFrames,
+    film_walk,
+    is_right,
+    met_by_chance,
+    pose_questions,
+)
 from longtake.evaluation.scoring import depth_errors, paired
-from longtake.evaluation.walk_quality import Film, WorldQuality, depth_of
+from longtake.evaluation.walk_quality import FilmedWalk, WorldQuality, depth_of
 from longtake.exports.report.asked import Asked, AskedQuestion
 from longtake.exports.report.truth import Figure, Truth
 from longtake.language.load import LanguageModel
@@ -15,10 +24,10 @@ from longtake.takes.take import Take
 from longtake.world.question import QuestionKind
 from longtake.world.question_sampler import QuestionSampler
 
-_WATCH = Watch(policy=KEEP_ALL, memory=None)
+_EVERY_FRAME = MemoryVariant(policy=KEEP_ALL, memory=None)
 
 
-def truth_for_report(result: Take, film: Film, quality: WorldQuality) -> Truth:
+def truth_for_report(result: Take, film: FilmedWalk, quality: WorldQuality) -> Truth:
     """The true way where it lies best in the result's world, and the figures in words."""
     pairs = paired(result.trajectory.world_from_camera, film.truth.world_from_camera)
     aligned = truth_from_result(pairs, AlignmentMode.SIM3)
@@ -39,11 +48,19 @@ def truth_for_report(result: Take, film: Film, quality: WorldQuality) -> Truth:
     )
 
 
-def ask_on_the_way(language: LanguageModel, seed: int, asking: Asking, size: tuple[int, int], *, name: str) -> Asked:
+def ask_on_the_way(
+    language: LanguageModel,
+    seed: int,
+    asking: QuestionPlan,
+    size: tuple[int, int],
+    *,
+    name: str,
+    backend: Backend | None = None,
+) -> Asked:
     """The walk through a house, watched frame by frame and asked about at several moments, against the truth."""
     film = film_walk(seed, asking, size, lambda _: None)
-    posed = pose(QuestionSampler(np.random.default_rng([seed, 4])), film.seen, asking)
-    given = ask_world(language, _WATCH, film, posed).given
+    posed = pose_questions(QuestionSampler(np.random.default_rng([seed, 4])), film.seen, asking)
+    given = ask_world(language, _EVERY_FRAME, film, posed, backend).given
     return Asked(
         about=(
             f"{name} watched the same walk at {asking.fps:g} frames a second and {size[1]}x{size[0]} pixels, and "
@@ -54,7 +71,7 @@ def ask_on_the_way(language: LanguageModel, seed: int, asking: Asking, size: tup
     )
 
 
-def _judged(given: Given, film: WalkFilm) -> AskedQuestion:
+def _judged(given: GivenAnswer, film: WalkFrames) -> AskedQuestion:
     question, times_s = given.posed.question, film.times_s
     kind = WITHIN if question.kind is QuestionKind.WHEN else str(question.kind)
     return AskedQuestion(

@@ -1,19 +1,20 @@
 """`longtake doctor`: what is installed, what is used and why, and whether it computes right."""
 
-import json
 import os
 import platform
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import psutil
 import torch
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from longtake import __version__
 from longtake.attention.reference import ReferenceBackend
 from longtake.attention.sdpa import SdpaBackend
-from longtake.cli.shared_options import AsJson, command_app
+from longtake.cli.options import AsJson, command_app
+from longtake.cli.tables import show
 from longtake.errors import MissingExtraError
 from longtake.extras import import_from_extra, known_extras
 from longtake.runtime.execution import choose_execution
@@ -38,26 +39,21 @@ app = command_app()
 def doctor(as_json: AsJson = False) -> None:
     """Say what is installed, which attention backend is used and why, and check that it computes right."""
     findings = [*_software(), *_hardware(), *_attention(), *_extras()]
-    if as_json:
-        print(json.dumps([asdict(finding) for finding in findings], indent=1))
-    else:
-        _print(findings)
+    show([asdict(finding) for finding in findings], _blocks(findings), as_json=as_json)
     if not all(finding.ok for finding in findings):
         raise SystemExit(1)
 
 
-def _print(findings: list[Finding]) -> None:
-    table = Table(box=None, pad_edge=False)
+def _blocks(findings: list[Finding]) -> Iterator[str | Table]:
+    drawn = Table(box=None, pad_edge=False)
     for heading in ("", "found", "note"):
-        table.add_column(heading, overflow="fold")
+        drawn.add_column(heading, overflow="fold")
     for finding in findings:
-        table.add_row(finding.topic, finding.found if finding.ok else f"[red]{finding.found}[/]", finding.note)
-    console = Console()
-    console.print(table)
-    if all(finding.ok for finding in findings):
-        console.print("\nAll is well.")
-    else:
-        console.print("\nSomething is wrong: see the lines in red.")
+        found = Text(finding.found, style="" if finding.ok else "red")
+        drawn.add_row(finding.topic, found, Text(finding.note))
+    yield drawn
+    are_well = all(finding.ok for finding in findings)
+    yield "\nAll is well." if are_well else "\nSomething is wrong: see the lines in red."
 
 
 def _software() -> list[Finding]:
@@ -97,19 +93,18 @@ def _driver() -> str:
 def _attention() -> list[Finding]:
     """Which backend is used on each device, and its error against the reference on random numbers."""
     if torch.cuda.is_available():
+        device = torch.device("cuda")
         why = "fused CUDA kernels that return log-sum-exp; float32 runs the memory-efficient one, half types flash"
-        checks = [(torch.device("cuda"), dtype) for dtype in (torch.float32, torch.bfloat16)]
     else:
+        device = torch.device("cpu")
         why = "the fused CPU kernel returns log-sum-exp, so blocks of memory are merged exactly"
-        checks = [(torch.device("cpu"), dtype) for dtype in (torch.float32, torch.bfloat16)]
     default = choose_execution()
     findings = [
         Finding("by default", f"{default.precision} on {default.device}, attention by {default.backend}", default.why),
         Finding("attention", "sdpa", why),
     ]
-    for device, dtype in checks:
+    for dtype, tolerance in _TOLERANCES.items():
         error = _attention_error(device, dtype)
-        tolerance = _TOLERANCES[dtype]
         note = f"largest difference to the reference; at most {tolerance:g} is expected"
         findings.append(Finding(f"  {device} {str(dtype)[6:]}", f"{error:.1e}", note, ok=error <= tolerance))
     return findings

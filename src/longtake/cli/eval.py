@@ -1,21 +1,33 @@
 """`longtake eval`: a result against the truth, as tables or JSON, with plots if wanted."""
 
-import json
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from longtake.api.evaluating import choose_word, parse_delta, parse_parts
-from longtake.cli.eval_tables import print_report
-from longtake.cli.shared_options import AsJson, command_app
+from longtake.cli.options import AsJson, command_app
+from longtake.cli.tables import show, table
 from longtake.evaluation.alignment_mode import AlignmentMode
+from longtake.evaluation.answers import AnswerScore
 from longtake.evaluation.depth_alignment import AlignmentSpan, DepthAlignment
+from longtake.evaluation.matched import Matched
 from longtake.evaluation.plots import draw_report, require_plots
-from longtake.evaluation.report import evaluate
+from longtake.evaluation.report import EvalReport, TrajectoryErrors, evaluate
 from longtake.evaluation.report_json import report_json
 from longtake.evaluation.settings import EvalSettings
+from longtake.evaluation.take_answers import TakeAnswers
+from longtake.evaluation.take_depth import TakeDepth
+from longtake.evaluation.take_points import TakePoints
+
+_SMALL, _LARGE, _HUGE = 1e-3, 1e3, 1e7
+_NOTHING = 1e-9
+"""Rounding leaves errors below this where there are none."""
 
 app = command_app()
 
@@ -56,7 +68,137 @@ def evaluate_(
     with Console(stderr=True).status("reading") as status:
         report = evaluate(result, truth, settings, starting=lambda part: status.update(f"measuring {part}"))
     drawn = [] if plots is None else draw_report(report, plots)
-    if as_json:
-        print(json.dumps(report_json(report), indent=1, allow_nan=False))
+    show(report_json(report), _blocks(report, drawn), as_json=as_json)
+
+
+def _blocks(report: EvalReport, drawn: list[Path]) -> Iterator[str | Text | Table]:
+    """What was compared in a line, a small table for each part, and what a reader of them should know."""
+    yield Text.assemble((str(report.result), "bold"), " against ", (str(report.truth), "bold"))
+    unit = "" if report.matched is None else str(report.matched.truth.unit)
+    if report.matched is not None:
+        yield _compared(report.matched)
+    if report.trajectory is not None:
+        yield from _trajectory(report.trajectory, unit)
+    if report.depth is not None:
+        yield from _depth(report.depth, unit)
+    if report.points is not None:
+        yield from _points(report.points, unit)
+    if report.answers is not None:
+        yield from _answers(report.answers)
+    for note in report.notes:
+        yield Text.assemble("\n", ("note:", "yellow"), f" {note}")
+    if report.not_measured:
+        yield ""
+    for reason in dict.fromkeys(report.not_measured.values()):
+        parts = [part for part, why in report.not_measured.items() if why == reason]
+        yield Text(f"{', '.join(parts)} not measured: {reason}", style="dim")
+    if drawn:
+        yield f"\nsee {' and '.join(map(str, drawn))}"
+
+
+def _compared(matched: Matched) -> str:
+    start, end = float(matched.poses.timestamp_s[0]), float(matched.poses.timestamp_s[-1])
+    when = f"{start:.2f} to {end:.2f} s" if matched.truth.trajectory.is_timed else f"frames {start:.0f} to {end:.0f}"
+    how = "" if matched.is_timed else " one by one"
+    return (
+        f"{len(matched.frames)} of {len(matched.result.trajectory)} poses matched{how} with the truth's "
+        f"{len(matched.truth.trajectory)}, {when}, on a path of {_number(matched.path_length)} {matched.truth.unit}"
+    )
+
+
+def _trajectory(errors: TrajectoryErrors, unit: str) -> Iterator[str | Table]:
+    absolute, relative = errors.absolute, errors.relative
+    rows = (
+        (f"ATE, {unit}", absolute.translation),
+        ("ATE, deg", absolute.rotation_deg),
+        (f"RPE over {relative.delta}, {unit}", relative.translation),
+        (f"RPE over {relative.delta}, deg", relative.rotation_deg),
+    )
+    yield ""
+    yield table(
+        ("", "rmse", "mean", "median", "max"),
+        ((name, *map(_number, (row.rmse, row.mean, row.median, row.max))) for name, row in rows),
+        title=f"trajectory, align {absolute.alignment_mode}, scale {_number(absolute.scale)}",
+    )
+    shares = [f"{share:.3f} at {limit}°" for limit, share in zip(errors.auc.threshold_deg, errors.auc.auc, strict=True)]
+    yield f"pose AUC: {', '.join(shares)}"
+    if errors.drift is None:
+        yield "scale drift: none can be told, for a side stands still"
     else:
-        print_report(report, drawn)
+        yield (
+            f"scale drift: largest local scale over smallest {_number(errors.drift.largest_over_smallest)}, "
+            f"{round(errors.drift.percent_per_100_frames, 2) + 0.0:+g} % per 100 frames"
+        )
+
+
+def _depth(depth: TakeDepth, unit: str) -> Iterator[str | Table]:
+    errors = depth.errors
+    whose = "each frame" if depth.span is AlignmentSpan.FRAME else "all frames together"
+    title = f"depth of {errors.num_frames} frames, {errors.num_pixels:,} pixels, aligned for {whose}"
+    if errors.num_empty_frames:
+        title += f", {errors.num_empty_frames} empty frames skipped"
+    if depth.resampled_from is not None:
+        title += f", resampled from {depth.resampled_from[1]}x{depth.resampled_from[0]}"
+    rows = []
+    for alignment, row in depth.by_alignment.items():
+        correction = (None, None) if row.correction is None else (row.correction.scale, row.correction.shift)
+        figures = (row.abs_rel, row.rmse, row.log_rmse, row.delta_1, row.delta_2, row.delta_3, *correction)
+        rows.append((str(alignment), *map(_number, figures)))
+    yield ""
+    yield table(("", "AbsRel", f"RMSE, {unit}", "log RMSE", "δ1", "δ2", "δ3", "scale", "shift"), rows, title=title)
+
+
+def _points(points: TakePoints, unit: str) -> Iterator[str | Table]:
+    errors, icp = points.errors, points.registration
+    accuracy = (errors.accuracy_mean, errors.accuracy_median, errors.precision, errors.normal_accuracy)
+    completeness = (errors.completeness_mean, errors.completeness_median, errors.recall, errors.normal_completeness)
+    rows = (
+        (name, _number(mean), _number(median), f"{share:.1%}", _number(normals), f"{count:,}")
+        for name, (mean, median, share, normals), count in (
+            ("accuracy", accuracy, errors.num_predicted),
+            ("completeness", completeness, errors.num_true),
+        )
+    )
+    yield ""
+    yield table(
+        ("", f"mean, {unit}", f"median, {unit}", f"within {errors.threshold:g} {unit}", "normals", "points"),
+        rows,
+        title=f"points of {points.num_frames} frames, one a voxel of {points.voxel:g} {unit}",
+    )
+    settled = "" if icp.has_converged else ", not settled"
+    yield (
+        f"F1 {errors.f1:.3f}, normal consistency {_number(errors.normal_consistency)}; "
+        f"ICP from {_number(icp.errors[0])} to {_number(icp.errors[-1])} {unit} in {len(icp.errors) - 1} steps{settled}"
+    )
+
+
+def _answers(answers: TakeAnswers) -> Iterator[str | Table]:
+    scores = {**answers.scores.by_kind, "all": answers.scores.total}
+    yield ""
+    yield table(
+        ("", "right", "share", "interval", "commonest", "chance", "unanswered", "evidence"),
+        ((kind, *_score(score)) for kind, score in scores.items()),
+        title="answers, with intervals of 95 % confidence",
+    )
+
+
+def _score(score: AnswerScore) -> Iterator[str]:
+    low, high = score.right.interval
+    yield str(score.right)
+    yield f"{score.right.value:.1%}"
+    yield f"{low:.0%} to {high:.0%}"
+    yield f"{score.commonest:.1%}"
+    yield "-" if score.chance is None else f"{score.chance:.1%}"
+    yield str(score.num_unanswered)
+    yield "-" if score.evidence is None else str(score.evidence.met)
+
+
+def _number(value: float | None) -> str:
+    """Four digits behind the point, one of large numbers, an exponent where those say nothing."""
+    if value is None or math.isnan(value):
+        return "-"
+    if abs(value) < _NOTHING:
+        return "0"
+    if not _SMALL <= abs(value) < _HUGE:
+        return f"{value:.2g}"
+    return f"{value:.4f}" if abs(value) < _LARGE else f"{value:.1f}"

@@ -1,19 +1,16 @@
-"""`longtake explain`: tables and a picture of what a model is told."""
+"""`longtake explain`: the positions that tokens of a video get, as tables and a picture."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from longtake.cli.options import parse_size
-from longtake.cli.shared_options import AsJson
-from longtake.errors import SettingError
-from longtake.extras import import_from_extra
+from longtake.cli.options import AsJson, parse_size
+from longtake.cli.tables import show, table
+from longtake.evaluation.plots import new_figure, save_figure
 from longtake.language.explain import RANGES, FormatPlaces, Stream, explain, picture_format
 
 app = typer.Typer(help="Show what a model is told, without a model.", no_args_is_help=True, add_completion=False)
@@ -43,55 +40,35 @@ def explain_positions(
     formats = explain(stream)
     if plot is not None:
         draw_positions(plot, formats)
-    if as_json:
-        grid = {"rows": fit.rows, "columns": fit.columns, "tokens_per_grid": stream.tokens_per_grid}
-        print(json.dumps(grid | {"formats": [asdict(one) for one in formats]}, indent=1))
-    else:
-        _print_places(stream, formats)
+    grid = {"rows": fit.rows, "columns": fit.columns, "tokens_per_grid": stream.tokens_per_grid}
+    show(grid | {"formats": [asdict(one) for one in formats]}, _blocks(stream, formats), as_json=as_json)
 
 
-def _print_places(stream: Stream, formats: Sequence[FormatPlaces]) -> None:
-    fit = stream.fit
-    title = (
+def _blocks(stream: Stream, formats: Sequence[FormatPlaces]) -> Iterator[str | Table]:
+    fit, names = stream.fit, [one.name for one in formats]
+    yield (
         f"{fit.source} at {stream.fps:g} fps, {stream.chunk_frames} frames a chunk, seen as {fit.resized}: "
         f"{fit.rows} x {fit.columns} tokens for {fit.picture_format.temporal_patch} frames.\n"
         "Positions T, H, W (time, row, column):\n"
     )
-    table = Table(box=None)
-    table.add_column("chunk", no_wrap=True)
-    table.add_column("token", no_wrap=True)
-    for one in formats:
-        table.add_column(one.name, justify="right", no_wrap=True)
+    rows: list[tuple[str, ...]] = []
     for number, chunk in enumerate(formats[0].chunks):
         label = f"{number}: {chunk.start_s:g}-{chunk.end_s:g} s"
-        table.add_row(label, "first", *(str(one.chunks[number].first) for one in formats))
-        table.add_row("", "last", *(str(one.chunks[number].last) for one in formats))
-        table.add_row("", "question", *(str(one.chunks[number].question.time) for one in formats))
-    console = Console()
-    console.print(title, highlight=False)
-    console.print(table, highlight=False)
-    console.print()
-    console.print(_lasting(formats), highlight=False)
+        rows.append((label, "first", *(str(one.chunks[number].first) for one in formats)))
+        rows.append(("", "last", *(str(one.chunks[number].last) for one in formats)))
+        rows.append(("", "question", *(str(one.chunks[number].question.time) for one in formats)))
+    yield table(("chunk", "token", *names), rows)
+    yield ""
+    lasting = ((f"{most:,} positions last", *(f"{one.lasts_h[most]:.2f} h" for one in formats)) for most in RANGES)
+    yield table(("", *names), (("one position stands for", *(_time(one.position_s) for one in formats)), *lasting))
     behind = next(one.question_behind_after_s for one in formats if one.question_behind_after_s is not None)
-    console.print(
+    yield (
         "\nquestion: its first token, right after the chunk, the same in T, H and W.\n"
         "native: the whole video so far as one clip; the open clip is to equal it.\n"
         "turns: each chunk is a clip of its own, and time is only an order.\n"
         "library: the native prompt as transformers 5.22.2 counts it;\n"
-        f"         from {behind:g} s on a question no longer stands after the last frames.",
-        highlight=False,
+        f"         from {behind:g} s on a question no longer stands after the last frames."
     )
-
-
-def _lasting(formats: Sequence[FormatPlaces]) -> Table:
-    table = Table(box=None)
-    table.add_column("", no_wrap=True)
-    for one in formats:
-        table.add_column(one.name, justify="right", no_wrap=True)
-    table.add_row("one position stands for", *(_time(one.position_s) for one in formats))
-    for most in RANGES:
-        table.add_row(f"{most:,} positions last", *(f"{one.lasts_h[most]:.2f} h" for one in formats))
-    return table
 
 
 def _time(seconds: float) -> str:
@@ -100,10 +77,8 @@ def _time(seconds: float) -> str:
 
 def draw_positions(path: Path, formats: Sequence[FormatPlaces]) -> None:
     """Time positions of every chunk, and of a question after it, over the video's time."""
-    matplotlib = import_from_extra("matplotlib", "plot", "Drawing")
-    matplotlib.use("Agg")
-    pyplot = import_from_extra("matplotlib.pyplot", "plot", "Drawing")
-    figure, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
+    figure = new_figure(7.0, 4.2)
+    axes = figure.subplots()
     for one, style, marker in zip(formats, ("-", "-", "--", ":"), "osxv", strict=True):
         starts, ends = [chunk.start_s for chunk in one.chunks], [chunk.end_s for chunk in one.chunks]
         times = [chunk.first.time for chunk in one.chunks]
@@ -114,9 +89,4 @@ def draw_positions(path: Path, formats: Sequence[FormatPlaces]) -> None:
     axes.yaxis.label.set_size(8)
     axes.grid(visible=True, alpha=0.3)
     axes.legend(frameon=False)
-    try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise SettingError(f"The picture cannot be written to {path} ({error}); give a .png in a folder.") from error
-    finally:
-        pyplot.close(figure)
+    save_figure(figure, path)

@@ -1,7 +1,6 @@
 """`longtake export`: other files from a saved result, with other filters, a known camera, a known scale, upright."""
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -9,29 +8,18 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.progress import track
+from rich.text import Text
 
 from longtake.api.choices import one_of
 from longtake.api.exporting import UPRIGHT, cloud_settings, export_adjustments
-from longtake.cli.shared_options import (
-    AsJson,
-    DropPercent,
-    FixedCamera,
-    Intrinsics,
-    Mask,
-    MaxPoints,
-    Overwrite,
-    ScaleFrom,
-    Sky,
-    Up,
-    Voxel,
-    command_app,
-)
+from longtake.cli import options
+from longtake.cli.tables import show
 from longtake.exports.frame import MappedFrame
 from longtake.exports.record import ExportRecord
 from longtake.exports.reexport import ExportSettings, export_take
 from longtake.exports.saved import read_result
 
-app = command_app()
+app = options.command_app()
 
 
 @app.command()
@@ -41,17 +29,17 @@ def export(
     formats: Annotated[
         str, typer.Option("--format", help="Of tum, kitti, ply, take, colmap, nerfstudio, glb, rrd.")
     ] = "tum,ply",
-    drop_percent: DropPercent = 25.0,
-    mask: Mask = None,
-    sky: Sky = None,
-    voxel: Voxel = None,
-    max_points: MaxPoints = 2_000_000,
-    intrinsics: Intrinsics = None,
-    fixed_camera: FixedCamera = False,
-    scale_from: ScaleFrom = None,
-    up: Up = "none",
-    overwrite: Overwrite = False,
-    as_json: AsJson = False,
+    drop_percent: options.DropPercent = 25.0,
+    mask: options.Mask = None,
+    sky: options.Sky = None,
+    voxel: options.Voxel = None,
+    max_points: options.MaxPoints = 2_000_000,
+    intrinsics: options.Intrinsics = None,
+    fixed_camera: options.FixedCamera = False,
+    scale_from: options.ScaleFrom = None,
+    up: options.Up = "none",
+    overwrite: options.Overwrite = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write other files from a saved result, with other filters, a known camera or scale, upright; no model runs."""
     settings = ExportSettings(
@@ -68,17 +56,13 @@ def export(
         return track(frames, "Exporting", total=num_frames, console=console, transient=True)
 
     record = export_take(read_result(result), out, settings, with_bar)
-    if as_json:
-        print(json.dumps(asdict(record)))
-    else:
-        tell_record(record, Console(highlight=False))
+    show(asdict(record), export_lines(record), as_json=as_json)
 
 
-def tell_record(record: ExportRecord, console: Console) -> None:
+def export_lines(record: ExportRecord) -> Iterator[Text]:
     """Its notes, and a line on what was done."""
-    for note in record.notes:
-        console.print(note, style="yellow", soft_wrap=True)
+    yield from (Text(note, style="yellow") for note in record.notes)
     scale = "" if record.metres_per_unit is None else f", {record.metres_per_unit:.6g} m for each unit"
     upright = "" if record.floor_share is None else f", upright by a floor of {record.floor_share:.0%} of all"
     files = ", ".join(record.files.values())
-    console.print(f"{record.frames} frames in {record.unit}{scale}{upright}: {files}", soft_wrap=True)
+    yield Text(f"{record.frames} frames in {record.unit}{scale}{upright}: {files}")

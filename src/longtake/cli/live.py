@@ -8,33 +8,11 @@ from typing import Annotated
 
 import typer
 
+from longtake.api.video import frame_sampling
 from longtake.attention.choose import backend_named
-from longtake.cli.ask import (
-    QUESTION_TOKENS,
-    AskCommand,
-    At,
-    EverySoOften,
-    LanguageName,
-    MaxTokens,
-    Standing,
-    Temperature,
-    parse_questions,
-    require_askable,
-)
-from longtake.cli.options import parse_sampling
+from longtake.cli import options
+from longtake.cli.ask import QUESTION_TOKENS, AskCommand, parse_questions, require_askable
 from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
-from longtake.cli.shared_options import (
-    BackendName,
-    Device,
-    End,
-    Fps,
-    JsonEvents,
-    PictureFps,
-    PrecisionName,
-    SourceText,
-    Start,
-    command_app,
-)
 from longtake.errors import BudgetError, SettingError
 from longtake.exports.poses import LivePoses
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
@@ -54,7 +32,7 @@ from longtake.takes.header import POSES_NAME
 from longtake.video.resize import Preprocessor
 from longtake.video.source import SourceOptions, open_source
 
-app = command_app()
+app = options.command_app()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,17 +58,19 @@ class Shares:
 
 @app.command(cls=AskCommand)
 def live(
-    source: SourceText,
-    questions: Annotated[list[str] | None, typer.Argument(help="What to ask, at the end or when --at says.")] = None,
+    source: options.SourceText,
+    questions: Annotated[
+        list[str] | None, typer.Argument(help="What to ask, at the end, or at the moment of --at.")
+    ] = None,
     model: Annotated[
         str, typer.Option(help="Of the map: a checkpoint, a name of longtake models, or tiny (random weights).")
     ] = DEFAULT_MODEL,
-    language: LanguageName = DEFAULT_LANGUAGE,
+    language: options.LanguageName = DEFAULT_LANGUAGE,
     memory: Annotated[str, typer.Option(help="Room for keys and values of both, such as 4GB.")] = "1GB",
     share: Annotated[float, typer.Option(help="The map's part of the memory, between 0 and 1.")] = 0.5,
-    at: At = None,
-    every: EverySoOften = None,
-    when: Standing = None,
+    at: options.At = None,
+    every: options.EverySoOften = None,
+    when: options.Standing = None,
     ask_fps: Annotated[float, typer.Option(help="Frames a second that the language model sees at most.")] = 2.0,
     ask_policy: Annotated[
         str, typer.Option(help="What the dialogue keeps when it is full: window, thinned or novel, as for ask.")
@@ -98,17 +78,17 @@ def live(
     policy: Annotated[
         str | None, typer.Option(help="What the map forgets: managed, window, context, ... By default as trained.")
     ] = None,
-    fps: Fps = None,
-    start: Start = None,
-    end: End = None,
-    picture_fps: PictureFps = 30.0,
-    max_tokens: MaxTokens = 64,
-    temperature: Temperature = 0.0,
-    device: Device = "auto",
-    precision: PrecisionName = "auto",
-    backend: BackendName = "auto",
+    fps: options.Fps = None,
+    start: options.Start = None,
+    end: options.End = None,
+    picture_fps: options.PictureFps = 30.0,
+    max_tokens: options.MaxTokens = 64,
+    temperature: options.Temperature = 0.0,
+    device: options.Device = "auto",
+    precision: options.PrecisionName = "auto",
+    backend: options.BackendName = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder for the poses, written while they come.")] = None,
-    as_json: JsonEvents = False,
+    as_json: options.JsonEvents = False,
 ) -> None:
     """Follow the camera and answer questions at once, from one memory: answers say when, where and from what."""
     asked, shares = parse_questions(questions or (), at or (), every or (), when or ()), Shares.of(memory, share)
@@ -125,7 +105,7 @@ def live(
     execution = choose_execution(device, precision, backend)
     attention, dtype = backend_named(execution.backend), execution.precision.dtype
     reading = SourceOptions(picture_fps=picture_fps, device=execution.device)
-    video = open_source(source, parse_sampling(start, end, fps), reading)
+    video = open_source(source, frame_sampling(start, end, fps, stride=1), reading)
     network = load_model(model, device=execution.device, trunk_dtype=dtype)
     mapping = replace(
         adjusted_session(usual_settings(network.config), policy=policy, precision=execution.precision),
@@ -160,7 +140,7 @@ def live(
 
 @contextmanager
 def _named_share(whose: str) -> Iterator[None]:
-    """A share that is too small is told with whose it is."""
+    """Names the session whose share is too small."""
     try:
         yield
     except BudgetError as error:

@@ -23,7 +23,6 @@ COMMANDS = {
     "explain": "Show what a model is told, without a model.",
 }
 """Each with its help; what it does is in the module of its name, which declares it on `app`."""
-_MODULES = {"bench": "bench_commands"}
 
 
 class LazyCommands(TyperGroup):
@@ -41,7 +40,7 @@ class LazyCommands(TyperGroup):
 
 
 def _loaded(name: str) -> Any:
-    command = typer.main.get_command(import_module(f"longtake.cli.{_MODULES.get(name, name)}").app)
+    command = typer.main.get_command(import_module(f"longtake.cli.{name}").app)
     command.name = name
     return command
 

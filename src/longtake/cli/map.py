@@ -4,7 +4,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,29 +13,9 @@ import typer
 
 from longtake.api.choices import one_of
 from longtake.api.exporting import UPRIGHT, cloud_settings, export_adjustments
-from longtake.cli.options import parse_sampling
+from longtake.api.video import frame_sampling
+from longtake.cli import options
 from longtake.cli.reporting import INTERRUPTED, JsonReporter, Reporter, TerminalReporter, report_run
-from longtake.cli.shared_options import (
-    BackendName,
-    Device,
-    DropPercent,
-    End,
-    FixedCamera,
-    Fps,
-    Intrinsics,
-    JsonEvents,
-    Mask,
-    MaxPoints,
-    Overwrite,
-    PictureFps,
-    PrecisionName,
-    ScaleFrom,
-    Sky,
-    Start,
-    Up,
-    Voxel,
-    command_app,
-)
 from longtake.errors import InputError, LongtakeError, SettingError
 from longtake.exports.take import PixelGrid
 from longtake.geometry.model import GeometryModel
@@ -53,7 +33,7 @@ from longtake.runtime.execution import choose_execution
 from longtake.video.resize import Fit
 from longtake.video.source import Source, SourceOptions, open_source
 
-app = command_app()
+app = options.command_app()
 
 
 @app.command("map")
@@ -87,33 +67,33 @@ def map_(
         ),
     ] = "tum,ply,depth,confidence",
     pixels: Annotated[str, typer.Option(help="Depth and intrinsics in the model's or the source's pixels.")] = "model",
-    start: Start = None,
-    end: End = None,
-    fps: Fps = None,
+    start: options.Start = None,
+    end: options.End = None,
+    fps: options.Fps = None,
     stride: Annotated[int, typer.Option(min=1, help="Every n-th of these frames.")] = 1,
-    picture_fps: PictureFps = 30.0,
+    picture_fps: options.PictureFps = 30.0,
     follow: Annotated[bool, typer.Option(help="The folder is still being written; wait for more.")] = False,
     when_full: Annotated[str, typer.Option(help="For live sources: newest-wins or block.")] = "newest-wins",
-    drop_percent: DropPercent = 25.0,
-    mask: Mask = None,
-    sky: Sky = None,
-    voxel: Voxel = None,
-    max_points: MaxPoints = 2_000_000,
-    intrinsics: Intrinsics = None,
-    fixed_camera: FixedCamera = False,
-    scale_from: ScaleFrom = None,
-    up: Up = "none",
-    device: Device = "auto",
-    precision: PrecisionName = "auto",
-    backend: BackendName = "auto",
+    drop_percent: options.DropPercent = 25.0,
+    mask: options.Mask = None,
+    sky: options.Sky = None,
+    voxel: options.Voxel = None,
+    max_points: options.MaxPoints = 2_000_000,
+    intrinsics: options.Intrinsics = None,
+    fixed_camera: options.FixedCamera = False,
+    scale_from: options.ScaleFrom = None,
+    up: options.Up = "none",
+    device: options.Device = "auto",
+    precision: options.PrecisionName = "auto",
+    backend: options.BackendName = "auto",
     resume: Annotated[bool, typer.Option(help="Go on with a run that was interrupted or killed.")] = False,
     skip_done: Annotated[bool, typer.Option(help="Leave out sources that are mapped already.")] = False,
-    overwrite: Overwrite = False,
+    overwrite: options.Overwrite = False,
     checkpoint_every: Annotated[
         int | None,
         typer.Option(min=1, help="Frames between checkpoints; by default 250, or more where saving takes long."),
     ] = None,
-    as_json: JsonEvents = False,
+    as_json: options.JsonEvents = False,
 ) -> None:
     """Map a video: poses, depth and points, written while it runs; Ctrl-C ends it so that it can be resumed."""
     execution = choose_execution(device, precision, backend)
@@ -146,21 +126,26 @@ def map_(
         model_name=model,
         execution=execution,
     )
-    sampling = parse_sampling(start, end, fps, stride)
+    sampling = frame_sampling(start, end, fps, stride)
     reading = SourceOptions(follow=follow, picture_fps=picture_fps, device=execution.device)
     reporter: Reporter = JsonReporter() if as_json else TerminalReporter()
     reporter.uses(model, execution)
     _note_beforehand(model, settings.outputs, reporter)
     torch.set_num_threads(max(1, torch.get_num_threads() - 1))  # one is left to decode, prepare and write
-    network = _Once(lambda: load_model(model, device=execution.device, trunk_dtype=execution.precision.dtype))
+
+    @cache
+    def network() -> GeometryModel:
+        """Loaded when the first source is to be mapped, and once for all of them."""
+        return load_model(model, device=execution.device, trunk_dtype=execution.precision.dtype)
+
     with WriterProcess() as writer_process:
 
         def open_run(source: Source, folder: Path) -> Run:
             return map_video(
                 source,
-                network.get(),
+                network(),
                 folder,
-                replace(settings, session=adjust(usual_settings(network.get().config))),
+                replace(settings, session=adjust(usual_settings(network().config))),
                 overwrite=overwrite,
                 resume=resume,
                 on_export=reporter.exporting,
@@ -174,18 +159,6 @@ def map_(
             is_done_already,
             reporter,
         )
-
-
-class _Once:
-    """A network that is loaded when it is first wanted."""
-
-    def __init__(self, load: Callable[[], GeometryModel]) -> None:
-        self._load = load
-        self._model: GeometryModel | None = None
-
-    def get(self) -> GeometryModel:
-        self._model = self._model or self._load()
-        return self._model
 
 
 def _map_each(

@@ -1,16 +1,15 @@
 """`longtake models`: which weights are known, which are on this machine, and whether a file holds what it should."""
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from longtake.cli.shared_options import AsJson
+from longtake.cli.options import AsJson
+from longtake.cli.tables import show
 from longtake.errors import CheckpointError, MissingExtraError
 from longtake.extras import import_from_extra
 from longtake.hub.bundled import BUNDLED, Bundled
@@ -43,20 +42,20 @@ def models(context: typer.Context, as_json: AsJson = False) -> None:
 
 def _list(*, as_json: bool) -> None:
     rows = [(known, *_found(known)) for known in (*BUNDLED, *PRESETS)]
-    if as_json:
-        print(json.dumps([asdict(known) | {"found": path, "note": note} for known, path, note in rows], indent=1))
-        return
-    for known, path, note in rows:
-        described = {
-            "about": known.about,
-            "parameters": f"{known.num_parameters:,}",
-            "size": _size(known),
-            "from": _origin(known),
-            "licence": known.licence,
-            "found": path or note,
-        }
-        _print_pairs(known.name, described)
-        print()
+    record = [asdict(known) | {"found": path, "note": note} for known, path, note in rows]
+    show(record, (block for row in rows for block in (_described(*row), "")), as_json=as_json)
+
+
+def _described(known: Bundled | Preset, path: str | None, note: str) -> Table:
+    pairs = {
+        "about": known.about,
+        "parameters": f"{known.num_parameters:,}",
+        "size": _size(known),
+        "from": _origin(known),
+        "licence": known.licence,
+        "found": path or note,
+    }
+    return _pairs_table(known.name, pairs)
 
 
 def _size(known: Bundled | Preset) -> str:
@@ -92,21 +91,16 @@ def check(
 ) -> None:
     """Say what a file of weights holds and check its names and shapes; its values are not read."""
     holdings = _holdings(name_or_path)
-    if as_json:
-        print(json.dumps(asdict(holdings), indent=1))
-        return
-    _print_pairs(
-        holdings.path,
-        {
-            "model": holdings.model,
-            "tensors": f"{holdings.num_tensors:,}",
-            "parameters": f"{holdings.num_parameters:,}",
-            "heads": ", ".join(holdings.heads),
-            "numbers": ", ".join(holdings.dtypes),
-            "size": f"{holdings.num_bytes:,} bytes",
-        },
-    )
-    Console().print("\nEvery name and shape is right; values were not read.")
+    pairs = {
+        "model": holdings.model,
+        "tensors": f"{holdings.num_tensors:,}",
+        "parameters": f"{holdings.num_parameters:,}",
+        "heads": ", ".join(holdings.heads),
+        "numbers": ", ".join(holdings.dtypes),
+        "size": f"{holdings.num_bytes:,} bytes",
+    }
+    verdict = "\nEvery name and shape is right; values were not read."
+    show(asdict(holdings), [_pairs_table(holdings.path, pairs), verdict], as_json=as_json)
 
 
 def _local(name_or_path: str) -> Path:
@@ -156,12 +150,12 @@ def _of_language(path: Path) -> tuple[str, tuple[str, ...]]:
     return "Qwen2.5-VL", ("words",)
 
 
-def _print_pairs(title: str, pairs: dict[str, str]) -> None:
-    table = Table(
+def _pairs_table(title: str, pairs: dict[str, str]) -> Table:
+    drawn = Table(
         title=Text(title), title_justify="left", title_style="bold", box=None, show_header=False, pad_edge=False
     )
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    drawn.add_column(no_wrap=True)
+    drawn.add_column(overflow="fold")
     for name, value in pairs.items():
-        table.add_row(name, Text(value))
-    Console().print(table)
+        drawn.add_row(name, Text(value))
+    return drawn

@@ -1,4 +1,4 @@
-"""What people and programs are told while a run goes on: a bar and lines of text, or a JSON object for each event."""
+"""Events of a run for people and programs: a bar and lines of text, or a JSON object for each event."""
 
 import json
 import signal
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from longtake.cli.export import tell_record
+from longtake.cli.export import export_lines
 from longtake.exports.frame import FrameStatus, MappedFrame, PosedFrame
 from longtake.exports.sink import Correction
 from longtake.language.evidence import Evidence
@@ -54,7 +54,7 @@ class Reporter(ABC):
         """While a run goes on."""
 
     @abstractmethod
-    def tell(self, event: Event) -> None: ...
+    def report(self, event: Event) -> None: ...
 
     @abstractmethod
     def uses(self, model: str, execution: Execution) -> None:
@@ -65,7 +65,7 @@ class Reporter(ABC):
         """Something to know that is no result."""
 
     @abstractmethod
-    def tell_dialogue(self, info: DialogueInfo) -> None:
+    def report_dialogue(self, info: DialogueInfo) -> None:
         """What a language model has seen and holds."""
 
     @abstractmethod
@@ -83,7 +83,7 @@ def report_run(run: Run, reporter: Reporter) -> None:
     """A run to its end. The first Ctrl-C stops it, and what was begun is finished."""
     with reporter.watching(run), stopped_by_interrupt(partial(_stop, run)), closing(iter(run)) as events:
         for event in events:
-            reporter.tell(event)
+            reporter.report(event)
 
 
 def _stop(run: Run) -> None:
@@ -97,11 +97,11 @@ def _stop(run: Run) -> None:
 def stopped_by_interrupt(stop: Callable[[], None]) -> Iterator[None]:
     """The first Ctrl-C calls `stop`, and what was begun is finished; a second one ends the command at once."""
 
-    def wish(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    def interrupted(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         signal.signal(signal.SIGINT, usual)
         stop()
 
-    usual = signal.signal(signal.SIGINT, wish)
+    usual = signal.signal(signal.SIGINT, interrupted)
     try:
         yield
     finally:
@@ -109,7 +109,7 @@ def stopped_by_interrupt(stop: Callable[[], None]) -> Iterator[None]:
 
 
 class JsonReporter(Reporter):
-    """A JSON object a line on stdout; `event` says which."""
+    """A JSON object a line on stdout; its `event` names the kind."""
 
     def __init__(self) -> None:
         self._used: dict[str, Any] = {}
@@ -120,63 +120,63 @@ class JsonReporter(Reporter):
     @contextmanager
     def watching(self, run: Run) -> Iterator[None]:
         out = {} if run.out is None else {"out": str(run.out)}
-        self._say("start", source=run.source.name, **out, num_frames=run.source.num_frames, **self._used)
+        self._emit("start", source=run.source.name, **out, num_frames=run.source.num_frames, **self._used)
         self._out = out
         yield
 
-    def tell(self, event: Event) -> None:
+    def report(self, event: Event) -> None:
         match event:
             case Frame(mapped=MappedFrame() as mapped):
                 keyframe = mapped.kind is not FrameKind.PASSING
-                self._say("frame", **_pose_record(PosedFrame.of(mapped)), keyframe=keyframe, window=mapped.window)
+                self._emit("frame", **_pose_record(PosedFrame.of(mapped)), keyframe=keyframe, window=mapped.window)
             case Moved():
-                self._say("moved", **_correction_record(event.correction))
+                self._emit("moved", **_correction_record(event.correction))
             case Unreadable():
-                self._say("unreadable", index=event.index, time_s=event.timestamp_s, problem=event.problem)
+                self._emit("unreadable", index=event.index, time_s=event.timestamp_s, problem=event.problem)
             case Forgotten():
-                self._say("forgotten", count=event.count)
+                self._emit("forgotten", count=event.count)
             case Dropped():
-                self._say("dropped", num_frames=event.num_frames)
+                self._emit("dropped", num_frames=event.num_frames)
             case Asking():
                 self._note_each(_notes_on(event))
             case Answered():
-                self._say("answer", **_answer_record(event))
+                self._emit("answer", **_answer_record(event))
             case Saved():
-                self._say("saved", path=str(event.path), num_frames=event.num_frames)
+                self._emit("saved", path=str(event.path), num_frames=event.num_frames)
             case Ended():
-                self._tell_end(event)
+                self._report_end(event)
             case Exported():
-                self._say("export", **asdict(event.record))
+                self._emit("export", **asdict(event.record))
             case Frame() | AnswerText():
                 pass
 
     def note(self, text: str) -> None:
-        self._say("note", text=text)
+        self._emit("note", text=text)
 
-    def tell_dialogue(self, info: DialogueInfo) -> None:
-        self._say("watched", **asdict(info))
+    def report_dialogue(self, info: DialogueInfo) -> None:
+        self._emit("watched", **asdict(info))
 
     def exporting(self, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:  # noqa: ARG002
         return frames
 
     def skipped(self, source: str, out: Path) -> None:
-        self._say("skipped", source=source, out=str(out))
+        self._emit("skipped", source=source, out=str(out))
 
     def failed(self, source: str, problem: str) -> None:
-        self._say("failed", source=source, problem=problem)
+        self._emit("failed", source=source, problem=problem)
 
-    def _tell_end(self, ended: Ended) -> None:
+    def _report_end(self, ended: Ended) -> None:
         self._note_each(map(_never_due, ended.never_due))
         if ended.summary is not None:
-            self._say("done", **self._out, **asdict(ended.summary))
+            self._emit("done", **self._out, **asdict(ended.summary))
         if ended.dialogue is not None:
-            self._say("watched", num_dropped=ended.num_dropped, **asdict(ended.dialogue))
+            self._emit("watched", num_dropped=ended.num_dropped, **asdict(ended.dialogue))
 
     def _note_each(self, notes: Iterable[str]) -> None:
         for note in notes:
             self.note(note)
 
-    def _say(self, event: str, **values: Any) -> None:
+    def _emit(self, event: str, **values: Any) -> None:
         print(json.dumps({"event": event, **values}, ensure_ascii=False), flush=True)
 
 
@@ -206,7 +206,7 @@ class TerminalReporter(Reporter):
             finally:
                 self._is_watching = False
 
-    def tell(self, event: Event) -> None:
+    def report(self, event: Event) -> None:
         match event:
             case Frame():
                 self._advance()
@@ -220,16 +220,17 @@ class TerminalReporter(Reporter):
             case Answered():
                 self._end_answer(event)
             case Ended():
-                self._tell_end(event)
+                self._report_end(event)
             case Exported():
-                tell_record(event.record, self._console)
+                for line in export_lines(event.record):
+                    self._console.print(line, soft_wrap=True)
             case Moved() | Forgotten() | Dropped() | Saved():
                 pass
 
     def note(self, text: str) -> None:
         self._console.print(text, style="yellow", soft_wrap=True, markup=False)
 
-    def tell_dialogue(self, info: DialogueInfo) -> None:
+    def report_dialogue(self, info: DialogueInfo) -> None:
         self._console.print(
             f"{info.num_frames} frames up to {format_time(info.seen_until_s or 0.0)}, {info.num_tokens} tokens in "
             f"memory ({info.live_bytes / 1e6:.1f} of {info.num_bytes / 1e6:.1f} MB), seen in {info.seeing_s:.1f} s",
@@ -284,7 +285,7 @@ class TerminalReporter(Reporter):
         if self._is_watching:
             self._progress.start()
 
-    def _tell_end(self, ended: Ended) -> None:
+    def _report_end(self, ended: Ended) -> None:
         for unasked in ended.never_due:
             self.note(_never_due(unasked))
         if ended.summary is not None:
@@ -292,7 +293,7 @@ class TerminalReporter(Reporter):
         if ended.dialogue is not None:
             if ended.num_dropped:
                 self.note(f"{ended.num_dropped} frames came while the sessions were busy, and were dropped.")
-            self.tell_dialogue(ended.dialogue)
+            self.report_dialogue(ended.dialogue)
 
     def _new_progress(self) -> Progress:
         return Progress(

@@ -18,7 +18,8 @@ _WIDEST = 10_000
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> Table:
     """The first column on the left, numbers on the right; cells of a row may be fewer than headings."""
-    drawn = Table(box=None, pad_edge=False, title=Text(title) if title else None, title_justify="left", title_style="")
+    shown = Text(title, style="bold") if title else None
+    drawn = Table(box=None, pad_edge=False, title=shown, title_justify="left", title_style="")
     for place, heading in enumerate(headings):
         drawn.add_column(heading, justify="right" if place else "left", no_wrap=True)
     for row in rows:
@@ -27,15 +28,16 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, title: str 
 
 
 def show(record: object, blocks: Iterable[str | Text | Table], *, as_json: bool) -> None:
-    """Print the record as JSON, or else the blocks; no cell is cut where the terminal is narrow."""
+    """Print the record as JSON, or else the blocks; no cell is cut where the terminal is narrow, but some may fold."""
     if as_json:
-        print(json.dumps(record, indent=1))
+        print(json.dumps(record, indent=1, allow_nan=False))
         return
     console = Console(highlight=False)
     for block in blocks:
         if isinstance(block, Table):
-            needed = Measurement.get(console, console.options.update(width=_WIDEST), block).maximum
-            console.width = max(console.width, needed)
+            if all(column.no_wrap for column in block.columns):
+                needed = Measurement.get(console, console.options.update(width=_WIDEST), block).maximum
+                console.width = max(console.width, needed)
             console.print(block)
         else:
             console.print(block, soft_wrap=True, markup=False)

@@ -1,12 +1,11 @@
 """`longtake world`: film a walk through a procedural house and write it as a take with its truth."""
 
-import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -16,8 +15,8 @@ from PIL import Image
 from rich.console import Console
 from rich.progress import track
 
-from longtake.cli.options import parse_size
-from longtake.cli.shared_options import AsJson, command_app
+from longtake.cli.options import AsJson, Size, command_app, parse_size
+from longtake.cli.tables import show
 from longtake.errors import SettingError
 from longtake.runtime.execution import choose_device
 from longtake.takes.depth_files import DepthFiles, step_for
@@ -32,6 +31,7 @@ from longtake.world.seeds import split_of
 from longtake.world.things import Sightings
 from longtake.world.tour import Tour, View, sightings
 from longtake.world.visibility import until
+from longtake.world.walk import WALK_FPS
 
 SHEET_NAME = "sheet.png"
 _SHEET_COLUMNS, _SHEET_ROWS = 4, 3
@@ -43,16 +43,16 @@ _ASKED_EVERY_S = 5.0
 class WorldSettings:
     """What to film, and what to write."""
 
+    out: Path
     seed: int
     frames: int
     size: str
-    fps: float
-    images: str
-    depth: str
-    questions: int
-    device: str
-    out: Path
-    overwrite: bool
+    fps: float = WALK_FPS
+    images: str = "mp4"
+    depth: str = "png"
+    questions: int = 0
+    device: str = "cpu"
+    overwrite: bool = False
 
 
 app = command_app()
@@ -63,8 +63,8 @@ def world(
     out: Annotated[Path, typer.Option(help="Folder to write; new or empty.")],
     seed: Annotated[int, typer.Option(min=0, help="Which house and which walk.")] = 7,
     frames: Annotated[int, typer.Option(min=1, help="Length of the walk.")] = 600,
-    size: Annotated[str, typer.Option(help="Width x height of the images, in pixels.")] = "448x336",
-    fps: Annotated[float, typer.Option(help="Frames a second.")] = 10.0,
+    size: Size = "448x336",
+    fps: Annotated[float, typer.Option(help="Frames a second.")] = WALK_FPS,
     images: Annotated[str, typer.Option(help="mp4, png or jpg.")] = "mp4",
     depth: Annotated[str, typer.Option(help="png (16 bits), npz (float32) or none.")] = "png",
     questions: Annotated[int, typer.Option(min=0, help="Questions to ask along the way.")] = 40,
@@ -74,6 +74,7 @@ def world(
 ) -> None:
     """Film a walk through a procedural house, with its exact truth: poses, depth, what is visible, questions."""
     settings = WorldSettings(
+        out=out,
         seed=seed,
         frames=frames,
         size=size,
@@ -82,16 +83,16 @@ def world(
         depth=depth,
         questions=questions,
         device=device,
-        out=out,
         overwrite=overwrite,
     )
-    run_world(settings, as_json=as_json)
-
-
-def run_world(settings: WorldSettings, *, as_json: bool) -> None:
     torch.set_num_threads(1)  # rays are cast in pieces too small to share
-    seen, questions = film(settings, Console(stderr=as_json))
-    _print(settings, seen, questions, as_json=as_json)
+    seen, asked = film(settings, Console(stderr=as_json))
+    record = _record(settings, seen, asked)
+    line = (
+        f"{len(seen)} frames of house {seed} ({record['split']}): {record['rooms_visited']} of {record['rooms']} "
+        f"rooms, {record['things_seen']} of {record['things']} things, {len(asked)} questions, in {out}"
+    )
+    show(record, [line], as_json=as_json)
 
 
 def film(settings: WorldSettings, console: Console) -> tuple[Sightings, list[Question]]:
@@ -173,11 +174,11 @@ def _ask(seed: int, seen: Sightings, wanted: int) -> list[Question]:
         return []
     frames_between = max(1, round(_ASKED_EVERY_S / (seen.timestamp_s[1] - seen.timestamp_s[0]))) if len(seen) > 1 else 1
     stops = [*range(frames_between, len(seen), frames_between), len(seen)]
-    quiz = QuestionSampler(np.random.default_rng([seed, 3]))
+    sampler = QuestionSampler(np.random.default_rng([seed, 3]))
     asked: list[Question] = []
     for place, stop in enumerate(stops):
         share = math.ceil((wanted - len(asked)) / (len(stops) - place))
-        asked += quiz.ask(until(seen, stop), share)
+        asked += sampler.ask(until(seen, stop), share)
     return asked[:wanted]
 
 
@@ -203,25 +204,15 @@ class _Sheet:
         Image.fromarray(sheet[: rows * height]).save(path)
 
 
-def _print(settings: WorldSettings, seen: Sightings, questions: list[Question], *, as_json: bool) -> None:
-    rooms_seen = len(set(seen.room.tolist()))
-    figures = {
+def _record(settings: WorldSettings, seen: Sightings, questions: list[Question]) -> dict[str, Any]:
+    return {
         "folder": str(settings.out),
         "frames": len(seen),
         "seconds": len(seen) / settings.fps,
         "rooms": len(seen.rooms),
-        "rooms_visited": rooms_seen,
+        "rooms_visited": len(set(seen.room.tolist())),
         "things": len(seen.things),
         "things_seen": int((seen.pixels > 0).any(axis=0).sum()),
         "questions": len(questions),
         "split": split_of(settings.seed).value,
     }
-    if as_json:
-        print(json.dumps(figures))
-        return
-    Console().print(
-        f"{len(seen)} frames of house {settings.seed} ({figures['split']}): {rooms_seen} of {len(seen.rooms)} rooms, "
-        f"{figures['things_seen']} of {len(seen.things)} things, {len(questions)} questions, in {settings.out}",
-        soft_wrap=True,
-        highlight=False,
-    )

@@ -6,9 +6,8 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from longtake.evaluation.alignment_mode import AlignmentMode, truth_from_result
-from longtake.evaluation.angles import rotation_angle_deg
 from longtake.evaluation.association import PosePairs
-from longtake.evaluation.motion import path_length
+from longtake.evaluation.motion import path_length, rotation_error_deg
 from longtake.evaluation.statistics import Statistics
 
 
@@ -42,7 +41,7 @@ def absolute_error(pairs: PosePairs, *, alignment_mode: AlignmentMode = Alignmen
     moved = truth_from_result(pairs, alignment_mode)
     result = moved.of_cameras(pairs.result)
     translation = (result[:, :3, 3] - pairs.truth[:, :3, 3]).norm(dim=-1)
-    rotation_deg = rotation_angle_deg(pairs.truth[:, :3, :3].transpose(1, 2) @ result[:, :3, :3])
+    rotation_deg = rotation_error_deg(result, pairs.truth)
     return AbsoluteError(
         alignment_mode=alignment_mode,
         scale=float(moved.scale),

@@ -7,19 +7,23 @@ import numpy as np
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from longtake.evaluation.angles import rotation_angle_deg
-from longtake.evaluation.motion import path_length
+from longtake.evaluation.motion import path_length, rotation_error_deg
+from longtake.types import Geometry
 
 _RESAMPLES = 10_000
 _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """Depth and cameras of a whole clip, on the host."""
+class ClipGeometry:
+    """Depth and cameras of all frames of a clip, on the host."""
 
     depth: Float[Tensor, "frames height width"]
     world_from_camera: Float64[Tensor, "frames 4 4"]
+
+    @classmethod
+    def of(cls, geometry: Geometry) -> "ClipGeometry":
+        return cls(geometry.depth.cpu(), geometry.world_from_camera.cpu().double())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +48,16 @@ class Mean:
     high: float | None
 
 
-def agreement(run: Seen, full: Seen) -> Agreement:
+def agreement(run: ClipGeometry, full: ClipGeometry) -> Agreement:
     """How far a run is from the full one."""
     relative = ((run.depth - full.depth).abs() / full.depth).numpy()
-    turned = full.world_from_camera[:, :3, :3].transpose(1, 2) @ run.world_from_camera[:, :3, :3]
     apart = (run.world_from_camera[:, :3, 3] - full.world_from_camera[:, :3, 3]).norm(dim=-1)
     path = float(path_length(full.world_from_camera)[-1])
     median, p95 = np.quantile(relative, (0.5, 0.95)).tolist()
     return Agreement(
         depth_median=median,
         depth_p95=p95,
-        rotation_deg=float(rotation_angle_deg(turned).mean()),
+        rotation_deg=float(rotation_error_deg(run.world_from_camera, full.world_from_camera).mean()),
         centre_share=float(apart.mean()) / path if path > 0 else None,
     )
 

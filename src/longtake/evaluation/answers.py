@@ -73,10 +73,7 @@ class AskedAnswer:
 
     def accepts(self, answer: str) -> bool:
         """Whether this would be right."""
-        if not self._is_timed:
-            return normalise(answer) == normalise(self.truth)
-        given_s, true_s = seconds_in(answer), seconds_in(self.truth)
-        return given_s is not None and true_s is not None and abs(given_s - true_s) <= TOLERANCE_S
+        return are_near(answer, self.truth) if self._is_timed else normalise(answer) == normalise(self.truth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +82,9 @@ class Share:
 
     hits: int
     total: int
+
+    def __str__(self) -> str:
+        return f"{self.hits} of {self.total}"
 
     @property
     def value(self) -> float:
@@ -154,6 +154,12 @@ def seconds_in(answer: str) -> float | None:
     """The number in an answer; none where there is not exactly one."""
     numbers = re.findall(_NUMBER, answer)
     return float(numbers[0]) if len(numbers) == 1 else None
+
+
+def are_near(answer: str, truth: str) -> bool:
+    """Whether both hold seconds, at most 2 s apart."""
+    given_s, true_s = seconds_in(answer), seconds_in(truth)
+    return given_s is not None and true_s is not None and abs(given_s - true_s) <= TOLERANCE_S
 
 
 def _score(answers: Sequence[AskedAnswer]) -> AnswerScore:

@@ -11,7 +11,7 @@ from jaxtyping import Bool, UInt8
 from torch import Tensor
 
 from longtake.errors import SettingError
-from longtake.evaluation.answers import TOLERANCE_S, normalise, seconds_in
+from longtake.evaluation.answers import are_near, normalise
 from longtake.world.question import PLURALS, Phrase, Question, QuestionKind
 from longtake.world.question_sampler import QuestionSampler
 from longtake.world.render import Cameras, render
@@ -39,7 +39,7 @@ class Reach(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class QuestionPlan:
     """How walks are filmed and asked about."""
 
     num_frames: int
@@ -75,7 +75,7 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WalkFilm:
+class WalkFrames:
     """The frames of a walk and what was visible in them."""
 
     frames: UInt8[Tensor, "frames 3 height width"]
@@ -84,7 +84,7 @@ class WalkFilm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Posed:
+class PosedQuestion:
     """A question about a walk, and how far back it reaches."""
 
     question: Question
@@ -96,7 +96,7 @@ class Posed:
         return self.question.frame + 1
 
 
-def film_walk(seed: int, asking: Asking, size: tuple[int, int], progress: Callable[[int], None]) -> WalkFilm:
+def film_walk(seed: int, asking: QuestionPlan, size: tuple[int, int], progress: Callable[[int], None]) -> WalkFrames:
     """Some steps of the walk through a house; those between them are not drawn."""
     height, width = size
     tour = Tour(seed=seed, width=width, height=height, fps=WALK_FPS)
@@ -120,15 +120,15 @@ def film_walk(seed: int, asking: Asking, size: tuple[int, int], progress: Callab
         column=column.numpy(),
         image_pixels=height * width,
     )
-    return WalkFilm(frames=torch.stack(images), times_s=tuple(seen.timestamp_s.tolist()), seen=seen)
+    return WalkFrames(frames=torch.stack(images), times_s=tuple(seen.timestamp_s.tolist()), seen=seen)
 
 
-def pose(quiz: QuestionSampler, seen: Sightings, asking: Asking) -> tuple[Posed, ...]:
+def pose_questions(sampler: QuestionSampler, seen: Sightings, asking: QuestionPlan) -> tuple[PosedQuestion, ...]:
     """Questions at every moment of a walk."""
     return tuple(
-        Posed(question=question, reach=reach_of(question, seen, asking.recent_s))
+        PosedQuestion(question=question, reach=reach_of(question, seen, asking.recent_s))
         for moment in asking.moments
-        for question in quiz.ask(until(seen, moment), asking.num_questions)
+        for question in sampler.ask(until(seen, moment), asking.num_questions)
     )
 
 
@@ -143,10 +143,9 @@ def reach_of(question: Question, seen: Sightings, recent_s: float) -> Reach:
 
 def is_right(kind: str, question: Question, text: str) -> bool:
     """Exactly, but for case and articles; seconds within 2 s where the kind says so."""
-    if kind != WITHIN:
-        return normalise(text) == normalise(question.answer)
-    given_s, true_s = seconds_in(text), seconds_in(question.answer)
-    return given_s is not None and true_s is not None and abs(given_s - true_s) <= TOLERANCE_S
+    if kind == WITHIN:
+        return are_near(text, question.answer)
+    return normalise(text) == normalise(question.answer)
 
 
 def met_by_chance(question: Question, span: tuple[int, int]) -> float:

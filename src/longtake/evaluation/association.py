@@ -1,4 +1,4 @@
-"""Which pose of a result belongs to which of the truth: by time, or by index where nobody said when."""
+"""Which pose of a result belongs to which of the truth: by time, or by index where there are no timestamps."""
 
 import math
 from dataclasses import dataclass
@@ -52,13 +52,6 @@ class PosePairs:
 
     def __len__(self) -> int:
         return len(self.timestamp_s)
-
-
-def pair_poses(
-    result: Trajectory, truth: Trajectory, *, max_gap_s: float = DEFAULT_GAP_S, offset_s: float = 0.0
-) -> PosePairs:
-    """The poses that `associate` brings together."""
-    return associate(result, truth, max_gap_s=max_gap_s, offset_s=offset_s).poses_of(result, truth)
 
 
 def associate(

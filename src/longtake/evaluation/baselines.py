@@ -1,4 +1,4 @@
-"""What can be said of a walk without looking at its pictures; a model must do better."""
+"""Cameras and depth guessed without looking at the pictures; a model must do better."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from longtake.evaluation.absolute import absolute_error
-from longtake.evaluation.agreement import Seen
+from longtake.evaluation.agreement import ClipGeometry
 from longtake.evaluation.alignment_mode import AlignmentMode
 from longtake.evaluation.scoring import depth_errors, paired
 from longtake.spatial.pose import invert_rigid
@@ -15,7 +15,7 @@ from longtake.spatial.pose import invert_rigid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineScore:
-    """Errors of the baselines, aligned and divided as a run's are, if nothing else is said."""
+    """Errors of the baselines, aligned and divided as a run's are unless their names say otherwise."""
 
     velocity_ate_share: float | None
     straight_ate_share: float | None
@@ -60,7 +60,7 @@ def one_depth(true: Float[Tensor, "frames height width"]) -> Float[Tensor, "fram
     return torch.ones_like(true)
 
 
-def score_baselines(truth: Seen) -> BaselineScore:
+def score_baselines(truth: ClipGeometry) -> BaselineScore:
     cameras = truth.world_from_camera
     velocity, straight = (paired(ahead(cameras), cameras) for ahead in (constant_velocity, straight_line))
     still = paired(cameras[:1].expand_as(cameras), cameras)

@@ -67,7 +67,7 @@ class DepthErrors:
 class DepthMeter:
     """Adds up errors frame by frame. It holds a few sums, and one number for each frame to plot.
 
-    `fit` looks at a frame's valid pixels, predicted and true, and says what to correct; without it nothing is.
+    `fit` gives the correction for a frame's valid pixels, predicted and true; without it there is none.
     """
 
     def __init__(self, fit: FrameFit | None = None, *, max_depth: float | None = None) -> None:

@@ -53,7 +53,7 @@ FrameFit = Callable[[Float[Tensor, " pixels"], Float[Tensor, " pixels"]], Correc
 
 @runtime_checkable
 class SequenceFit(Protocol):
-    """Takes valid pixels of one frame after the other, some frames without any, and says what corrects them all."""
+    """Takes valid pixels of one frame after the other, some without any, and gives the correction for them all."""
 
     def add(self, predicted: Float[Tensor, " pixels"], true: Float[Tensor, " pixels"]) -> None: ...
 

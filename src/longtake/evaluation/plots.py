@@ -37,6 +37,19 @@ def require_plots() -> None:
     import_from_extra("matplotlib.figure", "plot", "Drawing")
 
 
+def new_figure(width: float, height: float) -> Any:
+    """In inches; not pyplot's, so that nothing is shared and nothing needs a screen."""
+    return import_from_extra("matplotlib.figure", "plot", "Drawing").Figure((width, height), layout="constrained")
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Into an image file, whose kind its name tells."""
+    try:
+        figure.savefig(path, dpi=_DPI)
+    except (OSError, ValueError) as error:
+        raise SettingError(f"The picture cannot be written to {path} ({error}); give a .png in a folder.") from error
+
+
 def draw_report(report: EvalReport, folder: Path) -> list[Path]:
     """Write `trajectory.png` and `error.png`, as far as there is something to draw; returns what was written."""
     figures: dict[str, Any] = {}
@@ -60,7 +73,7 @@ def _draw_way(report: EvalReport, errors: TrajectoryErrors) -> Any:
     truth, result = (poses[:, :3, 3].numpy() for poses in (errors.aligned.truth, errors.aligned.result))
     across, along = _axes_from_above(report, truth)
     truth, result = truth[:, [across, along]], result[:, [across, along]]
-    figure = _figure(*_size_for(np.concatenate([truth, result])))
+    figure = new_figure(*_size_for(np.concatenate([truth, result])))
     axes = figure.subplots()
     axes.plot(*truth.T, color=_TRUTH, linewidth=3.5, solid_capstyle="round", solid_joinstyle="round", label="truth")
     off = errors.absolute.translation_by_frame.numpy()
@@ -112,8 +125,7 @@ def _axes_from_above(report: EvalReport, truth: Float[np.ndarray, "frames 3"]) -
 def _curves(report: EvalReport) -> list[Curve]:
     curves = []
     if (errors := report.trajectory) is not None:
-        unit, delta = _unit(report), errors.relative.delta
-        apart = f"over {delta.length:g} {delta.unit if delta.length > 1 else delta.unit.removesuffix('s')}"
+        unit, apart = _unit(report), f"over {errors.relative.delta}"
         absolute_s, relative_s = errors.absolute.timestamp_s.numpy(), errors.relative.timestamp_s.numpy()
         for name, seconds, values, summary in (
             (f"ATE, {unit}", absolute_s, errors.absolute.translation_by_frame, errors.absolute.translation),
@@ -137,7 +149,7 @@ def _curves(report: EvalReport) -> list[Curve]:
 def _draw_curves(report: EvalReport, curves: Sequence[Curve]) -> Any:
     """One panel a curve, above each other, with one clock."""
     start_s = min(float(curve.seconds[0]) for curve in curves)
-    figure = _figure(8.0, 0.9 + 1.5 * len(curves))
+    figure = new_figure(8.0, 0.9 + 1.5 * len(curves))
     panels = figure.subplots(len(curves), sharex=True, squeeze=False)[:, 0]
     for axes, curve in zip(panels, curves, strict=True):
         style = {"marker": "o", "markersize": 2.5} if len(curve.values) <= _LONGEST_DOTTED else {}
@@ -163,11 +175,6 @@ def _clock(report: EvalReport, start_s: float) -> str:
 def _unit(report: EvalReport) -> str:
     assert report.matched is not None
     return str(report.matched.truth.unit)
-
-
-def _figure(width: float, height: float) -> Any:
-    """Not pyplot's, so that nothing is shared and nothing needs a screen."""
-    return import_from_extra("matplotlib.figure", "plot", "Drawing").Figure((width, height), layout="constrained")
 
 
 def _title(axes: Any, text: str) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from longtake.errors import InputError, SettingError
 from longtake.evaluation.neighbours import Neighbours, check_cloud
-from longtake.evaluation.registration import Icp, Registration, in_double, register
+from longtake.evaluation.registration import in_double
 from longtake.spatial.similarity import Similarity
 
 _SHORTEST_NORMAL = 1e-6
@@ -84,12 +84,6 @@ def measure_points(predicted: Cloud, true: Cloud, *, threshold: float) -> PointE
         num_predicted=len(predicted.points),
         num_true=len(true.points),
     )
-
-
-def lay_onto(predicted: Cloud, true: Cloud, true_from_predicted: Similarity, icp: Icp) -> tuple[Cloud, Registration]:
-    """The predicted cloud where it belongs: moved as the caller found, by cameras say, then refined by ICP."""
-    registration = register(predicted.points, true.points, true_from_predicted, icp)
-    return predicted.moved(registration.target_from_source), registration
 
 
 def _check(cloud: Cloud, name: str) -> None:

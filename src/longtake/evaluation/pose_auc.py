@@ -13,9 +13,8 @@ from jaxtyping import Bool, Float64
 from torch import Tensor
 
 from longtake.errors import SettingError
-from longtake.evaluation.angles import direction_angle_deg, rotation_angle_deg
 from longtake.evaluation.association import PosePairs
-from longtake.evaluation.motion import motion, step_length
+from longtake.evaluation.motion import direction_angle_deg, motion, rotation_error_deg, step_length
 from longtake.evaluation.spacing import evenly_spaced
 
 PUBLISHED_THRESHOLDS_DEG = (3, 5, 15, 30)
@@ -64,7 +63,7 @@ def _error_deg(
 ) -> Float64[Tensor, " pairs"]:
     start, end = torch.triu_indices(len(truth), len(truth), offset=1)
     result_motion, true_motion = motion(result, start, end), motion(truth, start, end)
-    turned = rotation_angle_deg(true_motion[:, :3, :3].transpose(1, 2) @ result_motion[:, :3, :3])
+    turned = rotation_error_deg(result_motion, true_motion)
     aside = direction_angle_deg(result_motion[:, :3, 3], true_motion[:, :3, 3])
     if not signed:
         aside = torch.minimum(aside, 180 - aside)

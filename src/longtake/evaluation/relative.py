@@ -10,9 +10,8 @@ from torch import Tensor
 
 from longtake.errors import InputError, SettingError
 from longtake.evaluation.alignment_mode import AlignmentMode, move_onto_truth
-from longtake.evaluation.angles import rotation_angle_deg
 from longtake.evaluation.association import PosePairs
-from longtake.evaluation.motion import motion, path_length, step_length
+from longtake.evaluation.motion import motion, path_length, rotation_error_deg, step_length
 from longtake.evaluation.statistics import Statistics
 
 _PATH_TOLERANCE = 0.1
@@ -47,6 +46,9 @@ class Delta:
         if self.unit is DeltaUnit.FRAMES and not self.length.is_integer():
             raise SettingError(f"A distance in frames must be a whole number, but {self.length:g} came.")
 
+    def __str__(self) -> str:
+        return f"{self.length:g} {self.unit if self.length != 1 else self.unit.removesuffix('s')}"
+
 
 NEXT_FRAME = Delta()
 
@@ -77,7 +79,7 @@ def relative_error(
     start, end = _frames_apart(moved.result if delta.along_result else moved.truth, delta)
     result, truth = motion(moved.result, start, end), motion(moved.truth, start, end)
     translation = (result[:, :3, 3] - truth[:, :3, 3]).norm(dim=-1)
-    rotation_deg = rotation_angle_deg(truth[:, :3, :3].transpose(1, 2) @ result[:, :3, :3])
+    rotation_deg = rotation_error_deg(result, truth)
     return RelativeError(
         alignment_mode=alignment_mode,
         delta=delta,

@@ -1,4 +1,4 @@
-"""All that can be said of a result against the truth, in one record."""
+"""All measures of a result against the truth, in one record."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -79,8 +79,7 @@ class EvalReport:
         if self.points is not None:
             figures.append(f"points F1 {self.points.errors.f1:.3f}")
         if self.answers is not None:
-            right = self.answers.scores.total.right
-            figures.append(f"{right.hits} of {right.total} answers right")
+            figures.append(f"{self.answers.scores.total.right} answers right")
         return f"EvalReport({self.result} against {self.truth}: {', '.join(figures)})"
 
 
@@ -107,7 +106,7 @@ class _Attempts:
 def evaluate(
     result: Path, truth: Path, settings: EvalSettings, *, starting: Callable[[Part], None] = lambda _: None
 ) -> EvalReport:
-    """Measure what both sides have, trajectory files or takes; `starting` is told of each part as its turn comes.
+    """Measure what both sides have, trajectory files or takes; `starting` is called with each part beforehand.
 
     Trajectories must be comparable, unless only answers are asked for. What else cannot be measured is explained in
     the report, or an error if `settings.only` names it.

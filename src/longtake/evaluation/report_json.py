@@ -119,25 +119,15 @@ def _answers(answers: TakeAnswers) -> dict[str, Any]:
 
 
 def _score(score: AnswerScore) -> dict[str, Any]:
-    return {
-        "right": _share(score.right),
-        "num_unanswered": score.num_unanswered,
-        "commonest": score.commonest,
-        "chance": score.chance,
-        "evidence": _optional(score.evidence, _evidence),
-    }
+    return asdict(score) | {"right": _share(score.right), "evidence": _optional(score.evidence, _evidence)}
 
 
 def _evidence(evidence: EvidenceScore) -> dict[str, Any]:
-    return {
-        "met": _share(evidence.met),
-        "num_without_span": evidence.num_without_span,
-        "mean_span_frames": evidence.mean_span_frames,
-    }
+    return asdict(evidence) | {"met": _share(evidence.met)}
 
 
 def _share(share: Share) -> dict[str, Any]:
-    return {"hits": share.hits, "total": share.total, "value": share.value, "interval": list(share.interval)}
+    return asdict(share) | {"value": share.value, "interval": share.interval}
 
 
 def _optional(value: _Value | None, convert: Callable[[_Value], dict[str, Any]]) -> dict[str, Any] | None:

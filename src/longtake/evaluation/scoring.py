@@ -9,12 +9,11 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from longtake.evaluation.absolute import absolute_error
-from longtake.evaluation.agreement import Seen, bootstrap_interval
-from longtake.evaluation.angles import rotation_angle_deg
+from longtake.evaluation.agreement import ClipGeometry, bootstrap_interval
 from longtake.evaluation.association import PosePairs
 from longtake.evaluation.depth import DepthErrors, DepthPair, measure_depth
 from longtake.evaluation.depth_alignment import DepthAlignment
-from longtake.evaluation.motion import motion
+from longtake.evaluation.motion import motion, rotation_error_deg
 from longtake.evaluation.relative import relative_error
 from longtake.evaluation.scale_drift import scale_drift
 from longtake.spatial.pinhole import fov_from_intrinsics
@@ -38,7 +37,7 @@ class Score:
     step_share: float | None
     """The same of the step's length and direction, over the mean length of the true steps."""
     scale_range: float | None
-    """Largest local scale over the smallest; none where it cannot be told or is infinite."""
+    """Largest local scale over the smallest; none where it is undefined or infinite."""
     scale_drift_percent: float | None
     """Slope of the local scale, up or down, per 100 frames."""
     depth_abs_rel: float
@@ -60,7 +59,7 @@ class Summary:
     high: float | None
 
 
-def score(run: Seen, truth: Seen) -> Score:
+def score(run: ClipGeometry, truth: ClipGeometry) -> Score:
     """How far a run is from the truth; three frames at least."""
     pairs = paired(run.world_from_camera, truth.world_from_camera)
     absolute, relative, drift = absolute_error(pairs), relative_error(pairs), scale_drift(pairs)
@@ -112,7 +111,7 @@ def summary_over_worlds(values: Sequence[float | None]) -> Summary | None:
 def _turn_error_deg(pairs: PosePairs) -> Float64[Tensor, " later_frames"]:
     later = torch.arange(1, len(pairs))
     result, truth = (motion(poses, torch.zeros_like(later), later) for poses in (pairs.result, pairs.truth))
-    return rotation_angle_deg(truth[:, :3, :3].transpose(1, 2) @ result[:, :3, :3])
+    return rotation_error_deg(result, truth)
 
 
 def _finite(value: float) -> float | None:

@@ -1,4 +1,4 @@
-"""One walk against the truth: what a run said of its frames, scored beside baselines that never look at them."""
+"""One walk against the truth: a run's cameras and depth, scored beside baselines that never look at the frames."""
 
 from dataclasses import asdict, dataclass
 
@@ -8,7 +8,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from longtake.errors import InputError
-from longtake.evaluation.agreement import Seen
+from longtake.evaluation.agreement import ClipGeometry
 from longtake.evaluation.alignment_mode import AlignmentMode, move_onto_truth
 from longtake.evaluation.baselines import BaselineScore, constant_velocity, score_baselines
 from longtake.evaluation.motion import path_length
@@ -18,33 +18,32 @@ from longtake.types import Geometry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Film:
+class FilmedWalk:
     """The frames of a walk and what is true of them."""
 
     images: Float[Tensor, "frames 3 height width"]
-    truth: Seen
+    truth: ClipGeometry
     intrinsics: Float[Tensor, "3 3"]
 
-    def first(self, num_frames: int) -> "Film":
-        truth = Seen(self.truth.depth[:num_frames], self.truth.world_from_camera[:num_frames])
-        return Film(images=self.images[:num_frames], truth=truth, intrinsics=self.intrinsics)
+    def first(self, num_frames: int) -> "FilmedWalk":
+        truth = ClipGeometry(self.truth.depth[:num_frames], self.truth.world_from_camera[:num_frames])
+        return FilmedWalk(images=self.images[:num_frames], truth=truth, intrinsics=self.intrinsics)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a run said of all frames, on the host."""
+class MappedWalk:
+    """Depth, cameras and intrinsics of a whole run, on the host."""
 
-    seen: Seen
+    clip: ClipGeometry
     intrinsics: Float[Tensor, "frames 3 3"]
 
     @classmethod
-    def of(cls, geometry: Geometry) -> "Found":
-        seen = Seen(geometry.depth.cpu(), geometry.world_from_camera.cpu().double())
-        return cls(seen, geometry.intrinsics.cpu())
+    def of(cls, geometry: Geometry) -> "MappedWalk":
+        return cls(ClipGeometry.of(geometry), geometry.intrinsics.cpu())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
+class PathsFromAbove:
     """Camera centres from above, x and z of the true world; all but the true ones are aligned by Sim(3)."""
 
     true: Float64[Tensor, "frames 2"]
@@ -54,7 +53,7 @@ class Ways:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldQuality:
-    """One world, watched in one way."""
+    """How well one walk was mapped."""
 
     seed: int
     path_m: float
@@ -62,7 +61,7 @@ class WorldQuality:
     baselines: BaselineScore
     fov_deg: float
     watched_s: float
-    ways: Ways
+    paths: PathsFromAbove
 
     @property
     def times_velocity(self) -> float | None:
@@ -90,34 +89,34 @@ class WorldQuality:
         }
 
 
-def film_of(truth: Take) -> Film:
+def read_walk(truth: Take) -> FilmedWalk:
     """All frames of a filmed walk, in memory."""
     images = torch.from_numpy(np.stack(list(truth.images()))).permute(0, 3, 1, 2)
-    return Film(images=images.float() / 255, truth=_seen(truth), intrinsics=truth.intrinsics[0].float())
+    return FilmedWalk(images=images.float() / 255, truth=_clip(truth), intrinsics=truth.intrinsics[0].float())
 
 
-def judge_walk(result: Take, film: Film, *, seed: int, watched_s: float) -> WorldQuality:
-    """What was written of a walk against what is true of it."""
+def score_take(result: Take, film: FilmedWalk, *, seed: int, watched_s: float) -> WorldQuality:
+    """A map on disk against the truth of its walk."""
     if len(result) != len(film.images):
         raise InputError(
             f"Expected a result for each of {len(film.images)} frames, but {result.folder} has {len(result)}."
         )
-    found = Found(_seen(result), result.intrinsics.float())
-    return judge(found, film, seed=seed, watched_s=watched_s)
+    found = MappedWalk(_clip(result), result.intrinsics.float())
+    return score_walk(found, film, seed=seed, watched_s=watched_s)
 
 
-def judge(found: Found, film: Film, *, seed: int, watched_s: float) -> WorldQuality:
-    """What a run said of a film against what is true of it."""
+def score_walk(found: MappedWalk, film: FilmedWalk, *, seed: int, watched_s: float) -> WorldQuality:
+    """A run against the truth of its walk."""
     height, width = film.images.shape[-2:]
-    cameras, truth = found.seen.world_from_camera, film.truth.world_from_camera
+    cameras, truth = found.clip.world_from_camera, film.truth.world_from_camera
     return WorldQuality(
         seed=seed,
         path_m=float(path_length(truth)[-1]),
-        score=score(found.seen, film.truth),
+        score=score(found.clip, film.truth),
         baselines=score_baselines(film.truth),
         fov_deg=fov_error_deg(found.intrinsics, film.intrinsics, height=height, width=width),
         watched_s=watched_s,
-        ways=Ways(
+        paths=PathsFromAbove(
             true=_from_above(truth),
             found=_from_above(_aligned(cameras, truth)),
             velocity=_from_above(_aligned(constant_velocity(truth), truth)),
@@ -125,8 +124,8 @@ def judge(found: Found, film: Film, *, seed: int, watched_s: float) -> WorldQual
     )
 
 
-def _seen(take: Take) -> Seen:
-    return Seen(depth_of(take), take.trajectory.world_from_camera)
+def _clip(take: Take) -> ClipGeometry:
+    return ClipGeometry(depth_of(take), take.trajectory.world_from_camera)
 
 
 def depth_of(take: Take) -> Float[Tensor, "frames height width"]:

@@ -1,13 +1,18 @@
-"""Figures of walks over worlds as tables for people."""
+"""What `longtake bench quality` shows: figures over worlds as tables, and true and estimated ways from above."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from longtake.bench.quality import QualityRow
 from longtake.cli.tables import table
+from longtake.evaluation.plots import new_figure, save_figure
 from longtake.evaluation.scoring import Summary
+from longtake.evaluation.spacing import evenly_spaced
+from longtake.evaluation.walk_quality import WorldQuality
 
 _PERCENT = 100.0
 _FIGURES = (
@@ -43,11 +48,14 @@ _HEADINGS = (
 )
 _COLUMNS = "Over worlds: the median, its 95 % confidence interval, quartiles, and the share that beats the baseline."
 _MEANING = "Cameras are aligned by Sim(3) on their centres, depth by one scale for the walk, and the baselines alike."
+_SHOWN = 6
+_TRUE, _FOUND, _VELOCITY = "#9aa0a6", "#1a6fb0", "#e0a21e"
+_PANEL_INCHES = 3.2
 
 
 def quality_blocks(rows: Sequence[QualityRow], contract: Mapping[str, Any]) -> Iterator[str | Table]:
-    """All figures of one way to watch; of several, those by which they are compared."""
-    if len({row.watch for row in rows}) == 1:
+    """All figures of one variant; of several, those by which they are compared."""
+    if len({row.variant for row in rows}) == 1:
         for row in rows:
             yield f"{_title(row, contract)}, {row.frame_ms:.1f} ms a frame\n"
             yield _table_of(row)
@@ -63,7 +71,7 @@ def quality_blocks(rows: Sequence[QualityRow], contract: Mapping[str, Any]) -> I
 
 
 def _title(row: QualityRow, contract: Mapping[str, Any]) -> str:
-    return f"{row.num_frames} frames, {row.watch.name} settings, {_setting(contract)}"
+    return f"{row.num_frames} frames, {row.variant.name} settings, {_setting(contract)}"
 
 
 def _setting(contract: Mapping[str, Any]) -> str:
@@ -99,7 +107,7 @@ def _comparison(rows: Sequence[QualityRow]) -> Table:
 def _compared_cells(row: QualityRow) -> tuple[str, ...]:
     factors, summaries = {name: factor for _, name, factor in _FIGURES}, row.summaries()
     medians = [_median(summaries[name], factors[name]) for name in _COMPARED]
-    return row.watch.name, str(row.num_frames), *medians, f"{row.frame_ms:.1f}"
+    return row.variant.name, str(row.num_frames), *medians, f"{row.frame_ms:.1f}"
 
 
 def _median(summary: Summary | None, factor: float) -> str:
@@ -114,3 +122,35 @@ def _interval(summary: Summary, factor: float) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+
+
+def draw_quality(path: Path, rows: Sequence[QualityRow], *, title: str) -> None:
+    """The same six worlds in each row, from the first row's best ATE to its worst and evenly between, unpicked."""
+    places = _spread_places(rows[0])
+    columns = min(len(places), _SHOWN // 2 if len(rows) == 1 else _SHOWN)
+    lines = len(rows) * -(-len(places) // columns)
+    figure = new_figure(columns * _PANEL_INCHES, 0.8 + lines * _PANEL_INCHES)
+    figure.suptitle(title, fontsize=11)
+    for index, (row, place) in enumerate(itertools.product(rows, places), start=1):
+        _draw_world(figure.add_subplot(lines, columns, index), row, row.worlds[place])
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    save_figure(figure, path)
+
+
+def _spread_places(row: QualityRow) -> list[int]:
+    ordered = sorted(range(len(row.worlds)), key=lambda place: row.worlds[place].score.ate_share or 0.0)
+    return [ordered[rank] for rank in evenly_spaced(len(ordered), _SHOWN).tolist()]
+
+
+def _draw_world(axes: Any, row: QualityRow, world: WorldQuality) -> None:
+    paths = world.paths
+    axes.plot(*paths.true.T.numpy(), color=_TRUE, linewidth=3.5, solid_capstyle="round", label="truth")
+    axes.plot(*paths.velocity.T.numpy(), color=_VELOCITY, linewidth=1, linestyle=":", label="constant velocity")
+    axes.plot(*paths.found.T.numpy(), color=_FOUND, linewidth=1.6, label="model")
+    axes.plot(*paths.true[0].numpy(), "o", color="black", markersize=6, markerfacecolor="white", label="start")
+    ate = "" if world.score.ate_share is None else f", ATE {world.score.ate_share:.1%}"
+    axes.set_title(f"seed {world.seed}, {world.path_m:.1f} m{ate}", fontsize=9)
+    axes.set_xlabel(f"{row.variant.name}, {row.num_frames} frames", fontsize=8)
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.tick_params(labelsize=7)
+    axes.grid(visible=True, alpha=0.25, linewidth=0.6)

@@ -16,7 +16,7 @@ from longtake.memory.policies.context import ContextRetention
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.memory_plan import MemoryPlan, trunk_layout
 from longtake.runtime.session import SequenceSession
-from training.watching import Watching, any_watching
+from training.stream_pattern import StreamPattern, random_pattern
 
 CPU = torch.device("cpu")
 SIZE = (42, 70)
@@ -26,8 +26,8 @@ SIZE = (42, 70)
 def test_masks_are_those_of_the_rule_played_through_with_all_tokens(
     scale: int, window: int, interval: int, tiny_config: GeometryConfig
 ) -> None:
-    watching = Watching(num_frames=12, num_scale_frames=scale, window=window, interval=interval)
-    recall = watching.recall(tiny_config, SIZE, CPU)
+    pattern = StreamPattern(num_frames=12, num_scale_frames=scale, window=window, interval=interval)
+    recall = pattern.recall(tiny_config, SIZE, CPU)
     sequence = arrivals(scale, [at % interval == 0 for at in range(12 - scale)])
     rule = ContextRetention(anchors=scale, window=window, history=None)
     slow = clip_mask(rule.for_stream(trunk_layout(tiny_config, SIZE)), sequence, tiny_config.tokens_per_frame(*SIZE))
@@ -42,8 +42,8 @@ def test_a_watched_clip_says_what_a_stream_says(
     scale: int, window: int, interval: int, golden_frames: Tensor, tiny_model: GeometryModel
 ) -> None:
     frames = golden_frames[0, :12]
-    watching = Watching(num_frames=12, num_scale_frames=scale, window=window, interval=interval)
-    recall = watching.recall(tiny_model.config, SIZE, CPU)
+    pattern = StreamPattern(num_frames=12, num_scale_frames=scale, window=window, interval=interval)
+    recall = pattern.recall(tiny_model.config, SIZE, CPU)
     assert not recall.masks[TRUNK][-1].all()
     whole = tiny_model(frames[None], recall, tiny_model.grid(*SIZE))
     plan = MemoryPlan(
@@ -66,14 +66,14 @@ def test_a_watched_clip_says_what_a_stream_says(
 @settings(deadline=None, max_examples=50)
 @given(num_frames=st.integers(4, 100), seed=st.integers(0, 1000))
 def test_any_way_to_watch_fits_its_clip(num_frames: int, seed: int) -> None:
-    watching = any_watching(num_frames, np.random.default_rng(seed))
-    assert watching.num_frames == num_frames
-    assert 2 <= watching.num_scale_frames <= num_frames
-    assert 4 <= watching.window <= 24
-    assert watching.interval in (1, 2, 3)
+    pattern = random_pattern(num_frames, np.random.default_rng(seed))
+    assert pattern.num_frames == num_frames
+    assert 2 <= pattern.num_scale_frames <= num_frames
+    assert 4 <= pattern.window <= 24
+    assert pattern.interval in (1, 2, 3)
 
 
 def test_all_ways_to_watch_are_drawn() -> None:
     rng = np.random.default_rng(0)
-    ways = {(way.num_scale_frames, way.interval) for way in (any_watching(48, rng) for _ in range(400))}
+    ways = {(way.num_scale_frames, way.interval) for way in (random_pattern(48, rng) for _ in range(400))}
     assert ways == set(product((2, 4, 6, 8), (1, 2, 3)))

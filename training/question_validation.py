@@ -9,14 +9,14 @@ from jaxtyping import Bool, Int32
 
 from training.clip_store import ClipStore, Cut
 from training.packing import KINDS, NOTHING, Packed, Shape
-from training.question_batches import Errand, run_errand
+from training.question_batches import QuestionJob, run_job
 from training.reading import Places, Reading
 
 _CLIPS_AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exam:
+class ValidationQuestions:
     """Clips of one length and the questions about them."""
 
     cut: Cut
@@ -24,17 +24,17 @@ class Exam:
     packed: Packed
 
     @classmethod
-    def of(cls, cut: Cut, errand: Errand) -> "Exam":
-        return cls(cut=cut, shape=errand.shape, packed=run_errand(errand))
+    def of(cls, cut: Cut, job: QuestionJob) -> "ValidationQuestions":
+        return cls(cut=cut, shape=job.shape, packed=run_job(job))
 
-    def parts(self) -> "list[Exam]":
+    def parts(self) -> "list[ValidationQuestions]":
         """As many clips in each as are looked at in one go."""
         starts = range(0, len(self.cut.house), _CLIPS_AT_ONCE)
         return [self._some(slice(start, start + _CLIPS_AT_ONCE)) for start in starts]
 
-    def _some(self, clips: slice) -> "Exam":
+    def _some(self, clips: slice) -> "ValidationQuestions":
         packed = self.packed
-        return Exam(
+        return ValidationQuestions(
             cut=Cut(house=self.cut.house[clips], frame=self.cut.frame[clips]),
             shape=self.shape,
             packed=Packed(
@@ -52,13 +52,16 @@ class Exam:
 
 
 def accuracies(
-    exams: Sequence[Exam], sights: ClipStore, reading: Callable[[Shape], Reading], device: torch.device
+    validation: Sequence[ValidationQuestions],
+    store: ClipStore,
+    reading: Callable[[Shape], Reading],
+    device: torch.device,
 ) -> dict[str, float]:
     """Share of questions of each kind that are answered right, and the mean of these shares."""
     right, asked = np.zeros(len(KINDS), dtype=np.int64), np.zeros(len(KINDS), dtype=np.int64)
-    for part in (part for exam in exams for part in exam.parts()):
-        said = _said(part, sights, reading(part.shape), device)
-        is_right, kind = answered_right(part.packed, said), part.packed.kind
+    for part in (part for questions in validation for part in questions.parts()):
+        answered = _likeliest_words(part, store, reading(part.shape), device)
+        is_right, kind = answered_right(part.packed, answered), part.packed.kind
         right += np.bincount(kind[is_right], minlength=len(KINDS))
         asked += np.bincount(kind[kind >= 0], minlength=len(KINDS))
     shares = {f"right_{kind}": right[at] / asked[at] for at, kind in enumerate(KINDS) if asked[at]}
@@ -66,17 +69,21 @@ def accuracies(
 
 
 @torch.no_grad()
-def _said(exam: Exam, sights: ClipStore, reading: Reading, device: torch.device) -> Int32[np.ndarray, "clips words"]:
+def _likeliest_words(
+    questions: ValidationQuestions, store: ClipStore, reading: Reading, device: torch.device
+) -> Int32[np.ndarray, "clips words"]:
     """The likeliest word after each."""
     with torch.autocast(device.type, torch.bfloat16, cache_enabled=False), torch.compiler.set_stance("force_eager"):
-        heard = reading.heard(sights.pairs(exam.cut, exam.packed.grid_frames), Places.of(exam.packed, device))
-    return heard.logits.argmax(dim=-1).to(torch.int32).cpu().numpy()
+        predicted = reading.predict(
+            store.pairs(questions.cut, questions.packed.grid_frames), Places.of(questions.packed, device)
+        )
+    return predicted.logits.argmax(dim=-1).to(torch.int32).cpu().numpy()
 
 
-def answered_right(packed: Packed, said: Int32[np.ndarray, "clips words"]) -> Bool[np.ndarray, "clips questions"]:
+def answered_right(packed: Packed, answered: Int32[np.ndarray, "clips words"]) -> Bool[np.ndarray, "clips questions"]:
     """Questions of whose answer every word, and its end, is the likeliest after the true ones before it."""
     question = packed.question[:, -packed.words.shape[1] :]
     is_right = packed.kind >= 0
-    clip, word = np.nonzero((packed.labels != NOTHING) & (packed.labels != said))
+    clip, word = np.nonzero((packed.labels != NOTHING) & (packed.labels != answered))
     is_right[clip, question[clip, word]] = False
     return is_right

@@ -1,4 +1,4 @@
-"""How a clip is watched in training: as a stream would be, with its window, its keyframes and what it forgets."""
+"""What a clip in training sees of itself: as a stream would, with its window, its keyframes and what it forgets."""
 
 from dataclasses import dataclass
 
@@ -17,8 +17,8 @@ _SCALE_FRAMES = (2, 4, 4, 6, 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watching:
-    """One way to watch a clip."""
+class StreamPattern:
+    """How a stream of this length is remembered: scale frames, window, keyframes."""
 
     num_frames: int
     num_scale_frames: int
@@ -50,9 +50,9 @@ def spread(kinds: Bool[Tensor, "kinds kinds"], special: int, tokens_per_frame: i
     return kinds[kind][:, kind]
 
 
-def any_watching(num_frames: int, rng: np.random.Generator) -> Watching:
+def random_pattern(num_frames: int, rng: np.random.Generator) -> StreamPattern:
     """Few or more scale frames, short or long windows, all frames kept or only some."""
-    return Watching(
+    return StreamPattern(
         num_frames=num_frames,
         num_scale_frames=int(rng.choice([count for count in _SCALE_FRAMES if count <= num_frames])),
         window=int(rng.integers(4, 24, endpoint=True)),
