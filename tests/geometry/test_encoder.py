@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from longtake.geometry.tokens import normalize
-from longtake.layers.attention import attend_within
+from longtake.layers.block import attend_within
 from longtake.layers.rotary import leave_unrotated
 
 

@@ -31,9 +31,8 @@ from longtake.language.load import LanguageModel
 from longtake.language.positions import VideoSpan, positions
 from longtake.language.sampling import TextSampling
 from longtake.language.tokenizer import Tokenizer
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import KeepAll, Window
 from longtake.memory.policies.thinned import Novel, Thinned
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import Segment, SegmentPolicy
 from longtake.memory.saved import write_tensors
 from longtake.runtime.answers import Answer, DialogueInfo, Ending

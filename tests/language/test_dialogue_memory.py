@@ -14,8 +14,8 @@ from longtake.language.load import LanguageModel
 from longtake.language.positions import VideoSpan
 from longtake.language.prompt_builder import TokenInputs, VisionInput, prompt_inputs
 from longtake.language.sampling import TextSampling
+from longtake.memory.policies.lockstep import Window
 from longtake.memory.policies.thinned import Thinned
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import Segment, SegmentPolicy
 from longtake.runtime.dialogue import DialogueSession
 

@@ -18,9 +18,8 @@ from longtake.language.load import LanguageModel
 from longtake.language.network import Network
 from longtake.language.sampling import TextSampling
 from longtake.memory.memory import Memory
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import KeepAll, Window
 from longtake.memory.policies.thinned import Novel, Thinned
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import Keep, SegmentPolicy
 from longtake.runtime.answers import Answer
 from longtake.runtime.dialogue import DialogueSession

@@ -25,8 +25,8 @@ from longtake.language.positions import Piece, Text, VideoSpan, positions
 from longtake.language.prompt_builder import TokenInputs
 from longtake.language.rope_shift import ShiftedRun, moved_back_by
 from longtake.language.sampling import TextSampling
+from longtake.memory.policies.lockstep import Window
 from longtake.memory.policies.thinned import Novel, Thinned
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import Keep, Segment, SegmentPolicy
 from longtake.runtime.answers import Answer
 from longtake.runtime.dialogue import DialogueSession

@@ -17,23 +17,20 @@ import torch
 from torch import Tensor
 
 import longtake.memory
+from longtake.attention.backend import SdpaBackend
 from longtake.attention.recall import StreamRecall
-from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import MemoryFullError
 from longtake.memory.budget import MemoryRequirements
-from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.budgeted import KeyDiversity, Managed
 from longtake.memory.policies.farthest_frames import FarthestFrames
-from longtake.memory.policies.keep_all import KeepAll
-from longtake.memory.policies.key_diversity import KeyDiversity
 from longtake.memory.policies.layerwise import Layerwise
-from longtake.memory.policies.managed import Managed
+from longtake.memory.policies.lockstep import ContextRetention, KeepAll, Window
 from longtake.memory.policies.ratio import Ratio
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import Keep, StreamPolicy
 from longtake.memory.registry import POLICIES
 from longtake.memory.shared_pool import ROOT
+from longtake.memory.tokens import StreamLayout
 from longtake.memory.transaction import Transaction
 
 ROOM = str(Path(longtake.memory.__file__).parent)

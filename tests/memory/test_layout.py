@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from longtake.errors import SettingError
-from longtake.memory.layout import StreamLayout
+from longtake.memory.tokens import StreamLayout
 
 LAYOUT = StreamLayout(num_layers=3, num_heads=2, head_dim=8, tokens_per_frame=5)
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from longtake.memory.layout import StreamLayout
-from longtake.memory.slab import Slab
+from longtake.memory.slots import Slab
+from longtake.memory.tokens import StreamLayout
 
 LAYOUT = StreamLayout(num_layers=2, num_heads=1, head_dim=3, tokens_per_frame=2)
 

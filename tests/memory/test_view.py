@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from longtake.memory.view import View, as_block, view_of
+from longtake.memory.slots import View, as_block, view_of
 
 CPU = torch.device("cpu")
 STORAGE = torch.arange(12.0).reshape(12, 1, 1)

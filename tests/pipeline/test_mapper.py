@@ -15,7 +15,7 @@ from longtake.exports.frame import MappedFrame
 from longtake.exports.masks import MaskFolder
 from longtake.exports.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.pipeline.events import Frame
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.outputs import Outputs

@@ -14,16 +14,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from longtake.attention.backend import Backend
+from longtake.attention.backend import Backend, ReferenceBackend, SdpaBackend
 from longtake.attention.masks import arrivals, clip_mask, clip_ordinals
 from longtake.attention.recall import ClipRecall, StreamRecall
-from longtake.attention.reference import ReferenceBackend
-from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import BudgetError, ForkError, InputError, MemoryFullError, SavedSessionError, SettingError
 from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.memory.memory import Memory
-from longtake.memory.policies.context import ContextRetention, Trail
+from longtake.memory.policies.lockstep import ContextRetention, Trail
 from longtake.memory.policy import Keep
 from longtake.memory.saved import write_tensors
 from longtake.memory.shared_pool import ROOT

@@ -17,11 +17,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from longtake.attention.reference import ReferenceBackend
+from longtake.attention.backend import ReferenceBackend
 from longtake.errors import ForkError, InputError, SavedSessionError, SettingError
 from longtake.geometry.config import CameraConfig, DenseConfig, EncoderConfig, GeometryConfig, TrunkConfig
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.runtime.alignment import Alignment, Anchoring, ScaleEstimate
 from longtake.runtime.keyframes import ByFlow, EveryNth, KeyframeRule

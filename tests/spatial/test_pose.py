@@ -1,8 +1,14 @@
 import torch
 
 from longtake.spatial.pinhole import unproject
-from longtake.spatial.pose import decode_pose, encode_pose, invert_encoding, invert_rigid, rigid_pose
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import (
+    decode_pose,
+    encode_pose,
+    invert_encoding,
+    invert_rigid,
+    matrix_from_quaternion,
+    rigid_pose,
+)
 
 
 def random_poses(seed, count=16):

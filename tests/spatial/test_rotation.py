@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longtake.spatial.rotation import matrix_from_quaternion, nearest_rotation, quaternion_from_matrix
+from longtake.spatial.pose import matrix_from_quaternion, nearest_rotation, quaternion_from_matrix
 
 components = st.floats(-2, 2, allow_nan=False, width=32)
 

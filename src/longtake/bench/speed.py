@@ -10,7 +10,7 @@ import torch
 
 from longtake import __version__
 from longtake.geometry.config import GeometryConfig
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.runtime.session import SequenceSession
 
 _PALETTE = 8

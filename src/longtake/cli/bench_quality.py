@@ -18,7 +18,7 @@ from longtake.extras import import_from_extra
 from longtake.hub.bundled import fingerprint
 from longtake.hub.load import RANDOM, load_model
 from longtake.memory.budget import Budget
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.memory.registry import stream_policy_named
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SMALL, SessionSettings, parse_keyframes, parse_windows, usual_settings

@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from longtake import __version__
-from longtake.attention.reference import ReferenceBackend
-from longtake.attention.sdpa import SdpaBackend
+from longtake.attention.backend import ReferenceBackend, SdpaBackend
 from longtake.cli.shared_options import AsJson, command_app
 from longtake.errors import MissingExtraError
 from longtake.extras import import_from_extra, known_extras

@@ -28,7 +28,7 @@ from longtake.compat.lingbot_sequence import RunningSequence, Videos, as_batch, 
 from longtake.compat.lingbot_weights import IncompatibleKeys, PublishedModule
 from longtake.errors import SettingError
 from longtake.geometry.config import GeometryConfig
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.runtime.alignment import Alignment, Anchoring
 from longtake.runtime.keyframes import KeyframeRule
 from longtake.runtime.memory_plan import MemoryPlan

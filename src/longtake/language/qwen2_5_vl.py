@@ -11,10 +11,10 @@ from jaxtyping import Int64
 from longtake.language import formats, positions
 from longtake.language.family import Family
 from longtake.language.formats import SpecialIds
-from longtake.language.key_rotation import KeyRotation, Keys, moved_back
 from longtake.language.model_config import TextConfig
 from longtake.language.network import Network
 from longtake.language.positions import Picture, Piece, Positions, VideoSpan
+from longtake.language.rope_shift import KeyRotation, Keys, moved_back
 
 
 @dataclass(frozen=True, slots=True)

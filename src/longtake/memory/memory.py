@@ -19,7 +19,7 @@ from longtake.memory.policy import Keep
 from longtake.memory.saved import Pieces, SavedTensors
 from longtake.memory.serialization import restored_stream, stream_pieces
 from longtake.memory.shared_pool import ROOT, Branch, PoolState, SharedPool, Slots, StreamUse, use_of
-from longtake.memory.slab import Rows
+from longtake.memory.slots import Rows
 from longtake.memory.stream import Live, Outcome
 from longtake.memory.tokens import Integers, Tokens
 from longtake.memory.transaction import Transaction

@@ -9,7 +9,7 @@ from torch import Tensor
 from longtake.errors import TransactionError
 from longtake.memory.policy import Keep
 from longtake.memory.shared_pool import PoolState, SharedPool, Slots
-from longtake.memory.slab import Rows
+from longtake.memory.slots import Rows
 from longtake.memory.stream import Live, Outcome, Staged, WrittenClip
 
 AttentionMass = Float32[Tensor, "_"]

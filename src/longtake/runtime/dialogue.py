@@ -19,10 +19,9 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from longtake.attention.backend import Backend
+from longtake.attention.backend import Backend, SdpaBackend
 from longtake.attention.causal import AttentionRecorder
 from longtake.attention.choose import backend_named
-from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import InputError, UnknownWordsError
 from longtake.language.dialogue_state import DialogueState, Portion, portions, with_frames
 from longtake.language.evidence import evidence
@@ -31,12 +30,11 @@ from longtake.language.load import LanguageModel
 from longtake.language.positions import Text
 from longtake.language.prompt_builder import PromptBuilder, TokenInputs
 from longtake.language.sampling import TextSampling
-from longtake.memory.policies.window import Window
+from longtake.memory.policies.lockstep import Window
 from longtake.memory.policy import SegmentPolicy
 from longtake.memory.registry import segment_policy_of
 from longtake.memory.saved import SavedTensors, write_tensors
 from longtake.runtime.answers import Answer, Choice, DialogueInfo, LetterChoice
-from longtake.runtime.choice_scoring import by_letters, by_likelihood, equally_long, offered_by_letters, require_choices
 from longtake.runtime.dialogue_file import (
     dialogue_record,
     require_dialogue,
@@ -44,7 +42,14 @@ from longtake.runtime.dialogue_file import (
     state_pieces,
 )
 from longtake.runtime.dialogue_memory import DialogueMemory
-from longtake.runtime.generation import generate
+from longtake.runtime.generation import (
+    by_letters,
+    by_likelihood,
+    equally_long,
+    generate,
+    offered_by_letters,
+    require_choices,
+)
 
 SYSTEM = "You are a helpful assistant."
 _GREEDY = TextSampling()

@@ -22,28 +22,28 @@ from longtake.attention.causal import AttentionRecorder, CausalRecall
 from longtake.errors import ForkError, MemoryFullError
 from longtake.language.dialogue_state import DialogueState
 from longtake.language.family import Family
-from longtake.language.key_rotation import RANGE
 from longtake.language.load import LanguageModel
 from longtake.language.network import TEXT, Network
 from longtake.language.prompt_builder import TokenInputs
-from longtake.language.rope_shift import moved_back_by
+from longtake.language.rope_shift import RANGE, moved_back_by
 from longtake.memory.budget import MemoryRequirements, require_room
 from longtake.memory.memory import Memory
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import KeepAll
 from longtake.memory.policy import Keep, Segment, SegmentPolicy
 from longtake.memory.saved import Pieces, SavedTensors
 from longtake.memory.shared_pool import StreamUse
 from longtake.memory.transaction import Transaction
 from longtake.runtime.eviction import (
+    RangeShift,
     beside_questions,
     leaving_for,
     placed,
+    range_shift,
     remaining,
     require_positions,
     tokens_of,
     without,
 )
-from longtake.runtime.position_window import RangeShift, range_shift
 
 Build = Callable[[DialogueState], TokenInputs]
 """Makes the next tokens of a conversation from its state; called again should the state have to be another."""

@@ -12,9 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from longtake.attention.backend import Backend
+from longtake.attention.backend import Backend, SdpaBackend
 from longtake.attention.recall import StreamRecall
-from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import SavedSessionError, SettingError
 from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel, Prediction
@@ -25,11 +24,10 @@ from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.memory.shared_pool import StreamUse
 from longtake.memory.tokens import Tokens
 from longtake.runtime.capture import captured_twin
-from longtake.runtime.describe import describe
 from longtake.runtime.keyframes import EveryNth, KeptCamera, KeyframeRule, rule_from_record
 from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.record import DTYPES, SessionRecord, fingerprint
-from longtake.runtime.steps import Frame, VideoSession, check_frame, own_pixels
+from longtake.runtime.steps import Frame, VideoSession, check_frame, describe, own_pixels
 from longtake.types import FrameKind, Geometry
 
 

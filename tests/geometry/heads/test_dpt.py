@@ -1,6 +1,6 @@
 import torch
 
-from longtake.geometry.heads.dpt import POSITION_WEIGHT, position_image
+from longtake.geometry.heads.dense import POSITION_WEIGHT, position_image
 
 
 def whole_image(channels, size):

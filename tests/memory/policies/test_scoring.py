@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longtake.memory.policies.scoring import without_lowest
+from longtake.memory.policies.allocation import without_lowest
 
 scored = st.lists(st.tuples(st.sampled_from([0.0, 1.0, 2.0, 2.5, float("inf")]), st.booleans()), max_size=12)
 

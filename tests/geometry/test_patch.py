@@ -1,6 +1,6 @@
 import torch
 
-from longtake.layers.patch import PatchEmbed, resize_positions
+from longtake.geometry.tokens import PatchEmbed, resize_positions
 
 
 def test_patches_come_row_by_row():
