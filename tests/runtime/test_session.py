@@ -400,7 +400,7 @@ def test_more_frames_than_the_published_phase_table_are_fine(golden_frames: Tens
     session = open_session(tiny_model, retention=ContextRetention(anchors=2, window=1, history=4))
     pool = session._memory._pool
     pool.state = pool.state.changed(ROOT, {}, num_kept=1100)
-    session._scale_block = 2
+    session._clock = replace(session._clock, scale_block=2)
     for frame in golden_frames[0, :4]:
         assert bool(torch.isfinite(session.step(frame).depth).all())
     assert session.num_kept == 1104

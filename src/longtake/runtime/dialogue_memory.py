@@ -174,14 +174,15 @@ class DialogueMemory:
             forgetting: Mapping[str, Int64[np.ndarray, " tokens"]]
             forgetting = {TEXT: tokens_of(step.leaving)} if step.leaving else {}
             try:
-                transaction = self._memory.begin(
-                    step.inputs.num_tokens, Keep.YES, patience_s=patience_s, forgetting=forgetting
+                # here and below in one statement, so that nothing can fail in between
+                transaction, self._state = (
+                    self._memory.begin(step.inputs.num_tokens, Keep.YES, patience_s=patience_s, forgetting=forgetting),
+                    step.meanwhile,
                 )
             except MemoryFullError as error:
                 if not grid_times_s:
                     raise
                 raise beside_questions(step.inputs.num_tokens, grid_times_s[0], patience_s) from error
-            self._state = step.meanwhile
         with transaction:
             return self._read(transaction, step.inputs)
 
@@ -230,8 +231,7 @@ class DialogueMemory:
         """Forget everything."""
         with self._lock:
             self._close_dropped()
-            self._memory.clear()
-            self._state = DialogueState()
+            _, self._state = self._memory.clear(), DialogueState()
 
     def contents(self) -> dict[str, Pieces]:
         """All keys and values, to be written piece by piece."""
@@ -303,8 +303,7 @@ class DialogueMemory:
     ) -> Float[Tensor, "1 tokens width"]:
         hidden = self._setup.network.read(inputs.embedded, inputs.rows, self.recall(transaction, recorder))
         with self._lock:
-            transaction.commit()
-            self._state = inputs.state
+            _, self._state = transaction.commit(), inputs.state
         return hidden
 
     def _close_dropped(self) -> None:
