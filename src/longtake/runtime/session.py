@@ -296,10 +296,10 @@ class SequenceSession(VideoSession):
     def _take(self, after: _Clock, transaction: Transaction | None = None) -> None:
         if transaction is None:
             self._clock = after
-            return
-        with self._precision():  # some policies multiply keys
-            # in one statement, so that nothing can fail in between
-            _, self._clock = transaction.commit(), after
+        else:
+            with self._precision():  # some policies multiply keys
+                # in one statement, so that nothing can fail in between
+                _, self._clock = transaction.commit(), after
 
     def _precision(self) -> torch.autocast:
         """Products in the compute type; norms, residuals, phases and heads stay float32."""
