@@ -16,7 +16,6 @@ from torch import Tensor
 
 from longtake.attention.causal import CausalRecall
 from longtake.errors import LongtakeError
-from longtake.language.evidence import evidence
 from longtake.language.formats import StreamFormat, next_chunk, pieces_of, system_turn, turn_end, turn_question
 from longtake.language.frames import PictureFormat, pixel_rows
 from longtake.language.load import LanguageModel
@@ -28,7 +27,7 @@ from longtake.language.sampling import TextSampling
 from longtake.memory.policies.lockstep import Window
 from longtake.memory.policies.thinned import Novel, Thinned
 from longtake.memory.policy import Keep, Segment, SegmentPolicy
-from longtake.runtime.answers import Answer
+from longtake.runtime.answers import Answer, evidence
 from longtake.runtime.dialogue import DialogueSession
 
 SYSTEM, QUESTION = "w20 w21 w22 w23", "w80 w81"

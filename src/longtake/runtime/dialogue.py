@@ -24,7 +24,6 @@ from longtake.attention.causal import AttentionRecorder
 from longtake.attention.choose import backend_named
 from longtake.errors import InputError, UnknownWordsError
 from longtake.language.dialogue_state import DialogueState, Portion, portions, with_frames
-from longtake.language.evidence import evidence
 from longtake.language.formats import StreamFormat
 from longtake.language.load import LanguageModel
 from longtake.language.positions import Text
@@ -34,7 +33,7 @@ from longtake.memory.policies.lockstep import Window
 from longtake.memory.policy import SegmentPolicy
 from longtake.memory.registry import segment_policy_of
 from longtake.memory.saved import SavedTensors, write_tensors
-from longtake.runtime.answers import Answer, Choice, DialogueInfo, LetterChoice
+from longtake.runtime.answers import Answer, Choice, DialogueInfo, LetterChoice, evidence
 from longtake.runtime.dialogue_file import (
     dialogue_record,
     require_dialogue,
