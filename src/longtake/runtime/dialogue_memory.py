@@ -174,11 +174,8 @@ class DialogueMemory:
             forgetting: Mapping[str, Int64[np.ndarray, " tokens"]]
             forgetting = {TEXT: tokens_of(step.leaving)} if step.leaving else {}
             try:
-                # here and below in one statement, so that nothing can fail in between
-                transaction, self._state = (
-                    self._memory.begin(step.inputs.num_tokens, Keep.YES, patience_s=patience_s, forgetting=forgetting),
-                    step.meanwhile,
-                )
+                begin = partial(self._memory.begin, patience_s=patience_s, forgetting=forgetting)
+                transaction, self._state = begin(step.inputs.num_tokens, Keep.YES), step.meanwhile
             except MemoryFullError as error:
                 if not grid_times_s:
                     raise
@@ -231,7 +228,7 @@ class DialogueMemory:
         """Forget everything."""
         with self._lock:
             self._close_dropped()
-            _, self._state = self._memory.clear(), DialogueState()
+            self._change(DialogueState(), self._memory.clear)
 
     def contents(self) -> dict[str, Pieces]:
         """All keys and values, to be written piece by piece."""
@@ -303,8 +300,12 @@ class DialogueMemory:
     ) -> Float[Tensor, "1 tokens width"]:
         hidden = self._setup.network.read(inputs.embedded, inputs.rows, self.recall(transaction, recorder))
         with self._lock:
-            _, self._state = transaction.commit(), inputs.state
+            self._change(inputs.state, transaction.commit)
         return hidden
+
+    def _change(self, after: DialogueState, memory_change: Callable[[], object]) -> None:
+        """Change memory and state in one statement, so that nothing can fail in between."""
+        _, self._state = memory_change(), after
 
     def _close_dropped(self) -> None:
         while self._dropped:

@@ -24,7 +24,6 @@ from longtake.memory.policy import Keep
 from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.memory.shared_pool import StreamUse
 from longtake.memory.tokens import Tokens
-from longtake.memory.transaction import Transaction
 from longtake.runtime.capture import captured_twin
 from longtake.runtime.keyframes import EveryNth, KeptCamera, KeyframeRule, rule_from_record
 from longtake.runtime.memory_plan import MemoryPlan
@@ -53,7 +52,7 @@ class Look:
     geometry: Geometry
     num_kept: int
     """Frames remembered once these are taken."""
-    take: Callable[[], None]
+    take: Callable[[], object]
     """Lets the session have seen them: all at once, and nothing after it can fail."""
 
 
@@ -166,7 +165,7 @@ class SequenceSession(VideoSession):
             waiting_s=(*clock.waiting_s, float(index) if timestamp_s is None else timestamp_s),
         )
         if not clock.scale_block and len(clock.waiting) < self._plan.num_scale_frames:
-            yield Look(self.nothing(), self.num_kept, partial(self._take, clock))
+            yield Look(self.nothing(), self.num_kept, partial(self._change, clock))
             return
         with self._answered(clock) as look:
             yield look
@@ -175,7 +174,7 @@ class SequenceSession(VideoSession):
     def look_at_rest(self) -> Iterator[Look]:
         """What `finish` would return, in the same way."""
         if not self._clock.waiting:
-            yield Look(self.nothing(), self.num_kept, partial(self._take, self._clock))
+            yield Look(self.nothing(), self.num_kept, partial(self._change, self._clock))
             return
         with self._answered(self._clock) as look:
             yield look
@@ -188,7 +187,7 @@ class SequenceSession(VideoSession):
 
     def clear(self) -> None:
         """Forget everything and start a new sequence of the same size."""
-        _, self._clock = self._memory.clear(), _Clock()
+        self._change(_Clock(), self._memory.clear)
 
     def close(self) -> None:
         """End the session; a fork gives its slots back."""
@@ -287,19 +286,16 @@ class SequenceSession(VideoSession):
             )
             if not kept:
                 passing = replace(geometry, kind=(FrameKind.PASSING,))
-                yield Look(passing, self.num_kept, partial(self._take, after))
+                yield Look(passing, self.num_kept, partial(self._change, after))
                 return
             last_kept = KeptCamera(geometry.frame_index[-1], is_scale, geometry.pose_encoding[-1])
             after = replace(after, last_kept=last_kept)
-            yield Look(geometry, self.num_kept + num_frames, partial(self._take, after, transaction))
+            yield Look(geometry, self.num_kept + num_frames, partial(self._change, after, transaction.commit))
 
-    def _take(self, after: _Clock, transaction: Transaction | None = None) -> None:
-        if transaction is None:
-            self._clock = after
-        else:
-            with self._precision():  # some policies multiply keys
-                # in one statement, so that nothing can fail in between
-                _, self._clock = transaction.commit(), after
+    def _change(self, after: _Clock, memory_change: Callable[[], object] = lambda: None) -> None:
+        """Change memory and clock in one statement, so that nothing can fail in between."""
+        with self._precision():  # some policies multiply keys
+            _, self._clock = memory_change(), after
 
     def _precision(self) -> torch.autocast:
         """Products in the compute type; norms, residuals, phases and heads stay float32."""
