@@ -15,8 +15,8 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from longtake.errors import SettingError
-from longtake.language.formats import StreamFormat
 from longtake.language.load import LanguageModel
+from longtake.language.prompt_builder import StreamFormat
 from longtake.language.sampling import TextSampling
 from longtake.memory.policies.lockstep import KeepAll
 from longtake.pipeline.adaptive_chunking import keeping_up

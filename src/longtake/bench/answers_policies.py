@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 
 from longtake.errors import SettingError
-from longtake.language.formats import open_clip
 from longtake.language.load import LanguageModel
 from longtake.language.network import TEXT
+from longtake.language.qwen2_5_vl import open_clip
 from longtake.memory.budget import Budget, MemoryRequirements
 from longtake.memory.policies.lockstep import KeepAll, Window
 from longtake.memory.policies.thinned import Novel, Thinned

@@ -1,6 +1,6 @@
 """The session of questions about one video: frames go in as they come, a question pays for its own tokens alone.
 
-Frames belong to one clip that stays open (`language/formats.py`), so that what is remembered is the prompt a plain
+Frames belong to one clip that stays open (`language/qwen2_5_vl.py`), so that what is remembered is the prompt a plain
 model would get for the video so far. A question closes the clip on a fork, which is dropped with the answer or, to be
 remembered, becomes the session. Two other formats give every call of `see` a turn of its own.
 """
@@ -24,10 +24,9 @@ from longtake.attention.causal import AttentionRecorder
 from longtake.attention.choose import backend_named
 from longtake.errors import InputError, UnknownWordsError
 from longtake.language.dialogue_state import DialogueState, Portion, portions, with_frames
-from longtake.language.formats import StreamFormat
 from longtake.language.load import LanguageModel
 from longtake.language.positions import Text
-from longtake.language.prompt_builder import PromptBuilder, TokenInputs
+from longtake.language.prompt_builder import PromptBuilder, StreamFormat, TokenInputs
 from longtake.language.sampling import TextSampling
 from longtake.memory.policies.lockstep import Window
 from longtake.memory.policy import SegmentPolicy
