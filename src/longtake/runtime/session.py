@@ -3,7 +3,7 @@
 import copy
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -153,8 +153,7 @@ class SequenceSession(VideoSession):
             look.take()
         return look.geometry
 
-    @contextmanager
-    def look(self, frame: Frame, timestamp_s: float | None = None) -> Iterator[Look]:
+    def look(self, frame: Frame, timestamp_s: float | None = None) -> AbstractContextManager[Look]:
         """What a step would return, before the session has changed; leaving without `take` leaves no trace."""
         self.check(frame)
         clock = self._clock
@@ -165,19 +164,13 @@ class SequenceSession(VideoSession):
             waiting_s=(*clock.waiting_s, float(index) if timestamp_s is None else timestamp_s),
         )
         if not clock.scale_block and len(clock.waiting) < self._plan.num_scale_frames:
-            yield Look(self.nothing(), self.num_kept, partial(self._change, clock))
-            return
-        with self._answered(clock) as look:
-            yield look
+            return nullcontext(self._unanswered(clock))
+        return self._answered(clock)
 
-    @contextmanager
-    def look_at_rest(self) -> Iterator[Look]:
+    def look_at_rest(self) -> AbstractContextManager[Look]:
         """What `finish` would return, in the same way."""
-        if not self._clock.waiting:
-            yield Look(self.nothing(), self.num_kept, partial(self._change, self._clock))
-            return
-        with self._answered(self._clock) as look:
-            yield look
+        clock = self._clock
+        return self._answered(clock) if clock.waiting else nullcontext(self._unanswered(clock))
 
     def fork(self) -> "SequenceSession":
         """A session that goes on from here on its own; end it with `close` or a `with` block."""
@@ -281,16 +274,20 @@ class SequenceSession(VideoSession):
                 prediction: Prediction = self._network(images, recall, self._grid)
                 geometry = self._describe(prediction, clock)
                 kept = keep is Keep.YES or (keep is Keep.DEFERRED and self._judge(geometry))
-            after = _Clock(
-                num_answered=clock.num_answered + num_frames, scale_block=scale_block, last_kept=clock.last_kept
+            last_kept = clock.last_kept
+            if kept:
+                last_kept = KeptCamera(geometry.frame_index[-1], is_scale, geometry.pose_encoding[-1])
+            else:
+                geometry = replace(geometry, kind=(FrameKind.PASSING,))
+            after = _Clock(num_answered=clock.num_answered + num_frames, scale_block=scale_block, last_kept=last_kept)
+            yield Look(
+                geometry,
+                num_kept=self.num_kept + (num_frames if kept else 0),
+                take=partial(self._change, after, transaction.commit if kept else transaction.abandon),
             )
-            if not kept:
-                passing = replace(geometry, kind=(FrameKind.PASSING,))
-                yield Look(passing, self.num_kept, partial(self._change, after))
-                return
-            last_kept = KeptCamera(geometry.frame_index[-1], is_scale, geometry.pose_encoding[-1])
-            after = replace(after, last_kept=last_kept)
-            yield Look(geometry, self.num_kept + num_frames, partial(self._change, after, transaction.commit))
+
+    def _unanswered(self, clock: _Clock) -> Look:
+        return Look(self.nothing(), num_kept=self.num_kept, take=partial(self._change, clock))
 
     def _change(self, after: _Clock, memory_change: Callable[[], object] = lambda: None) -> None:
         """Change memory and clock in one statement, so that nothing can fail in between."""
