@@ -36,6 +36,9 @@ class Break:
     at: str = "nowhere"
     _left: dict[int, set[int]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._places = tuple(str(_PACKAGE / room) for room in self.rooms)
+
     def during(self, change: Callable[[], object]) -> None:
         before = sys.gettrace()
         sys.settrace(self._enter)
@@ -48,7 +51,7 @@ class Break:
 
     def _enter(self, frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
         path = frame.f_code.co_filename
-        if not path.startswith(tuple(str(_PACKAGE / room) for room in self.rooms)):
+        if not path.startswith(self._places):
             return None
         left: set[int] = set()
         if frame.f_code.co_flags & inspect.CO_GENERATOR:  # entered again wherever it goes on

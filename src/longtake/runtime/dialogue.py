@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from string import ascii_uppercase
-from types import TracebackType
 
 import numpy as np
 import torch
@@ -277,9 +276,7 @@ class DialogueSession:
     def __enter__(self) -> "DialogueSession":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _portions(self, coming: DialogueState) -> Iterator[Portion]:

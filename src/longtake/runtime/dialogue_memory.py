@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 
 import numpy as np
 from jaxtyping import Float, Int64
@@ -253,9 +252,7 @@ class DialogueMemory:
     def __enter__(self) -> "DialogueMemory":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _range_shift(self, grid_times_s: Sequence[float]) -> RangeShift | None:
