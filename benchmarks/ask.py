@@ -20,11 +20,11 @@ from torch import Tensor
 from longtake.bench.answers_offline import plain_twin
 from longtake.errors import SettingError
 from longtake.extras import import_from_extra
-from longtake.language.formats import SpecialIds, clip_question, open_clip, pieces_of
 from longtake.language.frames import PictureFormat, pixel_rows
 from longtake.language.load import LanguageModel
-from longtake.language.model_config import TextConfig
+from longtake.language.model_config import SpecialIds, TextConfig
 from longtake.language.positions import VideoSpan, grid_times, positions
+from longtake.language.qwen2_5_vl import clip_question, open_clip, pieces_of
 from longtake.language.sampling import TextSampling
 from longtake.language.tokenizer import Tokenizer
 from longtake.runtime.dialogue import DialogueSession

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from longtake.attention.attention_mass import attention_mass
-from longtake.attention.sdpa import SdpaBackend
+from longtake.attention.backend import SdpaBackend
 from longtake.bench.machine import synchronize
 
 

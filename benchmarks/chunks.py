@@ -16,10 +16,10 @@ from torch import Tensor
 
 from longtake.bench.machine import synchronize
 from longtake.errors import SettingError
-from longtake.language.formats import StreamFormat
 from longtake.language.load import LanguageModel
+from longtake.language.prompt_builder import StreamFormat
 from longtake.language.sampling import TextSampling
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import KeepAll
 from longtake.pipeline.adaptive_chunking import keeping_up
 from longtake.runtime.dialogue import DialogueSession
 

@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from longtake.memory.budget import MemoryRequirements
-from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import KeepAll
 from longtake.memory.policy import Keep
+from longtake.memory.tokens import StreamLayout
 
 FORKED_TOKENS = (1_000, 10_000, 100_000)
 _LAYOUT = StreamLayout(num_layers=1, num_heads=2, head_dim=64, tokens_per_frame=1, causal=True)

@@ -14,8 +14,8 @@ from benchmarks.fork import FORKED_TOKENS, ForkFigures, measure_fork
 from longtake.cli.options import AsJson, Device, parse_size
 from longtake.cli.tables import show, table
 from longtake.hub.load import load_language_model
-from longtake.language.formats import StreamFormat
 from longtake.language.load import LanguageModel
+from longtake.language.prompt_builder import StreamFormat
 from longtake.pipeline.adaptive_chunking import SIZES
 from longtake.runtime.execution import choose_device
 

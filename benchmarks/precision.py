@@ -22,7 +22,7 @@ from longtake.attention.backend import Attended, Backend, Keys, Queries
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.layers.block import LayerScale
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession
 

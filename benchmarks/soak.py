@@ -12,8 +12,8 @@ from torch import Tensor
 
 from longtake.geometry.model import GeometryModel
 from longtake.memory.policies.budgeted import Budgeted
-from longtake.memory.policies.context import ContextRetention
 from longtake.memory.policies.farthest_frames import FarthestFrames
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.memory.policies.ratio import Ratio
 from longtake.memory.policy import StreamPolicy
 from longtake.runtime.memory_plan import MemoryPlan

@@ -11,7 +11,7 @@ from checked import jaxtyped
 from jaxtyping import Float, TypeCheckError
 from torch import Tensor
 
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import matrix_from_quaternion
 
 REFUSED = (BeartypeCallHintParamViolation, BeartypeCallHintReturnViolation, TypeCheckError)
 check = jaxtyped(typechecker=beartype)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from longtake.geometry.heads.dpt import Dpt
+from longtake.geometry.heads.dense import Dpt
 from longtake.geometry.model import GeometryModel, Grid
 from longtake.layers.block import Block
 from training.fusing import fuse, fused

@@ -11,8 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from longtake.spatial.pose import encode_pose, invert_rigid
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import encode_pose, invert_rigid, matrix_from_quaternion
 from training.footage import Clips
 
 _ITERATION_DECAY = 0.6

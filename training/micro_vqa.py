@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from longtake.errors import SettingError
-from longtake.language.formats import open_clip
 from longtake.language.frames import FrameFit
+from longtake.language.qwen2_5_vl import open_clip
 from training.clip_store import ClipStore, Cut
 from training.footage import recoloured
 from training.packing import Shape

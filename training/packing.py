@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Int32
 
-from longtake.language.formats import clip_question, open_clip
 from longtake.language.positions import Text, VideoSpan, grid_times, positions
+from longtake.language.qwen2_5_vl import clip_question, open_clip
 from longtake.world.question import Question, QuestionKind
 from training.vocabulary import Vocabulary
 

@@ -10,8 +10,8 @@ import torch.nn.functional as F  # noqa: N812 (as everyone calls it)
 from jaxtyping import Bool, Float, Int32, Int64
 from torch import Tensor
 
-from longtake.language.formats import open_clip
 from longtake.language.frames import PictureFormat
+from longtake.language.qwen2_5_vl import open_clip
 from longtake.layers.rotary import grid_phases
 from training.attention_loss import attention_mass, evidence_loss, supervised_layers
 from training.blocks import read, see, text_phases

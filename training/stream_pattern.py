@@ -10,7 +10,7 @@ from torch import Tensor
 from longtake.attention.masks import arrivals, clip_mask, clip_ordinals
 from longtake.attention.recall import ClipRecall
 from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.runtime.memory_plan import trunk_layout
 
 _SCALE_FRAMES = (2, 4, 4, 6, 8)

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from longtake.geometry.model import GeometryModel, Grid
-from longtake.spatial.umeyama import best_similarity
+from longtake.spatial.similarity import best_similarity
 from training.footage import Footage
 from training.learning import ClipTrainer
 from training.losses import depth_losses, targets

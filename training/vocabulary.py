@@ -3,7 +3,7 @@
 from typing import Any
 
 from longtake.extras import import_from_extra
-from longtake.language.formats import SpecialIds
+from longtake.language.model_config import SpecialIds
 from longtake.language.question_grammar import QuestionGrammar
 from longtake.world.question import PLURALS, Phrase, article, vocabulary
 from longtake.world.things import Colour, Kind

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from longtake.attention import attention_mass as module
-from longtake.attention.attention_mass import attention_mass
-from longtake.attention.backend import merge
-from longtake.attention.reference import ReferenceBackend, attention_mass_by_map
-from longtake.attention.sdpa import SdpaBackend
+from longtake.attention.attention_mass import attention_mass, attention_mass_by_map
+from longtake.attention.backend import ReferenceBackend, SdpaBackend, merge
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "stream3r" / "attention_received.npz"
 
@@ -127,7 +125,7 @@ import re, resource, sys
 from pathlib import Path
 import torch
 from longtake.attention.attention_mass import attention_mass
-from longtake.attention.reference import attention_mass_by_map
+from longtake.attention.attention_mass import attention_mass_by_map
 
 torch.set_num_threads(1)
 q, k = torch.randn(1, 3000, 1, 8), torch.randn(1, 40_000, 1, 8)

@@ -8,9 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from longtake.attention.backend import Attended, Backend, merge
-from longtake.attention.reference import ReferenceBackend
-from longtake.attention.sdpa import SdpaBackend
+from longtake.attention.backend import Attended, Backend, ReferenceBackend, SdpaBackend, merge
 
 BACKENDS: list[Backend] = [SdpaBackend(), ReferenceBackend()]
 by_name = pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)

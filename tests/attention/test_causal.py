@@ -8,15 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from longtake.attention.backend import ReferenceBackend, SdpaBackend
 from longtake.attention.causal import AttentionRecorder, CausalRecall, attend_to_earlier, attend_to_earlier_by_map
-from longtake.attention.reference import ReferenceBackend
-from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import InputError
 from longtake.memory.budget import MemoryRequirements
-from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import KeepAll
 from longtake.memory.policy import Keep
+from longtake.memory.tokens import StreamLayout
 
 HEADS, KEY_HEADS, DIM, LAYERS = 4, 2, 8, 2
 LAYOUT = StreamLayout(num_layers=LAYERS, num_heads=KEY_HEADS, head_dim=DIM, tokens_per_frame=1, causal=True)

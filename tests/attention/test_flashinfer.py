@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from longtake.attention.backend import Attended
+from longtake.attention.backend import Attended, ReferenceBackend
 from longtake.attention.choose import backend_named
 from longtake.attention.flashinfer import FlashInferBackend, why_unsuitable
-from longtake.attention.reference import ReferenceBackend
 from longtake.errors import MissingExtraError
 
 on_gpu = pytest.mark.skipif(

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from longtake.attention.masks import Arrival, arrivals, clip_mask, clip_ordinals
-from longtake.memory.policies.context import ContextRetention
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import ContextRetention, KeepAll
 from longtake.memory.policy import Keep
 
 TOKENS = 3

@@ -6,18 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from longtake.attention.backend import Attended, Backend
+from longtake.attention.backend import Attended, Backend, ReferenceBackend, SdpaBackend
 from longtake.attention.masks import Arrival, arrivals, clip_mask, clip_ordinals
 from longtake.attention.recall import ClipRecall, Recall, StreamRecall
-from longtake.attention.reference import ReferenceBackend
-from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import InputError, TransactionError
 from longtake.memory.budget import MemoryRequirements
-from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.policies.context import ContextRetention
-from longtake.memory.policies.window import Window
+from longtake.memory.policies.lockstep import ContextRetention, Window
 from longtake.memory.policy import Keep, LockstepPolicy
+from longtake.memory.tokens import StreamLayout
 
 LAYOUTS = {
     "wide": StreamLayout(num_layers=2, num_heads=2, head_dim=8, tokens_per_frame=3),

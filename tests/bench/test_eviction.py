@@ -18,10 +18,9 @@ from longtake.evaluation.agreement import ClipGeometry, Mean, agreement, mean_ov
 from longtake.geometry.config import TRUNK, Attention
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
-from longtake.memory.policies.context import ContextRetention
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.budgeted import Managed
 from longtake.memory.policies.layerwise import Layerwise
-from longtake.memory.policies.managed import Managed
+from longtake.memory.policies.lockstep import ContextRetention, KeepAll
 from longtake.memory.policies.ratio import Ratio
 from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession

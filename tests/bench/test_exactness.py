@@ -10,7 +10,7 @@ from longtake.attention.masks import clip_mask
 from longtake.bench import exactness
 from longtake.bench.exactness import measure_exactness
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.runtime.build import SMALL, open_session
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.steps import VideoSession

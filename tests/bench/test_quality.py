@@ -16,7 +16,7 @@ from longtake.evaluation.walk_quality import FilmedWalk, MappedWalk, score_walk
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
 from longtake.memory.budget import Budget
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.memory.registry import stream_policy_named
 from longtake.runtime.alignment import Alignment, Anchoring
 from longtake.runtime.build import SMALL, open_session

@@ -5,7 +5,7 @@ import torch
 
 from longtake.bench.speed import measure_speed
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession

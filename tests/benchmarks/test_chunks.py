@@ -15,8 +15,8 @@ from benchmarks.ask import TINY, random_language
 from benchmarks.chunks import CHUNKS, ROUND, ChunkStudy, measure_chunks, waits
 from benchmarks.language_commands import chunks
 from longtake.errors import SettingError
-from longtake.language.formats import StreamFormat
 from longtake.language.load import load_language
+from longtake.language.prompt_builder import StreamFormat
 from longtake.language.sampling import TextSampling
 from longtake.runtime.answers import Answer, Ending
 from longtake.runtime.dialogue import SYSTEM, DialogueSession

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.pipeline import PipelineFigures, measure_pipeline
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.pipeline.video_map import MapSettings
 from longtake.runtime.build import SessionSettings
 from longtake.takes.take import read_take

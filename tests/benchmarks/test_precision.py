@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from benchmarks.precision import measure_precision, relative_error
-from longtake.attention.backend import Attended, Keys, Queries
-from longtake.attention.sdpa import SdpaBackend
+from longtake.attention.backend import Attended, Keys, Queries, SdpaBackend
 from longtake.weights.presets import TINY
 
 

@@ -10,9 +10,8 @@ import pytest
 
 from benchmarks.soak import Ages, SoakFigures, Stretch, small, soak
 from longtake.errors import SettingError
-from longtake.memory.policies.context import ContextRetention
-from longtake.memory.policies.managed import Managed
-from longtake.memory.policies.window import Window
+from longtake.memory.policies.budgeted import Managed
+from longtake.memory.policies.lockstep import ContextRetention, Window
 from longtake.memory.registry import stream_policy_named
 
 ROOT = Path(__file__).parents[2]

@@ -17,12 +17,12 @@ from done import Done
 from PIL import Image
 
 from longtake.cli.reporting import looked_at
-from longtake.language.evidence import Evidence
 from longtake.language.load import load_language
 from longtake.language.sampling import TextSampling
 from longtake.memory.registry import segment_policy_named
 from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.question_schedule import format_time
+from longtake.runtime.answers import Evidence
 from longtake.runtime.dialogue import DialogueSession
 from longtake.video.reading import Source
 from longtake.video.sampling import FrameSampling

@@ -17,11 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from longtake.attention.backend import Keys, Queries
+from longtake.attention.backend import Keys, Queries, ReferenceBackend, SdpaBackend
 from longtake.attention.masks import Arrival, clip_mask, clip_ordinals
 from longtake.attention.recall import ClipRecall, Recall, StreamRecall
-from longtake.attention.reference import ReferenceBackend
-from longtake.attention.sdpa import SdpaBackend
 from longtake.compat.flashinfer_cache import FlashInferKVCacheManager
 from longtake.errors import (
     BudgetError,
@@ -35,11 +33,10 @@ from longtake.errors import (
 from longtake.geometry.config import CAMERA, TRUNK
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import MemoryRequirements
-from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.policies.context import ContextRetention
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import ContextRetention, KeepAll
 from longtake.memory.policy import Keep
+from longtake.memory.tokens import StreamLayout
 from longtake.runtime.keyframes import EveryNth
 
 TRACES = json.loads(gzip.decompress((Path(__file__).parent.parent / "golden/gct/traces.json.gz").read_bytes()))

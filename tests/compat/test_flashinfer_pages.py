@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from longtake.compat.flashinfer_pages import PageBook, PageSizes
 from longtake.errors import MemoryFullError, RecallError, SettingError, TransactionError
-from longtake.memory.layout import StreamLayout
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
+from longtake.memory.tokens import StreamLayout
 
 TRACES = json.loads(gzip.decompress((Path(__file__).parent.parent / "golden/gct/traces.json.gz").read_bytes()))
 RULE = ContextRetention(anchors=2, window=3, trail=6, history=None)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from longtake.compat.lingbot import GCTStream
 from longtake.compat.lingbot_results import gather
-from longtake.compat.lingbot_schedule import Schedule
+from longtake.compat.lingbot_sequence import Schedule
 from longtake.errors import InputError, SettingError
 from longtake.geometry.config import GeometryConfig
 from longtake.runtime.keyframes import EveryNth

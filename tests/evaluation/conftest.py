@@ -13,8 +13,7 @@ from torch import Tensor
 
 from longtake.evaluation.association import PosePairs
 from longtake.evaluation.registration import in_double
-from longtake.spatial.pose import rigid_pose
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import matrix_from_quaternion, rigid_pose
 from longtake.spatial.similarity import Similarity
 from longtake.takes.depth_files import DepthFiles
 from longtake.takes.frames import TakeFrame

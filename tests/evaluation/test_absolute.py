@@ -15,8 +15,7 @@ from scipy.spatial.transform import Rotation
 from longtake.evaluation.absolute import absolute_error
 from longtake.evaluation.alignment_mode import AlignmentMode
 from longtake.evaluation.association import PosePairs
-from longtake.spatial.pose import rigid_pose
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import matrix_from_quaternion, rigid_pose
 from longtake.spatial.similarity import Similarity
 
 MakePairs = Callable[..., PosePairs]

@@ -9,7 +9,7 @@ import torch
 from longtake.errors import InputError
 from longtake.evaluation.alignment_mode import AlignmentMode, move_onto_truth, truth_from_result
 from longtake.evaluation.association import PosePairs
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import matrix_from_quaternion
 from longtake.spatial.similarity import Similarity
 
 

@@ -14,7 +14,7 @@ from longtake.evaluation.motion import (
     rotation_angle_deg,
     step_length,
 )
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import matrix_from_quaternion
 
 ANGLES_DEG = [0.0, 1e-9, 1e-4, 1.0, 89.999999, 90.0, 135.0, 179.0, 179.9999999, 180.0]
 

@@ -14,9 +14,8 @@ from longtake.errors import InputError, MissingExtraError, SettingError
 from longtake.evaluation.alignment_mode import AlignmentMode
 from longtake.evaluation.points import Cloud, measure_points
 from longtake.evaluation.registration import Icp, register
-from longtake.spatial.rotation import matrix_from_quaternion
-from longtake.spatial.similarity import Similarity
-from longtake.spatial.umeyama import best_similarity
+from longtake.spatial.pose import matrix_from_quaternion
+from longtake.spatial.similarity import Similarity, best_similarity
 
 
 def random_cloud(seed: int, count: int, *, with_normals: bool = True) -> Cloud:

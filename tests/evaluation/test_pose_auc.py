@@ -14,8 +14,7 @@ from scipy.spatial.transform import Rotation
 from longtake.errors import SettingError
 from longtake.evaluation.association import PosePairs
 from longtake.evaluation.pose_auc import pose_auc
-from longtake.spatial.pose import rigid_pose
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import matrix_from_quaternion, rigid_pose
 from longtake.spatial.similarity import Similarity
 
 MakePairs = Callable[..., PosePairs]

@@ -11,7 +11,7 @@ from torch import Tensor
 from longtake.errors import InputError, SettingError
 from longtake.evaluation.alignment_mode import AlignmentMode
 from longtake.evaluation.registration import Icp, register
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import matrix_from_quaternion
 from longtake.spatial.similarity import Similarity
 
 STILL = Similarity.identity(torch.device("cpu"))

@@ -17,7 +17,7 @@ from longtake.evaluation.absolute import absolute_error
 from longtake.evaluation.alignment_mode import AlignmentMode
 from longtake.evaluation.association import PosePairs
 from longtake.evaluation.relative import Delta, DeltaUnit, relative_error
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import matrix_from_quaternion
 from longtake.spatial.similarity import Similarity
 
 MakePairs = Callable[..., PosePairs]

@@ -14,8 +14,7 @@ from longtake.evaluation.agreement import ClipGeometry
 from longtake.evaluation.baselines import constant_velocity, one_depth, score_baselines, straight_line
 from longtake.evaluation.scoring import Summary, fov_error_deg, score, summary_over_worlds
 from longtake.spatial.pinhole import intrinsics_from_fov
-from longtake.spatial.pose import rigid_pose
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import matrix_from_quaternion, rigid_pose
 
 FRAMES = 12
 

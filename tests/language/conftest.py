@@ -15,10 +15,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import Qwen2_5_VLForConditionalGeneration
 
-from longtake.language.formats import SpecialIds
 from longtake.language.frames import PictureFormat
 from longtake.language.load import LanguageModel
-from longtake.language.model_config import text_config
+from longtake.language.model_config import SpecialIds, text_config
 from longtake.language.tokenizer import Tokenizer
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "vlm"

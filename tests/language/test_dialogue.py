@@ -17,23 +17,15 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 
 from longtake.attention.causal import CausalRecall
 from longtake.errors import InputError, LongtakeError, MemoryFullError, SavedSessionError
-from longtake.language.formats import (
-    StreamFormat,
-    clip_question,
-    first_chunk,
-    next_chunk,
-    open_clip,
-    pieces_of,
-    turn_question,
-)
 from longtake.language.frames import PictureFormat, PixelRows, pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.positions import VideoSpan, positions
+from longtake.language.prompt_builder import StreamFormat
+from longtake.language.qwen2_5_vl import clip_question, first_chunk, next_chunk, open_clip, pieces_of, turn_question
 from longtake.language.sampling import TextSampling
 from longtake.language.tokenizer import Tokenizer
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import KeepAll, Window
 from longtake.memory.policies.thinned import Novel, Thinned
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import Segment, SegmentPolicy
 from longtake.memory.saved import write_tensors
 from longtake.runtime.answers import Answer, DialogueInfo, Ending

@@ -15,8 +15,8 @@ from hearing import limit_positions
 
 from longtake.language.load import LanguageModel, load_language
 from longtake.language.sampling import TextSampling
+from longtake.memory.policies.lockstep import Window
 from longtake.memory.policies.thinned import Thinned
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import SegmentPolicy
 from longtake.pipeline.writer_process import resident_bytes
 from longtake.runtime.answers import Answer, Ending

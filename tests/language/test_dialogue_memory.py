@@ -8,14 +8,13 @@ import torch
 from torch import Tensor
 
 from longtake.errors import ForkError, MemoryFullError
-from longtake.language.formats import StreamFormat
 from longtake.language.frames import pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.positions import VideoSpan
-from longtake.language.prompt_builder import TokenInputs, VisionInput, prompt_inputs
+from longtake.language.prompt_builder import StreamFormat, TokenInputs, VisionInput, prompt_inputs
 from longtake.language.sampling import TextSampling
+from longtake.memory.policies.lockstep import Window
 from longtake.memory.policies.thinned import Thinned
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import Segment, SegmentPolicy
 from longtake.runtime.dialogue import DialogueSession
 

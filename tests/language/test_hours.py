@@ -13,14 +13,13 @@ from torch import Tensor
 
 from longtake.attention.causal import CausalRecall
 from longtake.errors import InputError, LongtakeError, MemoryFullError
-from longtake.language.formats import StreamFormat
 from longtake.language.load import LanguageModel
 from longtake.language.network import Network
+from longtake.language.prompt_builder import StreamFormat
 from longtake.language.sampling import TextSampling
 from longtake.memory.memory import Memory
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import KeepAll, Window
 from longtake.memory.policies.thinned import Novel, Thinned
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import Keep, SegmentPolicy
 from longtake.runtime.answers import Answer
 from longtake.runtime.dialogue import DialogueSession

@@ -14,9 +14,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from longtake.errors import CheckpointError, LongtakeError, MissingExtraError
-from longtake.language.formats import SpecialIds
 from longtake.language.load import load_language
-from longtake.language.model_config import TextConfig
+from longtake.language.model_config import SpecialIds, TextConfig
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "vlm"
 REVISION = "0123456789abcdef0123456789abcdef01234567"

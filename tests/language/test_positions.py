@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from longtake.errors import InputError
-from longtake.language.formats import SpecialIds, pieces_of
+from longtake.language.model_config import SpecialIds
 from longtake.language.positions import (
     Picture,
     Piece,
@@ -22,6 +22,7 @@ from longtake.language.positions import (
     positions,
     uniform_times,
 )
+from longtake.language.qwen2_5_vl import pieces_of
 
 CASES = [
     "text_only",

@@ -16,19 +16,18 @@ from torch import Tensor
 
 from longtake.attention.causal import CausalRecall
 from longtake.errors import LongtakeError
-from longtake.language.evidence import evidence
-from longtake.language.formats import StreamFormat, next_chunk, pieces_of, system_turn, turn_end, turn_question
 from longtake.language.frames import PictureFormat, pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.network import Network
 from longtake.language.positions import Piece, Text, VideoSpan, positions
-from longtake.language.prompt_builder import TokenInputs
+from longtake.language.prompt_builder import StreamFormat, TokenInputs
+from longtake.language.qwen2_5_vl import next_chunk, pieces_of, system_turn, turn_end, turn_question
 from longtake.language.rope_shift import ShiftedRun, moved_back_by
 from longtake.language.sampling import TextSampling
+from longtake.memory.policies.lockstep import Window
 from longtake.memory.policies.thinned import Novel, Thinned
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import Keep, Segment, SegmentPolicy
-from longtake.runtime.answers import Answer
+from longtake.runtime.answers import Answer, evidence
 from longtake.runtime.dialogue import DialogueSession
 
 SYSTEM, QUESTION = "w20 w21 w22 w23", "w80 w81"

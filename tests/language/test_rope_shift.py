@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from longtake.language.key_rotation import KeyRotation
 from longtake.language.model_config import TextConfig
-from longtake.language.rope_shift import ShiftedRun, closed_up, moved_back_by
+from longtake.language.rope_shift import KeyRotation, ShiftedRun, closed_up, moved_back_by
 from longtake.memory.policy import Segment
 
 FACTS = TextConfig(

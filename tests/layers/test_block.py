@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from longtake.layers.attention import attend_within
-from longtake.layers.block import Block
+from longtake.layers.block import Block, attend_within
 from longtake.layers.rotary import leave_unrotated
 
 

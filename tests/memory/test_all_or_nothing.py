@@ -1,42 +1,32 @@
 """An error at any line of any change leaves the memory as it was: the next outputs are the same to the bit."""
 
-import ast
 import itertools
-import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from types import FrameType
-from typing import Any
+from functools import cache, partial
 
 import numpy as np
 import pytest
 import torch
+from broken import Break
 from torch import Tensor
 
-import longtake.memory
+from longtake.attention.backend import SdpaBackend
 from longtake.attention.recall import StreamRecall
-from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import MemoryFullError
 from longtake.memory.budget import MemoryRequirements
-from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.budgeted import KeyDiversity, Managed
 from longtake.memory.policies.farthest_frames import FarthestFrames
-from longtake.memory.policies.keep_all import KeepAll
-from longtake.memory.policies.key_diversity import KeyDiversity
 from longtake.memory.policies.layerwise import Layerwise
-from longtake.memory.policies.managed import Managed
+from longtake.memory.policies.lockstep import ContextRetention, KeepAll, Window
 from longtake.memory.policies.ratio import Ratio
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import Keep, StreamPolicy
 from longtake.memory.registry import POLICIES
 from longtake.memory.shared_pool import ROOT
+from longtake.memory.tokens import StreamLayout
 from longtake.memory.transaction import Transaction
 
-ROOM = str(Path(longtake.memory.__file__).parent)
 TRUNK = StreamLayout(num_layers=2, num_heads=1, head_dim=4, tokens_per_frame=4, special_tokens=1)
 CAMERA = StreamLayout(num_layers=1, num_heads=1, head_dim=4, tokens_per_frame=2, passes=2)
 LAYOUTS = {"trunk": TRUNK, "camera": CAMERA}
@@ -51,12 +41,9 @@ POLICIES_HERE: dict[str, StreamPolicy] = {
     "layerwise": Layerwise(num_frames=14, budget_ratio=0.3),
 }
 """Small enough that every change below evicts and moves."""
+ROOMS = ("memory",)
 BEFORE = 7
 """Frames kept before the change that fails."""
-
-
-class Broken(BaseException):
-    """An error that nobody expects."""
 
 
 def new_memory(policy: StreamPolicy) -> Memory:
@@ -138,57 +125,6 @@ CHANGES: dict[str, Change] = {
 }
 
 
-@cache
-def with_lines(path: str) -> frozenset[int]:
-    """Lines of a file where a `with` block begins; Python comes back to them when it is left."""
-    tree = ast.parse(Path(path).read_text())
-    return frozenset(node.lineno for node in ast.walk(tree) if isinstance(node, ast.With))
-
-
-@dataclass
-class Break:
-    """Raises before the n-th line that is run in `memory/`, if any; leaving a `with` block is no line of its own."""
-
-    number: int | None
-    num_lines: int = 0
-    at: str = "nowhere"
-    is_done: bool = False
-
-    def during(self, change: Change, memory: Memory) -> None:
-        before = sys.gettrace()
-        sys.settrace(self._enter)
-        try:
-            change(memory, self._finish)
-        except Broken:
-            pass
-        finally:
-            sys.settrace(before)
-
-    def _finish(self) -> None:
-        self.is_done = True
-
-    def _enter(self, frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
-        path = frame.f_code.co_filename
-        if not path.startswith(ROOM):
-            return None
-        left: set[int] = set()
-
-        def step(frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
-            line = frame.f_lineno
-            if event == "line" and line not in left:
-                left.update({line} & with_lines(path))
-                self._count(f"{Path(path).name}:{line}")
-            return step
-
-        return step
-
-    def _count(self, at: str) -> None:
-        self.num_lines += 1
-        if self.num_lines == self.number:
-            self.at = at
-            raise Broken
-
-
 def outputs_from_here(memory: Memory) -> list[Tensor]:
     return [*look(memory, 90), *look(memory, 91), *look(memory, 92, keep=Keep.NO)]
 
@@ -207,15 +143,15 @@ def watched(name: str) -> Memory:
 
 def break_lines(name: str, change: Change, *, start: int, step: int) -> int:
     """Break a change at every so many-th line; how many there were."""
-    whole, changed = Break(None), clone(watched(name))
-    whole.during(change, changed)
+    whole, changed = Break(None, ROOMS), clone(watched(name))
+    whole.during(lambda: change(changed, lambda: None))
     want = {False: outputs_from_here(clone(watched(name))), True: outputs_from_here(changed)}
     numbers = range(start, whole.num_lines + 1, step)
     for number in numbers:
-        memory, broken = clone(watched(name)), Break(number)
-        broken.during(change, memory)
+        memory, broken, done = clone(watched(name)), Break(number, ROOMS), list[bool]()
+        broken.during(partial(change, memory, partial(done.append, True)))
         assert broken.at != "nowhere"
-        assert same(outputs_from_here(memory), want[broken.is_done]), broken.at
+        assert same(outputs_from_here(memory), want[bool(done)]), broken.at
         use = memory.use()
         assert list(memory._pool.state.branches) == [ROOT], broken.at
         assert all(stream.staged == stream.held == 0 for stream in use.values()), broken.at

@@ -7,12 +7,10 @@ from hypothesis import strategies as st
 
 from longtake.errors import BudgetError, MemoryFullError, SettingError
 from longtake.memory.budget import Budget, MemoryRequirements, StreamPlan, format_bytes
-from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.policies.context import ContextRetention
-from longtake.memory.policies.keep_all import KeepAll
-from longtake.memory.policies.window import Window
+from longtake.memory.policies.lockstep import ContextRetention, KeepAll, Window
 from longtake.memory.policy import Keep, LockstepPolicy
+from longtake.memory.tokens import StreamLayout
 
 WIDE = StreamLayout(num_layers=1, num_heads=1, head_dim=2, tokens_per_frame=3)
 NARROW = StreamLayout(num_layers=2, num_heads=1, head_dim=4, tokens_per_frame=1, dtype=torch.bfloat16)

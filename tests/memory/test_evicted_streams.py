@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from longtake.errors import MemoryFullError, TransactionError
 from longtake.memory.budget import MemoryRequirements
-from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.policies.window import Window
+from longtake.memory.policies.lockstep import Window
 from longtake.memory.policy import Clip, EvictionDecision, Keep, LayerState, LockstepPolicy, PerLayerPolicy
+from longtake.memory.tokens import StreamLayout
 
 LAYOUT = StreamLayout(num_layers=3, num_heads=1, head_dim=2, tokens_per_frame=4)
 CAMERA = StreamLayout(num_layers=2, num_heads=1, head_dim=2, tokens_per_frame=3, passes=3)

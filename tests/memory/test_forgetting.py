@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from longtake.errors import TransactionError
 from longtake.memory.budget import MemoryRequirements
-from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import KeepAll
 from longtake.memory.policy import Keep
+from longtake.memory.tokens import StreamLayout
 
 LAYOUT = StreamLayout(num_layers=2, num_heads=1, head_dim=2, tokens_per_frame=1, causal=True)
 

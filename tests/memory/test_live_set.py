@@ -6,9 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtake.memory.live_set import LiveSet
-from longtake.memory.policies.context import ContextRetention
-from longtake.memory.policies.keep_all import KeepAll
-from longtake.memory.policies.window import Window
+from longtake.memory.policies.lockstep import ContextRetention, KeepAll, Window
 from longtake.memory.policy import Keep, LockstepPolicy
 from longtake.memory.tokens import Tokens
 

@@ -12,19 +12,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from longtake.attention.backend import ReferenceBackend, SdpaBackend
 from longtake.attention.recall import StreamRecall
-from longtake.attention.reference import ReferenceBackend
-from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import ForkError, MemoryFullError, SavedSessionError, TransactionError
 from longtake.memory.budget import MemoryRequirements
-from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.policies.context import ContextRetention
-from longtake.memory.policies.keep_all import KeepAll
-from longtake.memory.policies.window import Window
+from longtake.memory.policies.lockstep import ContextRetention, KeepAll, Window
 from longtake.memory.policy import Keep, LockstepPolicy
 from longtake.memory.saved import SavedTensors, write_tensors
 from longtake.memory.slots import SlotState
+from longtake.memory.tokens import StreamLayout
 
 WIDE = StreamLayout(num_layers=3, num_heads=2, head_dim=8, tokens_per_frame=5)
 NARROW = StreamLayout(num_layers=2, num_heads=1, head_dim=4, tokens_per_frame=1)

@@ -12,14 +12,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from longtake.errors import ForkError, MemoryFullError
 from longtake.memory.budget import MemoryRequirements
-from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.policies.context import ContextRetention
-from longtake.memory.policies.window import Window
+from longtake.memory.policies.lockstep import ContextRetention, Window
 from longtake.memory.policy import Keep, LockstepPolicy
 from longtake.memory.saved import SavedTensors, write_tensors
 from longtake.memory.slots import SlotState
-from longtake.memory.tokens import Tokens
+from longtake.memory.tokens import StreamLayout, Tokens
 
 LAYOUTS = {
     "patches": StreamLayout(num_layers=2, num_heads=1, head_dim=2, tokens_per_frame=3),

@@ -10,17 +10,13 @@ import torch
 
 from longtake.errors import SavedSessionError, SettingError
 from longtake.memory.budget import MemoryRequirements
-from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.policies.context import ContextRetention, Trail
+from longtake.memory.policies.budgeted import KeyDiversity, Managed
 from longtake.memory.policies.farthest_frames import FarthestFrames
-from longtake.memory.policies.keep_all import KeepAll
-from longtake.memory.policies.key_diversity import KeyDiversity
 from longtake.memory.policies.layerwise import Layerwise
-from longtake.memory.policies.managed import Managed
+from longtake.memory.policies.lockstep import ContextRetention, KeepAll, Trail, Window
 from longtake.memory.policies.ratio import Ratio
 from longtake.memory.policies.thinned import Novel, Thinned
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import Keep, Policy, SegmentPolicy, StreamPolicy
 from longtake.memory.registry import (
     POLICIES,
@@ -30,6 +26,7 @@ from longtake.memory.registry import (
     stream_policy_named,
     stream_policy_of,
 )
+from longtake.memory.tokens import StreamLayout
 
 STREAM_POLICIES = [
     *(kind() for kind in POLICIES.values() if issubclass(kind, StreamPolicy) and kind is not Layerwise),

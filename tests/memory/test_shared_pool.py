@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from longtake.memory.budget import StreamPlan
-from longtake.memory.layout import StreamLayout
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import KeepAll
 from longtake.memory.shared_pool import ROOT, SharedPool, use_of
 from longtake.memory.slots import SlotState, SlotTable
+from longtake.memory.tokens import StreamLayout
 
 WIDE = StreamLayout(num_layers=2, num_heads=1, head_dim=2, tokens_per_frame=3)
 NARROW = StreamLayout(num_layers=1, num_heads=1, head_dim=4, tokens_per_frame=1)

@@ -1,13 +1,16 @@
-"""The life of a slot: free, staged, live, held, and free again once nobody sees it."""
+"""The life of a slot: free, staged, live, held, and free again once nobody sees it; its keys and values, and views."""
 
 from collections.abc import Mapping
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
-from longtake.memory.slots import SlotState, SlotTable
+from longtake.memory.slots import Slab, SlotState, SlotTable, View, as_block, view_of
+from longtake.memory.tokens import StreamLayout
 
 ROOT, FORK, GRANDCHILD = 1, 2, 3
 
@@ -166,3 +169,110 @@ def test_moved_tokens_carry_owner_and_dates_with_them() -> None:
     assert counts(table) == {SlotState.FREE: 3, SlotState.LIVE: 3}
     table = table.release(np.array([0, 1, 2]), epoch=9, forks=[{ROOT: 0, FORK: 3}])  # born before all of them
     assert counts(table) == {SlotState.FREE: 6}
+
+
+LAYOUT = StreamLayout(num_layers=2, num_heads=1, head_dim=3, tokens_per_frame=2)
+
+
+def new_slab(num_slots: int = 10, layout: StreamLayout = LAYOUT) -> Slab:
+    return Slab(layout, num_slots, torch.device("cpu"))
+
+
+def written_slab(rows: Tensor) -> Slab:
+    """A slab with these rows, a layer after another, as keys and their opposites as values."""
+    slab = new_slab(rows.shape[1])
+    for layer in range(2):
+        slab.write(layer, slice(0, rows.shape[1]), rows[layer], -rows[layer])
+    return slab
+
+
+def test_write_and_read_back_every_layer_in_the_stream_type() -> None:
+    slab = new_slab(layout=StreamLayout(num_layers=2, num_heads=1, head_dim=3, tokens_per_frame=2, dtype=torch.float16))
+    rows = torch.randn(2, 1, 3)
+    slab.write(1, torch.tensor([4, 2]), rows, -rows)
+    slab.write(0, slice(4, 6), 2 * rows, 3 * rows)
+    assert torch.equal(slab.keys[1][[4, 2]], rows.half())
+    assert torch.equal(slab.values[1][[4, 2]], -rows.half())
+    assert torch.equal(slab.keys[0][4:6], (2 * rows).half())
+    assert torch.equal(slab.values[0][4:6], (3 * rows).half())
+
+
+def test_bytes_are_those_of_the_layout() -> None:
+    slab = new_slab(7)
+    assert slab.num_bytes == 7 * LAYOUT.bytes_per_slot == sum(t.nbytes for t in (*slab.keys, *slab.values))
+
+
+def test_copied_tokens_are_in_both_places_in_every_layer() -> None:
+    rows = torch.randn(2, 6, 1, 3)
+    slab = written_slab(rows)
+    slab.copy(np.array([3, 4, 5]), np.array([1, 0, 2]))
+    for layer in range(2):
+        for slots in ([1, 0, 2], [3, 4, 5]):
+            assert torch.equal(slab.keys[layer][slots], rows[layer, 3:])
+            assert torch.equal(slab.values[layer][slots], -rows[layer, 3:])
+
+
+@pytest.mark.parametrize("fails_at", [1, 2])
+def test_keys_are_revised_in_every_layer_or_in_none(fails_at: int) -> None:
+    rows = torch.randn(2, 6, 1, 3)
+    slab, calls = written_slab(rows), 0
+
+    def spoil_and_fail(keys: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        keys.zero_()
+        if calls == fails_at:
+            raise MemoryError
+        return keys
+
+    with pytest.raises(MemoryError):
+        slab.revise_keys(np.array([4, 1]), spoil_and_fail)
+    assert all(torch.equal(keys, rows[layer]) for layer, keys in enumerate(slab.keys))
+    assert slab.revise_keys(np.array([4, 1]), lambda keys: keys + 1)
+    changed = rows.clone()
+    changed[:, [4, 1]] += 1
+    assert all(torch.equal(keys, changed[layer]) for layer, keys in enumerate(slab.keys))
+
+
+CPU = torch.device("cpu")
+STORAGE = torch.arange(12.0).reshape(12, 1, 1)
+
+
+def read(view: View) -> list[list[float]]:
+    return [block.flatten().tolist() for block in view.read(STORAGE)]
+
+
+def test_neighbours_are_a_slice() -> None:
+    assert as_block(np.array([3, 4, 5]), CPU) == slice(3, 6)
+    assert as_block(np.array([7]), CPU) == slice(7, 8)
+
+
+def test_slots_out_of_order_or_with_a_hole_are_gathered() -> None:
+    for slots in ([3, 5, 4, 6], [5, 4, 3], [1, 3], [0, 3, 1, 2, 4]):
+        block = as_block(np.array(slots), CPU)
+        assert isinstance(block, torch.Tensor)
+        assert block.tolist() == slots
+
+
+def test_slice_is_read_in_place() -> None:
+    view = view_of((np.arange(2, 6),), CPU)
+    (block,) = view.read(STORAGE)
+    assert block.data_ptr() == STORAGE[2].data_ptr()
+    assert view.in_place
+
+
+def test_view_is_in_place_only_if_every_block_is() -> None:
+    assert not view_of((np.arange(2), np.array([5, 3])), CPU).in_place
+
+
+def test_empty_sections_make_no_block() -> None:
+    none = np.empty(0, dtype=np.int64)
+    view = view_of((none, np.array([1]), none, np.array([5, 2])), CPU)
+    assert read(view) == [[1.0], [5.0, 2.0]]
+    assert view_of((none,), CPU).blocks == ()
+
+
+@given(st.permutations(range(12)), st.lists(st.integers(0, 12), max_size=3))
+def test_tokens_are_read_in_the_order_they_were_given(slots: list[int], cuts: list[int]) -> None:
+    sections = np.split(np.array(slots), sorted(cuts))
+    assert read(view_of(sections, CPU)) == [section.tolist() for section in sections if len(section)]

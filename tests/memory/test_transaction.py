@@ -7,10 +7,10 @@ import torch
 
 from longtake.errors import TransactionError
 from longtake.memory.budget import MemoryRequirements
-from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.policies.window import Window
+from longtake.memory.policies.lockstep import Window
 from longtake.memory.policy import Keep
+from longtake.memory.tokens import StreamLayout
 from longtake.memory.transaction import Transaction
 
 LAYOUT = StreamLayout(num_layers=3, num_heads=1, head_dim=2, tokens_per_frame=2)

@@ -8,10 +8,10 @@ import torch
 
 from longtake.errors import ForkError, LongtakeError
 from longtake.memory.budget import MemoryRequirements
-from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.policies.window import Window
+from longtake.memory.policies.lockstep import Window
 from longtake.memory.policy import Keep
+from longtake.memory.tokens import StreamLayout
 
 LAYOUT = StreamLayout(num_layers=1, num_heads=1, head_dim=2, tokens_per_frame=2)
 

@@ -72,9 +72,7 @@ def test_damage_is_said_in_a_sentence(tmp_path: Path, damage: str) -> None:
     checkpoints = Checkpoints(tmp_path)
     checkpoints.publish(saved(checkpoints, 5))
     (tmp_path / FOLDER / damage).write_bytes(b"{")
-    with pytest.raises(
-        InputError, match=r"is damaged or of another version .*; start again with"
-    ):
+    with pytest.raises(InputError, match=r"is damaged or of another version .*; start again with"):
         checkpoints.newest()
     checkpoints.clear()
     assert checkpoints.newest() is None

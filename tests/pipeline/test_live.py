@@ -18,7 +18,7 @@ from longtake.exports.frame import FrameStatus, MappedFrame, PosedFrame
 from longtake.geometry.model import GeometryModel
 from longtake.language.load import LanguageModel, load_language
 from longtake.language.sampling import TextSampling
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.pipeline.events import Answered, Event, Frame, Unreadable
 from longtake.pipeline.live import LiveSession, LiveSettings, _Rate, _Trail
 from longtake.pipeline.mapper import Mapper

@@ -14,7 +14,7 @@ from told import last_versions
 from longtake.exports.frame import MappedFrame
 from longtake.exports.poses import LivePoses
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.pipeline.checkpoint import CheckpointRule
 from longtake.pipeline.events import Event, Frame, Moved, Unreadable
 from longtake.pipeline.live import LiveSession

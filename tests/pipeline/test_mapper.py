@@ -16,7 +16,7 @@ from longtake.exports.frame import MappedFrame
 from longtake.exports.masks import MaskFolder
 from longtake.exports.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.video_map import MapSettings, map_video

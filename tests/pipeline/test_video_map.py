@@ -26,7 +26,7 @@ from longtake.exports.report.page import REPORT_NAME
 from longtake.exports.scale import KnownDistance, KnownHeight
 from longtake.exports.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.pipeline.checkpoint import FOLDER, CheckpointRule
 from longtake.pipeline.events import Event, Exported, Frame, Unreadable
 from longtake.pipeline.outputs import SESSION_NAME, Outputs

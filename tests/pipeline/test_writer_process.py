@@ -29,7 +29,7 @@ from longtake.exports.sink import Sink, SinkState
 from longtake.exports.take import DepthKind, PixelGrid, TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.pipeline import writer_process as aside_module
 from longtake.pipeline.checkpoint import CheckpointRule
 from longtake.pipeline.events import Frame, Saved

@@ -17,8 +17,7 @@ from longtake.runtime.alignment import (
     trimmed_mean,
     weighted_median,
 )
-from longtake.spatial.pose import decode_pose
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import decode_pose, matrix_from_quaternion
 from longtake.spatial.similarity import Similarity
 from longtake.types import FrameKind, Geometry
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from longtake.errors import InputError, SettingError
 from longtake.geometry.config import CAMERA, TRUNK, Attention
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.context import ContextRetention, Trail
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import ContextRetention, KeepAll, Trail
 from longtake.runtime.clip import WINDOW, clip_recall, clip_retention, watch_clip
 from longtake.runtime.keyframes import ByFlow
 from longtake.runtime.memory_plan import MemoryPlan

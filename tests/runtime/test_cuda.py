@@ -8,10 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from longtake.attention.reference import ReferenceBackend
-from longtake.attention.sdpa import SdpaBackend
+from longtake.attention.backend import ReferenceBackend, SdpaBackend
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession

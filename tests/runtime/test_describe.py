@@ -5,11 +5,10 @@ import torch
 from longtake.geometry.config import CameraConfig
 from longtake.geometry.model import Prediction
 from longtake.runtime.alignment import place
-from longtake.runtime.describe import describe, pose_in_world
 from longtake.runtime.keyframes import ByFlow, KeptCamera
+from longtake.runtime.steps import describe, pose_in_world
 from longtake.spatial.pinhole import intrinsics_from_fov, unproject
-from longtake.spatial.pose import encode_pose, invert_rigid, rigid_pose
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import encode_pose, invert_rigid, matrix_from_quaternion, rigid_pose
 from longtake.spatial.similarity import Similarity
 from longtake.types import FrameKind, Geometry
 

@@ -15,14 +15,11 @@ from longtake.errors import BudgetError, SettingError
 from longtake.geometry.config import Attention
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
-from longtake.memory.policies.budgeted import Budgeted
+from longtake.memory.policies.budgeted import Budgeted, KeyDiversity, Managed
 from longtake.memory.policies.farthest_frames import FarthestFrames
-from longtake.memory.policies.keep_all import KeepAll
-from longtake.memory.policies.key_diversity import KeyDiversity
 from longtake.memory.policies.layerwise import Layerwise
-from longtake.memory.policies.managed import Managed
+from longtake.memory.policies.lockstep import KeepAll, Window
 from longtake.memory.policies.ratio import Ratio
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import StreamPolicy
 from longtake.memory.registry import stream_policy_named
 from longtake.runtime.build import CAUSAL, open_session

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from longtake.errors import BudgetError, InputError, SettingError
 from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
 from longtake.memory.budget import MemoryRequirements
-from longtake.memory.policies.context import ContextRetention, Trail
-from longtake.memory.policies.keep_all import KeepAll
-from longtake.memory.policies.window import Window
+from longtake.memory.policies.lockstep import ContextRetention, KeepAll, Trail, Window
 from longtake.runtime.memory_plan import MemoryPlan, trunk_layout
 from longtake.weights.presets import LINGBOT_MAP
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from longtake import __version__
-from longtake.attention.reference import ReferenceBackend
+from longtake.attention.backend import ReferenceBackend
 from longtake.errors import SavedSessionError, SettingError
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.context import ContextRetention, Trail
+from longtake.memory.policies.lockstep import ContextRetention, Trail
 from longtake.memory.saved import SavedTensors, write_tensors
 from longtake.runtime.alignment import Alignment, Anchoring, ScaleEstimate
 from longtake.runtime.memory_plan import MemoryPlan

@@ -14,16 +14,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from longtake.attention.backend import Backend
+from longtake.attention.backend import Backend, ReferenceBackend, SdpaBackend
 from longtake.attention.masks import arrivals, clip_mask, clip_ordinals
 from longtake.attention.recall import ClipRecall, StreamRecall
-from longtake.attention.reference import ReferenceBackend
-from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import BudgetError, ForkError, InputError, MemoryFullError, SavedSessionError, SettingError
 from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.memory.memory import Memory
-from longtake.memory.policies.context import ContextRetention, Trail
+from longtake.memory.policies.lockstep import ContextRetention, Trail
 from longtake.memory.policy import Keep
 from longtake.memory.saved import write_tensors
 from longtake.memory.shared_pool import ROOT
@@ -402,7 +400,7 @@ def test_more_frames_than_the_published_phase_table_are_fine(golden_frames: Tens
     session = open_session(tiny_model, retention=ContextRetention(anchors=2, window=1, history=4))
     pool = session._memory._pool
     pool.state = pool.state.changed(ROOT, {}, num_kept=1100)
-    session._scale_block = 2
+    session._clock = replace(session._clock, scale_block=2)
     for frame in golden_frames[0, :4]:
         assert bool(torch.isfinite(session.step(frame).depth).all())
     assert session.num_kept == 1104

@@ -3,7 +3,7 @@
 from itertools import islice
 
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession

@@ -9,8 +9,7 @@ from torch import Tensor
 from longtake.errors import SettingError
 from longtake.spatial.normals import normals_from_depth
 from longtake.spatial.pinhole import intrinsics_from_fov, unproject
-from longtake.spatial.pose import rigid_pose
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import matrix_from_quaternion, rigid_pose
 
 HEIGHT, WIDTH = 24, 32
 INTRINSICS = intrinsics_from_fov(torch.tensor([0.9, 1.2], dtype=torch.float64), HEIGHT, WIDTH)

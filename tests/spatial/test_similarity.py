@@ -2,8 +2,7 @@
 
 import torch
 
-from longtake.spatial.pose import rigid_pose
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import matrix_from_quaternion, rigid_pose
 from longtake.spatial.similarity import Similarity
 
 

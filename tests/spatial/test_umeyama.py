@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from longtake.spatial.rotation import matrix_from_quaternion
-from longtake.spatial.similarity import Similarity
-from longtake.spatial.umeyama import best_similarity
+from longtake.spatial.pose import matrix_from_quaternion
+from longtake.spatial.similarity import Similarity, best_similarity
 
 seeds = st.integers(0, 10_000)
 

@@ -12,7 +12,14 @@ from torch import Tensor
 
 from longtake.errors import InputError, SettingError
 from longtake.spatial import voxels
-from longtake.spatial.voxels import VoxelGrid, thin_by_voxel
+from longtake.spatial.voxels import VoxelGrid
+
+
+def thin_by_voxel(points: Tensor, voxel: float) -> Tensor:
+    """One point for each voxel that has any."""
+    grid = VoxelGrid(voxel)
+    grid.add(points)
+    return grid.points.to(points)
 
 
 def make_points(seed: int, count: int, spread: float = 2.0) -> Tensor:

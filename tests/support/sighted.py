@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from longtake.language.formats import open_clip
+from longtake.language.qwen2_5_vl import open_clip
 from longtake.world.things import Colour, Kind, Sightings, Thing
 from training.packing import Shape
 from training.question_batches import QuestionJob

@@ -11,8 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from longtake.spatial.pose import rigid_pose
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import matrix_from_quaternion, rigid_pose
 from longtake.takes.depth_files import DepthFiles
 from longtake.takes.frames import TakeFrame
 from longtake.takes.header import Content, TakeHeader

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from longtake.errors import InputError, SettingError
-from longtake.spatial.pose import rigid_pose
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import matrix_from_quaternion, rigid_pose
 from longtake.takes.kitti import kitti_line, read_kitti
 
 IDENTITY = "1 0 0 0 0 1 0 0 0 0 1 0"

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtake.errors import InputError
-from longtake.spatial.pose import rigid_pose
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import matrix_from_quaternion, rigid_pose
 from longtake.takes.trajectory import Trajectory
 from longtake.takes.tum import as_written, read_tum, tum_line, write_tum
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from longtake.spatial.pose import rigid_pose
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import matrix_from_quaternion, rigid_pose
 from training import footage
 from training.footage import Clips, Footage, Walked, walk_through
 from training.recipe import Recipe, Stage, read_recipe, shipped_recipe

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from longtake.spatial.pose import invert_rigid, rigid_pose
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import invert_rigid, matrix_from_quaternion, rigid_pose
 from training.footage import Clips
 from training.losses import PARTS, depth_losses, pose_losses, targets, weighted
 

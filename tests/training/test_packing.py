@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sighted import made_up
 from torch import Tensor
 
-from longtake.language.formats import clip_question, open_clip
 from longtake.language.load import LanguageModel, load_language
+from longtake.language.qwen2_5_vl import clip_question, open_clip
 from longtake.language.sampling import TextSampling
 from longtake.runtime.dialogue import DialogueSession
 from longtake.world.question import Question, QuestionKind

@@ -12,7 +12,7 @@ from torch import Tensor
 from longtake.attention.masks import arrivals, clip_mask, clip_ordinals
 from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.memory_plan import MemoryPlan, trunk_layout
 from longtake.runtime.session import SequenceSession

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from longtake.geometry.model import GeometryModel
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import matrix_from_quaternion
 from longtake.weights.presets import TINY
 from training.footage import Clips, Footage
 from training.losses import targets

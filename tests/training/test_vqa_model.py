@@ -7,9 +7,9 @@ import torch
 import transformers
 
 from longtake.errors import InputError
-from longtake.language.formats import clip_question, open_clip
 from longtake.language.frames import pixel_rows
 from longtake.language.load import load_language
+from longtake.language.qwen2_5_vl import clip_question, open_clip
 from training.packing import Shape
 from training.reading import Reading, patch_rows
 from training.vocabulary import Vocabulary

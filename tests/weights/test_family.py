@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from longtake.weights.family import LINGBOT_MAP, LONGTAKE, STREAM3R, UNKNOWN, VGGT_OR_STREAMVGGT, recognise
+from longtake.weights.published import LINGBOT_MAP, LONGTAKE, STREAM3R, UNKNOWN, VGGT_OR_STREAMVGGT, recognise
 
 VGGT = ("aggregator.camera_token", "camera_head.norm.bias", "depth_head.norm.bias", "point_head.norm.bias")
 

@@ -9,9 +9,9 @@ from longtake.errors import CheckpointError
 from longtake.geometry.config import GeometryConfig
 from longtake.weights import presets
 from longtake.weights.checkpoint import Checkpoint, open_checkpoint
-from longtake.weights.family import LINGBOT_MAP, STREAM3R, STREAMVGGT, VGGT, Family
 from longtake.weights.fit import fit_geometry
 from longtake.weights.presets import TINY
+from longtake.weights.published import LINGBOT_MAP, STREAM3R, STREAMVGGT, VGGT, Family
 
 Shapes = dict[str, tuple[int, ...]]
 MASK_TOKEN = 1024

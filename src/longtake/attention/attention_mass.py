@@ -38,6 +38,16 @@ def attention_mass(
     return _heads_together(q[0], k[0], log_sum_exp[0])
 
 
+def attention_mass_by_map(
+    q: Float[Tensor, "1 queries heads head_dim"],
+    k: Float[Tensor, "1 keys heads head_dim"],
+    log_sum_exp: Float32[Tensor, "1 queries heads"],
+) -> Float32[Tensor, " keys"]:
+    """The same from the whole map, in plain torch: the definition of right."""
+    logits = torch.einsum("bqhd,bkhd->bqhk", q.float(), k.float()) / math.sqrt(q.shape[-1])
+    return torch.exp(logits - log_sum_exp.unsqueeze(-1)).sum(dim=(0, 1, 2))
+
+
 def _head_by_head(
     q: Float[Tensor, "queries heads head_dim"],
     k: Float[Tensor, "keys heads head_dim"],

@@ -1,11 +1,14 @@
 """What every attention backend does: attend to one contiguous block of keys and say how much it weighed.
 
+Two need torch alone: the reference, slow and obvious, is the definition of right; `sdpa` is the portable fast path.
+
 Axes are `batch tokens heads head_dim` everywhere, so a slab's slots are read in place. The log-sum-exp of the scaled
 logits lets results over disjoint blocks be merged exactly:
 
     softmax over A and B together = (e^lse_A out_A + e^lse_B out_B) / (e^lse_A + e^lse_B)
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -45,3 +48,39 @@ def merge(parts: Sequence[Attended]) -> Attended:
     shares = torch.exp(weights - total).unsqueeze(-1)
     values = (shares * torch.stack([part.values.float() for part in parts])).sum(dim=0)
     return Attended(values.to(parts[0].values.dtype), total)
+
+
+class ReferenceBackend:
+    """The whole attention map in plain torch, float32 inside."""
+
+    name = "reference"
+
+    def attend(self, q: Queries, k: Keys, v: Keys) -> Attended:
+        logits = torch.einsum("bqhd,bkhd->bqhk", q.float(), k.float()) / math.sqrt(q.shape[-1])
+        log_sum_exp = torch.logsumexp(logits, dim=-1)
+        attention = torch.exp(logits - log_sum_exp.unsqueeze(-1))
+        values = torch.einsum("bqhk,bkhd->bqhd", attention, v.float())
+        return Attended(values.to(q.dtype), log_sum_exp)
+
+
+class SdpaBackend:
+    """Torch's fused kernels on CPU and CUDA; elsewhere, where they do not return log-sum-exp, the reference."""
+
+    name = "sdpa"
+
+    def __init__(self) -> None:
+        self._elsewhere = ReferenceBackend()
+
+    def attend(self, q: Queries, k: Keys, v: Keys) -> Attended:
+        if q.device.type not in ("cpu", "cuda"):
+            return self._elsewhere.attend(q, k, v)
+        heads_first = [tensor.transpose(1, 2) for tensor in (q, k, v)]
+        if q.device.type == "cpu":
+            values, log_sum_exp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*heads_first)
+        elif q.dtype in (torch.bfloat16, torch.float16):
+            values, log_sum_exp, *_ = torch.ops.aten._scaled_dot_product_flash_attention(*heads_first)
+        else:
+            values, log_sum_exp, *_ = torch.ops.aten._scaled_dot_product_efficient_attention(
+                *heads_first, attn_bias=None, compute_log_sumexp=True
+            )
+        return Attended(values.transpose(1, 2), log_sum_exp[..., : q.shape[1]].transpose(1, 2))

@@ -3,10 +3,8 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from longtake.attention.backend import Backend
+from longtake.attention.backend import Backend, ReferenceBackend, SdpaBackend
 from longtake.attention.flashinfer import FlashInferBackend
-from longtake.attention.reference import ReferenceBackend
-from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import SettingError
 
 BACKENDS: Mapping[str, Callable[[], Backend]] = {

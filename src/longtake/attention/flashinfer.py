@@ -12,8 +12,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from longtake.attention.backend import Attended, Keys, Queries
-from longtake.attention.sdpa import SdpaBackend
+from longtake.attention.backend import Attended, Keys, Queries, SdpaBackend
 from longtake.errors import MissingExtraError
 
 FA2 = "fa2"

@@ -9,10 +9,10 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from longtake.extras import import_from_extra
-from longtake.language.formats import clip_question, open_clip, pieces_of
 from longtake.language.frames import pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.positions import VideoSpan, grid_times, positions
+from longtake.language.qwen2_5_vl import clip_question, open_clip, pieces_of
 from longtake.runtime.dialogue import SYSTEM
 
 

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 from longtake.attention.backend import Backend
 from longtake.errors import SettingError
-from longtake.language.formats import open_clip
 from longtake.language.load import LanguageModel
 from longtake.language.network import TEXT
+from longtake.language.qwen2_5_vl import open_clip
 from longtake.memory.budget import Budget, MemoryRequirements
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import KeepAll, Window
 from longtake.memory.policies.thinned import Novel, Thinned
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import SegmentPolicy
 from longtake.memory.registry import segment_policy_named
 from longtake.runtime.dialogue import SYSTEM, DialogueSession

@@ -10,15 +10,14 @@ from jaxtyping import Float32
 
 from longtake.errors import BudgetError, SettingError
 from longtake.geometry.config import GeometryConfig
-from longtake.memory.layout import StreamLayout
 from longtake.memory.policies.budgeted import Budgeted
-from longtake.memory.policies.context import ContextRetention
 from longtake.memory.policies.farthest_frames import FarthestFrames
-from longtake.memory.policies.keep_all import KeepAll
 from longtake.memory.policies.layerwise import Layerwise
+from longtake.memory.policies.lockstep import ContextRetention, KeepAll
 from longtake.memory.policies.ratio import Ratio
 from longtake.memory.policy import Clip, EvictionDecision, LayerState, LockstepPolicy, PerLayerPolicy, StreamPolicy
 from longtake.memory.registry import stream_policy_named
+from longtake.memory.tokens import StreamLayout
 from longtake.runtime.build import usual_settings
 from longtake.runtime.memory_plan import trunk_layout
 

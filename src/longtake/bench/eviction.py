@@ -22,7 +22,7 @@ from longtake.evaluation.agreement import Agreement, ClipGeometry, Mean, agreeme
 from longtake.evaluation.scoring import Score, score
 from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import KeepAll
 from longtake.memory.policy import StreamPolicy
 from longtake.runtime.build import usual_settings
 from longtake.runtime.memory_plan import MemoryPlan

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
-from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.policies.context import ContextRetention, Trail
+from longtake.memory.policies.lockstep import ContextRetention, Trail
 from longtake.memory.policy import Keep
+from longtake.memory.tokens import StreamLayout
 from longtake.runtime.memory_plan import MemoryPlan
 
 PUBLISHED = ContextRetention()

@@ -11,7 +11,7 @@ import torch
 from longtake import __version__
 from longtake.bench.machine import device_name, synchronize
 from longtake.geometry.config import GeometryConfig
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.runtime.session import SequenceSession
 
 _PALETTE = 8

@@ -16,7 +16,7 @@ from longtake.cli.tables import counting, require_folder, show, write_json
 from longtake.evaluation.plots import require_plots
 from longtake.hub.bundled import DEFAULT_MODEL, fingerprint
 from longtake.hub.load import RANDOM, load_model
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.pipeline.video_map import adjusted_session
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SMALL, SessionSettings, usual_settings

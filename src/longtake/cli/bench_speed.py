@@ -13,7 +13,7 @@ from longtake.cli.options import AsJson, Device, Size, choose, parse_size
 from longtake.cli.tables import counting, show, table
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.runtime.execution import choose_device
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.memory_plan import MemoryPlan

@@ -11,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from longtake import __version__
-from longtake.attention.reference import ReferenceBackend
-from longtake.attention.sdpa import SdpaBackend
+from longtake.attention.backend import ReferenceBackend, SdpaBackend
 from longtake.cli.options import AsJson, command_app
 from longtake.cli.tables import show
 from longtake.errors import MissingExtraError

@@ -18,7 +18,6 @@ from rich.text import Text
 from longtake.cli.export import export_lines
 from longtake.exports.frame import FrameStatus, MappedFrame, PosedFrame
 from longtake.exports.sink import Correction
-from longtake.language.evidence import Evidence
 from longtake.memory.budget import format_bytes
 from longtake.pipeline.events import (
     Answered,
@@ -37,7 +36,7 @@ from longtake.pipeline.events import (
 )
 from longtake.pipeline.question_schedule import Due, Every, Once, When, format_time
 from longtake.pipeline.run import KEPT, Run
-from longtake.runtime.answers import DialogueInfo
+from longtake.runtime.answers import DialogueInfo, Evidence
 from longtake.runtime.execution import Execution
 from longtake.types import FrameKind
 

@@ -22,11 +22,10 @@ from longtake.compat.flashinfer_pages import PageBook, PageSizes
 from longtake.compat.lingbot_options import published_backend
 from longtake.errors import InputError, SettingError, TransactionError
 from longtake.memory.budget import StreamPlan, require_room
-from longtake.memory.layout import StreamLayout
 from longtake.memory.memory import Memory
-from longtake.memory.policies.context import ContextRetention
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import ContextRetention, KeepAll
 from longtake.memory.policy import Keep
+from longtake.memory.tokens import StreamLayout
 
 _CAMERA, _REGISTERS, _PATCHES = "camera", "registers", "patches"
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from longtake.errors import MemoryFullError, SettingError, TransactionError
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.memory.tokens import Integers
 
 _SPARE = 16

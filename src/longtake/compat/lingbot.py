@@ -23,12 +23,22 @@ from longtake.compat.lingbot_options import (
     warn_of_idle,
 )
 from longtake.compat.lingbot_results import in_unit, listed, of_prediction, unit_of
-from longtake.compat.lingbot_schedule import Run, Schedule, published_keyframes, results_of, windowed_extras
-from longtake.compat.lingbot_sequence import RunningSequence, Videos, as_batch, cache_info, predict_clip
+from longtake.compat.lingbot_sequence import (
+    Run,
+    RunningSequence,
+    Schedule,
+    Videos,
+    as_batch,
+    cache_info,
+    predict_clip,
+    published_keyframes,
+    results_of,
+    windowed_extras,
+)
 from longtake.compat.lingbot_weights import IncompatibleKeys, PublishedModule
 from longtake.errors import SettingError
 from longtake.geometry.config import GeometryConfig
-from longtake.memory.policies.context import ContextRetention
+from longtake.memory.policies.lockstep import ContextRetention
 from longtake.runtime.alignment import Alignment, Anchoring
 from longtake.runtime.keyframes import KeyframeRule
 from longtake.runtime.memory_plan import MemoryPlan

@@ -7,13 +7,12 @@ from types import MappingProxyType
 
 import torch
 
-from longtake.attention.backend import Backend
+from longtake.attention.backend import Backend, SdpaBackend
 from longtake.attention.flashinfer import FA2, FlashInferBackend
-from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import MissingExtraError, SettingError
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.context import ContextRetention, Trail
+from longtake.memory.policies.lockstep import ContextRetention, Trail
 from longtake.runtime.memory_plan import STORED_DTYPES
 
 PATCH_EMBED = "dinov2_vitl14_reg"

@@ -11,8 +11,7 @@ from torch import Tensor
 from longtake.geometry.model import Prediction
 from longtake.runtime.windowed import WindowSpan
 from longtake.spatial.pinhole import unproject
-from longtake.spatial.pose import decode_pose, rigid_pose
-from longtake.spatial.rotation import matrix_from_quaternion, quaternion_from_matrix
+from longtake.spatial.pose import decode_pose, matrix_from_quaternion, quaternion_from_matrix, rigid_pose
 from longtake.types import FrameKind, Geometry
 
 Named = Mapping[str, Shaped[Tensor, "..."]]

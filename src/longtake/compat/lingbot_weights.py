@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from longtake.errors import CheckpointError
 from longtake.geometry.config import GeometryConfig
-from longtake.geometry.heads.dense import DenseMap
-from longtake.geometry.heads.dpt import DensePositions
+from longtake.geometry.heads.dense import DenseMap, DensePositions
 from longtake.geometry.model import GeometryModel
 from longtake.weights.checkpoint import some
 from longtake.weights.published import our_name, published_name

@@ -10,11 +10,10 @@ from torch import Tensor
 
 from longtake.errors import InputError
 from longtake.language.dialogue_state import DialogueState, with_frames
-from longtake.language.formats import StreamFormat
 from longtake.language.frames import pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.positions import Picture, VideoSpan
-from longtake.language.prompt_builder import VisionInput, prompt_inputs
+from longtake.language.prompt_builder import StreamFormat, VisionInput, prompt_inputs
 from longtake.memory.policy import Segment
 from longtake.runtime.answers import DialogueInfo
 from longtake.runtime.dialogue import DialogueSession

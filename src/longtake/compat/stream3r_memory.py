@@ -9,8 +9,8 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor
 
+from longtake.attention.backend import SdpaBackend
 from longtake.attention.recall import StreamRecall
-from longtake.attention.sdpa import SdpaBackend
 from longtake.compat.lingbot_options import Precision
 from longtake.compat.lingbot_sequence import Videos
 from longtake.errors import InputError, SettingError
@@ -18,10 +18,9 @@ from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel, Prediction
 from longtake.memory.budget import require_room
 from longtake.memory.memory import Memory
-from longtake.memory.policies.keep_all import KeepAll
 from longtake.memory.policies.layerwise import Layerwise
+from longtake.memory.policies.lockstep import KeepAll, Window
 from longtake.memory.policies.ratio import Ratio
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import Keep, StreamPolicy
 from longtake.memory.saved import Pieces
 from longtake.memory.transaction import Transaction

@@ -7,8 +7,7 @@ import torch
 
 from longtake.errors import InputError
 from longtake.evaluation.association import PosePairs
-from longtake.spatial.similarity import Similarity
-from longtake.spatial.umeyama import best_similarity
+from longtake.spatial.similarity import Similarity, best_similarity
 
 _FEWEST_FOR_SCALE = 3
 

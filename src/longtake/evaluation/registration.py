@@ -10,8 +10,7 @@ from torch import Tensor
 from longtake.errors import InputError, SettingError
 from longtake.evaluation.alignment_mode import AlignmentMode
 from longtake.evaluation.neighbours import Neighbours, check_cloud
-from longtake.spatial.similarity import Similarity
-from longtake.spatial.umeyama import best_similarity
+from longtake.spatial.similarity import Similarity, best_similarity
 
 _FEWEST_POINTS = 3
 

@@ -14,8 +14,7 @@ import torch
 from longtake import __version__
 from longtake.exports.cloud import Cloud
 from longtake.exports.source_cameras import CORNER, PinholeLens, SourceCamera, different_lenses
-from longtake.spatial.pose import invert_rigid
-from longtake.spatial.rotation import quaternion_from_matrix
+from longtake.spatial.pose import invert_rigid, quaternion_from_matrix
 
 _PINHOLE = 1
 """Number of the camera model with fx, fy, cx, cy."""

@@ -20,7 +20,7 @@ from longtake.exports.scene_folder import make_room
 from longtake.exports.sink import Sink
 from longtake.exports.source_cameras import CORNER
 from longtake.extras import import_from_extra
-from longtake.spatial.rotation import quaternion_from_matrix
+from longtake.spatial.pose import quaternion_from_matrix
 from longtake.takes.atomic_files import replacing, writing
 from longtake.takes.depth_files import valid_or_zero
 

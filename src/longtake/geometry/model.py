@@ -10,13 +10,11 @@ from torch import Tensor, nn
 
 from longtake.attention.recall import Recall
 from longtake.errors import InputError
-from longtake.geometry.config import GeometryConfig
-from longtake.geometry.encoder import Encoder
+from longtake.geometry.config import TRUNK, GeometryConfig
 from longtake.geometry.heads.camera import CameraHead
-from longtake.geometry.heads.dense import DenseHead, DenseMap, dense_positions
-from longtake.geometry.heads.dpt import DensePositions
-from longtake.geometry.tokens import SpecialTokens, diagonal_positions, grid_positions, normalize
-from longtake.geometry.trunk import Trunk
+from longtake.geometry.heads.dense import DenseHead, DenseMap, DensePositions, dense_positions
+from longtake.geometry.tokens import Encoder, SpecialTokens, diagonal_positions, grid_positions, normalize
+from longtake.layers.block import Block, attend_within
 from longtake.layers.rotary import (
     Phases,
     Rotate,
@@ -30,6 +28,35 @@ from longtake.layers.rotary import (
     rotate_halves,
     spread_over_frames,
 )
+
+
+class Trunk(nn.Module):
+    """Pairs of blocks, the first within each frame, the second over all that the clip may recall."""
+
+    def __init__(self, config: GeometryConfig) -> None:
+        super().__init__()
+        trunk = config.trunk
+        self.selected = trunk.selected
+        self.frame_blocks = nn.ModuleList(Block(config.width, trunk.heads, qk_norm=True) for _ in range(trunk.depth))
+        self.global_blocks = nn.ModuleList(Block(config.width, trunk.heads, qk_norm=True) for _ in range(trunk.depth))
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch frames tokens channels"],
+        recall: Recall,
+        rotate_frame: Rotate,
+        rotate_clip: Rotate,
+    ) -> list[Float[Tensor, "batch frames tokens both"]]:
+        """From tokens of a clip: both blocks' outputs side by side, not normalised, for each selected pair."""
+        batch, frames, tokens, _ = x.shape
+        features = []
+        for pair, (frame_block, global_block) in enumerate(zip(self.frame_blocks, self.global_blocks, strict=True)):
+            within = frame_block(x.flatten(0, 1), rotate_frame, attend_within).unflatten(0, (batch, frames))
+            across = global_block(within.flatten(1, 2), rotate_clip, partial(recall.attend, TRUNK, pair))
+            x = across.unflatten(1, (frames, tokens))
+            if pair in self.selected:
+                features.append(torch.cat([within, x], dim=-1))
+        return features
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ import numpy as np
 from jaxtyping import Int64
 
 from longtake.errors import SettingError
-from longtake.language.formats import SpecialIds, first_chunk, next_chunk, open_clip, pieces_of, system_turn
 from longtake.language.frames import FrameFit, PictureFormat
+from longtake.language.model_config import SpecialIds
 from longtake.language.positions import VideoSpan, append_grids, grid_times, library_positions, positions, uniform_times
+from longtake.language.qwen2_5_vl import first_chunk, next_chunk, open_clip, pieces_of, system_turn
 
 QWEN2_5 = SpecialIds(
     im_start=151644,

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from jaxtyping import Int64
 
-from longtake.language.key_rotation import KeyRotation, Keys
 from longtake.language.network import Network
 from longtake.language.positions import Picture, Piece, Positions, VideoSpan
+from longtake.language.rope_shift import KeyRotation, Keys
 
 
 class Family(ABC):

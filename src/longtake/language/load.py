@@ -15,9 +15,9 @@ from safetensors import SafetensorError
 from longtake.errors import CheckpointError, MissingExtraError
 from longtake.extras import import_from_extra
 from longtake.language.family import Family
-from longtake.language.formats import SpecialIds
 from longtake.language.frames import PictureFormat
 from longtake.language.model_config import (
+    SpecialIds,
     TextConfig,
     check_kind,
     end_ids,

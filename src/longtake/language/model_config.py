@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from longtake.errors import CheckpointError, SettingError
-from longtake.language.formats import SpecialIds
 from longtake.language.frames import PictureFormat
 from longtake.language.tokenizer import Tokenizer
 
@@ -30,6 +29,26 @@ class TextConfig:
     """How many frequencies turn with time, row and column."""
     tokens_per_second: float
     """Positions that a second of video takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecialIds:
+    """Ids of what frames the text, as a checkpoint's vocabulary has them."""
+
+    im_start: int
+    im_end: int
+    vision_start: int
+    vision_end: int
+    image_pad: int
+    video_pad: int
+    newline: int
+    system: tuple[int, ...]
+    user: tuple[int, ...]
+    assistant: tuple[int, ...]
+
+    def video(self, num_tokens: int) -> list[int]:
+        """Places for this many tokens of a clip."""
+        return [self.video_pad] * num_tokens
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from longtake.attention.causal import CausalRecall
 from longtake.extras import import_from_extra
-from longtake.memory.layout import StreamLayout
+from longtake.memory.tokens import StreamLayout
 
 TEXT = "text"
 """Stream of the language model; every token counts as a frame of its own."""

@@ -6,6 +6,7 @@ Pure functions of the state that is given: `runtime.dialogue_memory` reads the t
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 import torch
@@ -14,7 +15,6 @@ from torch import Tensor
 
 from longtake.language.dialogue_state import ClosedClip, DialogueState, OpenClip
 from longtake.language.family import Family
-from longtake.language.formats import StreamFormat, time_text
 from longtake.language.frames import FrameFit, pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.network import Network
@@ -23,6 +23,17 @@ from longtake.memory.policy import Segment
 
 Features = Float[Tensor, "1 tokens channels"]
 """What the vision tower makes of pictures or temporal grids, as wide as the embeddings of words."""
+
+
+class StreamFormat(StrEnum):
+    """How frames that come little by little become a conversation."""
+
+    OPEN_CLIP = "open-clip"
+    """One clip that is closed by a question: the prompt of a plain model for the video so far, in true time."""
+    TURNS = "turns"
+    """A user's turn with a clip of its own for all that came together; time between turns is lost."""
+    TIMED_TURNS = "timed-turns"
+    """The same, with the time as text before each clip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,3 +209,8 @@ def _grids(
         Segment(first=first + place * num_tokens, num_tokens=num_tokens, time_s=time_s, novelty=_novelty(mean, before))
         for place, (mean, before, time_s) in enumerate(zip(means, befores, times_s, strict=True))
     )
+
+
+def time_text(start_s: float, end_s: float) -> str:
+    """What stands before a clip in timed turns."""
+    return f"Time={start_s:.1f}-{end_s:.1f}s"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 
 from longtake.errors import BudgetError, SettingError
-from longtake.memory.layout import StreamLayout
 from longtake.memory.policy import StreamPolicy
+from longtake.memory.tokens import StreamLayout
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _LONGEST = 2**31

@@ -8,7 +8,7 @@ moves. Every change is all or nothing: it makes the pool's next state, and only 
 import threading
 import time
 from collections.abc import Callable, Mapping
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from longtake.memory.policy import Keep
 from longtake.memory.saved import Pieces, SavedTensors
 from longtake.memory.serialization import restored_stream, stream_pieces
 from longtake.memory.shared_pool import ROOT, Branch, PoolState, SharedPool, Slots, StreamUse, use_of
-from longtake.memory.slab import Rows
+from longtake.memory.slots import Rows
 from longtake.memory.stream import Live, Outcome
 from longtake.memory.tokens import Integers, Tokens
 from longtake.memory.transaction import Transaction
@@ -191,9 +191,7 @@ class Memory:
     def __enter__(self) -> "Memory":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

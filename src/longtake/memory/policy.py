@@ -20,8 +20,7 @@ from jaxtyping import Bool, Float, Float32
 from torch import Tensor
 
 from longtake.errors import SettingError
-from longtake.memory.layout import StreamLayout
-from longtake.memory.tokens import Flags, Tokens
+from longtake.memory.tokens import Flags, StreamLayout, Tokens
 
 Own = TypeVar("Own", bound="Policy")
 """The policy's own class."""

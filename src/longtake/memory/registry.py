@@ -8,15 +8,12 @@ from types import UnionType
 from typing import Any, TypeGuard, TypeVar
 
 from longtake.errors import LongtakeError, SavedSessionError, SettingError
-from longtake.memory.policies.context import ContextRetention, Trail
+from longtake.memory.policies.budgeted import KeyDiversity, Managed
 from longtake.memory.policies.farthest_frames import FarthestFrames
-from longtake.memory.policies.keep_all import KeepAll
-from longtake.memory.policies.key_diversity import KeyDiversity
 from longtake.memory.policies.layerwise import Layerwise
-from longtake.memory.policies.managed import Managed
+from longtake.memory.policies.lockstep import ContextRetention, KeepAll, Trail, Window
 from longtake.memory.policies.ratio import Ratio
 from longtake.memory.policies.thinned import Novel, Thinned
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import Policy, SegmentPolicy, StreamPolicy
 
 POLICIES: Mapping[str, type[Policy]] = {

@@ -10,10 +10,9 @@ import torch
 from longtake.errors import SavedSessionError
 from longtake.memory.live_set import LiveSet
 from longtake.memory.saved import Pieces, SavedTensors
-from longtake.memory.slab import Slab
+from longtake.memory.slots import Slab, view_of
 from longtake.memory.stream import Live, Stream
 from longtake.memory.tokens import Integers, Tokens
-from longtake.memory.view import view_of
 
 
 def stream_pieces(stream: Stream, live: Live) -> dict[str, Pieces]:

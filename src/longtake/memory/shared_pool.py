@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from longtake.memory.budget import StreamPlan
-from longtake.memory.slab import Slab
-from longtake.memory.slots import Births, SlotState, SlotTable
+from longtake.memory.slots import Births, Slab, SlotState, SlotTable
 from longtake.memory.stream import Live, Outcome, open_stream
 from longtake.memory.tokens import Integers
 

@@ -1,4 +1,4 @@
-"""Who has which slot of a stream, and which forks can still see it.
+"""Slots of one stream: the keys and values in them, how attention reads them, who has them and who still sees them.
 
 Every slot is in exactly one state:
 
@@ -10,17 +10,111 @@ A slot is visible from the epoch of the commit that made it live until that of t
 in between sees it. Taking free slots depends on which are free alone, not on the past.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
-from jaxtyping import Int, Int8
+import torch
+from jaxtyping import Float, Int, Int8, Int64
+from torch import Tensor
 
-from longtake.memory.tokens import Flags, Integers
+from longtake.memory.tokens import Flags, Integers, StreamLayout
 
+Rows = Float[Tensor, "tokens heads head_dim"]
+Block = slice | Tensor
+"""One stretch of slots in a fixed order."""
 Births = Mapping[int, int]
 """Of a fork: for each branch it descends from, the epoch at which it left it."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a clip may see: disjoint blocks of slots, over which attention is merged by log-sum-exp.
+
+    A block whose slots lie one after another is a slice of the slab, without a copy; any other is gathered in the same
+    order. So the numbers that come out depend on the order of the tokens alone, never on where they lie.
+    """
+
+    blocks: tuple[Block, ...]
+
+    def read(self, storage: Float[Tensor, "slots heads head_dim"]) -> Iterator[Rows]:
+        return (storage[block] if isinstance(block, slice) else storage.index_select(0, block) for block in self.blocks)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether nothing has to be gathered."""
+        return all(isinstance(block, slice) for block in self.blocks)
+
+
+def view_of(sections: Iterable[Integers], device: torch.device) -> View:
+    """One block for each section that is not empty."""
+    return View(tuple(as_block(slot, device) for slot in sections if len(slot)))
+
+
+def as_block(slot: Integers, device: torch.device) -> Block:
+    """A slice where the slots follow one another, else their indices on the device."""
+    first = int(slot[0])
+    if int(slot[-1]) - first == len(slot) - 1 and bool(np.all(np.diff(slot) == 1)):
+        return slice(first, first + len(slot))
+    return torch.from_numpy(slot).to(device)
+
+
+class Slab:
+    """Keys and values of one stream, a tensor a layer; only slots nobody reads are written, but for `revise_keys`."""
+
+    def __init__(self, layout: StreamLayout, num_slots: int, device: torch.device) -> None:
+        shape = (num_slots, layout.num_heads, layout.head_dim)
+        layers = range(layout.num_layers)
+        self.layout = layout
+        self.num_slots = num_slots
+        self.device = device
+        self.keys = [torch.empty(shape, dtype=layout.dtype, device=device) for _ in layers]
+        self.values = [torch.empty(shape, dtype=layout.dtype, device=device) for _ in layers]
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(tensor.nbytes for tensor in (*self.keys, *self.values))
+
+    def write(
+        self, layer: int, block: Block, k: Float[Tensor, "new heads dim"], v: Float[Tensor, "new heads dim"]
+    ) -> None:
+        self.keys[layer][block] = k.to(self.device, self.layout.dtype)
+        self.values[layer][block] = v.to(self.device, self.layout.dtype)
+
+    def copy(self, source: Integers, target: Integers) -> None:
+        """Keys and values of every layer into other slots, none of which is a source."""
+        sources = torch.from_numpy(source).to(self.device)
+        targets = torch.from_numpy(target).to(self.device)
+        for storage in (*self.keys, *self.values):
+            storage.index_copy_(0, targets, storage.index_select(0, sources))
+
+    def revise_keys(self, slot: Integers, revise: Callable[[Rows], Rows]) -> bool:
+        """Replace the keys in these slots in every layer, or on an error in none: those replaced are put back.
+
+        True once it is done, so that nothing can fail in between.
+        """
+        slots = torch.from_numpy(slot).to(self.device)
+        before: list[Rows] = []
+        try:
+            return all(_revise(keys, slots, revise, before) for keys in self.keys)
+        except BaseException:
+            for keys, rows in zip(self.keys, before, strict=False):
+                keys[slots] = rows.to(self.device)
+            raise
+
+
+def _revise(
+    keys: Float[Tensor, "slots heads head_dim"],
+    slots: Int64[Tensor, "_"],
+    revise: Callable[[Rows], Rows],
+    before: list[Rows],
+) -> bool:
+    """Replace keys of one layer, once the old ones are put aside on the host."""
+    rows = keys.index_select(0, slots)
+    before.append(rows.to("cpu", copy=True))
+    keys[slots] = revise(rows)
+    return True
 
 
 class SlotState(IntEnum):

@@ -18,10 +18,8 @@ from torch import Tensor
 from longtake.memory.budget import StreamPlan
 from longtake.memory.live_set import LiveSet
 from longtake.memory.policy import Clip, Keep, LayerState, LockstepPolicy, PerLayerPolicy
-from longtake.memory.slab import Rows, Slab
-from longtake.memory.slots import SlotTable
+from longtake.memory.slots import Block, Rows, Slab, SlotTable, View, as_block, view_of
 from longtake.memory.tokens import Flags, Integers, Tokens
-from longtake.memory.view import Block, View, as_block, view_of
 
 Live = tuple[LiveSet, ...]
 """What a branch remembers of a stream."""

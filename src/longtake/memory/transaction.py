@@ -1,7 +1,6 @@
 """One clip's staged writes, in all streams at once: committed as a whole, or gone without a trace."""
 
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 
 from jaxtyping import Float32
 from torch import Tensor
@@ -9,7 +8,7 @@ from torch import Tensor
 from longtake.errors import TransactionError
 from longtake.memory.policy import Keep
 from longtake.memory.shared_pool import PoolState, SharedPool, Slots
-from longtake.memory.slab import Rows
+from longtake.memory.slots import Rows
 from longtake.memory.stream import Live, Outcome, Staged, WrittenClip
 
 AttentionMass = Float32[Tensor, "_"]
@@ -45,9 +44,7 @@ class Transaction:
     def __enter__(self) -> "Transaction":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.abandon()
 
     def write(self, stream: str, layer: int, k: Rows, v: Rows) -> None:

@@ -19,9 +19,8 @@ from longtake import __version__
 from longtake.exports.frame import MappedFrame, PosedFrame
 from longtake.exports.record import ExportRecord
 from longtake.exports.sink import Correction
-from longtake.language.evidence import Evidence
 from longtake.pipeline.question_schedule import Due, Every
-from longtake.runtime.answers import Answer, Choice, DialogueInfo
+from longtake.runtime.answers import Answer, Choice, DialogueInfo, Evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

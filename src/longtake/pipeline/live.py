@@ -17,14 +17,13 @@ import torch
 
 from longtake.errors import MemoryFullError, SettingError
 from longtake.exports.frame import MappedFrame, PosedFrame
-from longtake.language.evidence import Evidence
 from longtake.language.sampling import TextSampling
 from longtake.pipeline.adaptive_chunking import Chunks
 from longtake.pipeline.events import Answered, AnswerText, Asking, Event, Forgotten, Frame, Moved
 from longtake.pipeline.map_results import Prepared, Stepped
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.question_schedule import Due, QuestionSchedule, When, format_time
-from longtake.runtime.answers import Answer, Choice
+from longtake.runtime.answers import Answer, Choice, Evidence
 from longtake.runtime.dialogue import DialogueSession
 from longtake.video.frame import VideoFrame
 

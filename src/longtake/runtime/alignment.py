@@ -12,8 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from longtake.errors import SettingError
-from longtake.spatial.pose import encode_pose
-from longtake.spatial.rotation import nearest_rotation
+from longtake.spatial.pose import encode_pose, nearest_rotation
 from longtake.spatial.similarity import Similarity
 from longtake.types import Geometry
 

@@ -8,9 +8,8 @@ from longtake.errors import SettingError
 from longtake.geometry.config import Attention, GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
-from longtake.memory.policies.context import ContextRetention
-from longtake.memory.policies.managed import Managed
-from longtake.memory.policies.window import Window
+from longtake.memory.policies.budgeted import Managed
+from longtake.memory.policies.lockstep import ContextRetention, Window
 from longtake.memory.policy import StreamPolicy
 from longtake.runtime.alignment import Alignment, Anchoring
 from longtake.runtime.execution import Precision

@@ -9,11 +9,9 @@ from longtake.attention.recall import ClipRecall
 from longtake.errors import InputError, SettingError
 from longtake.geometry.config import CAMERA, TRUNK, Attention, GeometryConfig
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.keep_all import KeepAll
-from longtake.memory.policies.window import Window
+from longtake.memory.policies.lockstep import KeepAll, Window
 from longtake.memory.policy import LockstepPolicy
-from longtake.runtime.describe import describe
-from longtake.runtime.steps import Frame, check_frame, own_pixels
+from longtake.runtime.steps import Frame, check_frame, describe, own_pixels
 from longtake.types import FrameKind, Geometry
 
 WINDOW = Window(anchors=1, window=5)

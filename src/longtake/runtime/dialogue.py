@@ -1,6 +1,6 @@
 """The session of questions about one video: frames go in as they come, a question pays for its own tokens alone.
 
-Frames belong to one clip that stays open (`language/formats.py`), so that what is remembered is the prompt a plain
+Frames belong to one clip that stays open (`language/qwen2_5_vl.py`), so that what is remembered is the prompt a plain
 model would get for the video so far. A question closes the clip on a fork, which is dropped with the answer or, to be
 remembered, becomes the session. Two other formats give every call of `see` a turn of its own.
 """
@@ -12,31 +12,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from string import ascii_uppercase
-from types import TracebackType
 
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from longtake.attention.backend import Backend
+from longtake.attention.backend import Backend, SdpaBackend
 from longtake.attention.causal import AttentionRecorder
 from longtake.attention.choose import backend_named
-from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import InputError, UnknownWordsError
 from longtake.language.dialogue_state import DialogueState, Portion, portions, with_frames
-from longtake.language.evidence import evidence
-from longtake.language.formats import StreamFormat
 from longtake.language.load import LanguageModel
 from longtake.language.positions import Text
-from longtake.language.prompt_builder import PromptBuilder, TokenInputs
+from longtake.language.prompt_builder import PromptBuilder, StreamFormat, TokenInputs
 from longtake.language.sampling import TextSampling
-from longtake.memory.policies.window import Window
+from longtake.memory.policies.lockstep import Window
 from longtake.memory.policy import SegmentPolicy
 from longtake.memory.registry import segment_policy_of
 from longtake.memory.saved import SavedTensors, write_tensors
-from longtake.runtime.answers import Answer, Choice, DialogueInfo, LetterChoice
-from longtake.runtime.choice_scoring import by_letters, by_likelihood, equally_long, offered_by_letters, require_choices
+from longtake.runtime.answers import Answer, Choice, DialogueInfo, LetterChoice, evidence
 from longtake.runtime.dialogue_file import (
     dialogue_record,
     require_dialogue,
@@ -44,7 +39,14 @@ from longtake.runtime.dialogue_file import (
     state_pieces,
 )
 from longtake.runtime.dialogue_memory import DialogueMemory
-from longtake.runtime.generation import generate
+from longtake.runtime.generation import (
+    by_letters,
+    by_likelihood,
+    equally_long,
+    generate,
+    offered_by_letters,
+    require_choices,
+)
 
 SYSTEM = "You are a helpful assistant."
 _GREEDY = TextSampling()
@@ -274,9 +276,7 @@ class DialogueSession:
     def __enter__(self) -> "DialogueSession":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _portions(self, coming: DialogueState) -> Iterator[Portion]:

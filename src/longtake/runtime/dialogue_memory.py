@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 
 import numpy as np
 from jaxtyping import Float, Int64
@@ -22,28 +21,28 @@ from longtake.attention.causal import AttentionRecorder, CausalRecall
 from longtake.errors import ForkError, MemoryFullError
 from longtake.language.dialogue_state import DialogueState
 from longtake.language.family import Family
-from longtake.language.key_rotation import RANGE
 from longtake.language.load import LanguageModel
 from longtake.language.network import TEXT, Network
 from longtake.language.prompt_builder import TokenInputs
-from longtake.language.rope_shift import moved_back_by
+from longtake.language.rope_shift import RANGE, moved_back_by
 from longtake.memory.budget import MemoryRequirements, require_room
 from longtake.memory.memory import Memory
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import KeepAll
 from longtake.memory.policy import Keep, Segment, SegmentPolicy
 from longtake.memory.saved import Pieces, SavedTensors
 from longtake.memory.shared_pool import StreamUse
 from longtake.memory.transaction import Transaction
 from longtake.runtime.eviction import (
+    RangeShift,
     beside_questions,
     leaving_for,
     placed,
+    range_shift,
     remaining,
     require_positions,
     tokens_of,
     without,
 )
-from longtake.runtime.position_window import RangeShift, range_shift
 
 Build = Callable[[DialogueState], TokenInputs]
 """Makes the next tokens of a conversation from its state; called again should the state have to be another."""
@@ -174,14 +173,12 @@ class DialogueMemory:
             forgetting: Mapping[str, Int64[np.ndarray, " tokens"]]
             forgetting = {TEXT: tokens_of(step.leaving)} if step.leaving else {}
             try:
-                transaction = self._memory.begin(
-                    step.inputs.num_tokens, Keep.YES, patience_s=patience_s, forgetting=forgetting
-                )
+                begin = partial(self._memory.begin, patience_s=patience_s, forgetting=forgetting)
+                transaction, self._state = begin(step.inputs.num_tokens, Keep.YES), step.meanwhile
             except MemoryFullError as error:
                 if not grid_times_s:
                     raise
                 raise beside_questions(step.inputs.num_tokens, grid_times_s[0], patience_s) from error
-            self._state = step.meanwhile
         with transaction:
             return self._read(transaction, step.inputs)
 
@@ -230,8 +227,7 @@ class DialogueMemory:
         """Forget everything."""
         with self._lock:
             self._close_dropped()
-            self._memory.clear()
-            self._state = DialogueState()
+            self._change(DialogueState(), self._memory.clear)
 
     def contents(self) -> dict[str, Pieces]:
         """All keys and values, to be written piece by piece."""
@@ -256,9 +252,7 @@ class DialogueMemory:
     def __enter__(self) -> "DialogueMemory":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _range_shift(self, grid_times_s: Sequence[float]) -> RangeShift | None:
@@ -303,9 +297,12 @@ class DialogueMemory:
     ) -> Float[Tensor, "1 tokens width"]:
         hidden = self._setup.network.read(inputs.embedded, inputs.rows, self.recall(transaction, recorder))
         with self._lock:
-            transaction.commit()
-            self._state = inputs.state
+            self._change(inputs.state, transaction.commit)
         return hidden
+
+    def _change(self, after: DialogueState, memory_change: Callable[[], object]) -> None:
+        """Change memory and state in one statement, so that nothing can fail in between."""
+        _, self._state = memory_change(), after
 
     def _close_dropped(self) -> None:
         while self._dropped:

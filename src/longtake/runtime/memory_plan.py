@@ -7,8 +7,8 @@ import torch
 from longtake.errors import SettingError
 from longtake.geometry.config import CAMERA, TRUNK, Attention, GeometryConfig
 from longtake.memory.budget import MemoryRequirements
-from longtake.memory.layout import StreamLayout
 from longtake.memory.policy import StreamPolicy
+from longtake.memory.tokens import StreamLayout
 
 STORED_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 

@@ -2,19 +2,18 @@
 
 import copy
 import threading
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from longtake.attention.backend import Backend
+from longtake.attention.backend import Backend, SdpaBackend
 from longtake.attention.recall import StreamRecall
-from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import SavedSessionError, SettingError
 from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel, Prediction
@@ -25,20 +24,35 @@ from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.memory.shared_pool import StreamUse
 from longtake.memory.tokens import Tokens
 from longtake.runtime.capture import captured_twin
-from longtake.runtime.describe import describe
 from longtake.runtime.keyframes import EveryNth, KeptCamera, KeyframeRule, rule_from_record
 from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.record import DTYPES, SessionRecord, fingerprint
-from longtake.runtime.steps import Frame, VideoSession, check_frame, own_pixels
+from longtake.runtime.steps import Frame, VideoSession, check_frame, describe, own_pixels
 from longtake.types import FrameKind, Geometry
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """Frames that wait until the scale block is complete, pixels from 0 to 1."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Clock:
+    """How far a session has come; replaced as a whole."""
 
-    frames: tuple[Float[Tensor, "3 height width"], ...] = ()
-    timestamps_s: tuple[float, ...] = ()
+    waiting: tuple[Float[Tensor, "3 height width"], ...] = ()
+    """Frames that wait until the scale block is complete, pixels from 0 to 1."""
+    waiting_s: tuple[float, ...] = ()
+    num_answered: int = 0
+    scale_block: int = 0
+    """How many frames it has; 0 until they were answered."""
+    last_kept: KeptCamera | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What would become known of frames that were looked at; nothing has changed before `take`."""
+
+    geometry: Geometry
+    num_kept: int
+    """Frames remembered once these are taken."""
+    take: Callable[[], object]
+    """Lets the session have seen them: all at once, and nothing after it can fail."""
 
 
 class SequenceSession(VideoSession):
@@ -80,10 +94,7 @@ class SequenceSession(VideoSession):
         self._memory = Memory(streams, self._device)
         with torch.no_grad():
             self._grid = model.grid(*plan.size)
-        self._waiting = _Waiting()
-        self._num_answered = 0
-        self._scale_block = 0
-        self._last_kept: KeptCamera | None = None
+        self._clock = _Clock()
 
     @property
     def plan(self) -> MemoryPlan:
@@ -101,7 +112,7 @@ class SequenceSession(VideoSession):
     @property
     def num_final(self) -> int:
         """All that were answered."""
-        return self._num_answered
+        return self._clock.num_answered
 
     @property
     def provisional(self) -> Geometry:
@@ -131,20 +142,34 @@ class SequenceSession(VideoSession):
 
         Pixels are 0 to 255 as bytes or 0 to 1 as floats. Without a timestamp a frame's index stands in for it.
         """
-        self.check(frame)
-        index = self._num_answered + len(self._waiting.frames)
-        waiting = _Waiting(
-            (*self._waiting.frames, own_pixels(frame, self._device)),
-            (*self._waiting.timestamps_s, float(index) if timestamp_s is None else timestamp_s),
-        )
-        if not self._scale_block and len(waiting.frames) < self._plan.num_scale_frames:
-            self._waiting = waiting
-            return self.nothing()
-        return self._answer(waiting)
+        with self.look(frame, timestamp_s) as look:
+            look.take()
+        return look.geometry
 
     def finish(self) -> Geometry:
         """Answer the frames of a video that ended before its scale block was complete, as a smaller block."""
-        return self._answer(self._waiting) if self._waiting.frames else self.nothing()
+        with self.look_at_rest() as look:
+            look.take()
+        return look.geometry
+
+    def look(self, frame: Frame, timestamp_s: float | None = None) -> AbstractContextManager[Look]:
+        """What a step would return, before the session has changed; leaving without `take` leaves no trace."""
+        self.check(frame)
+        clock = self._clock
+        index = clock.num_answered + len(clock.waiting)
+        clock = replace(
+            clock,
+            waiting=(*clock.waiting, own_pixels(frame, self._device)),
+            waiting_s=(*clock.waiting_s, float(index) if timestamp_s is None else timestamp_s),
+        )
+        if not clock.scale_block and len(clock.waiting) < self._plan.num_scale_frames:
+            return nullcontext(self._unanswered(clock))
+        return self._answered(clock)
+
+    def look_at_rest(self) -> AbstractContextManager[Look]:
+        """What `finish` would return, in the same way."""
+        clock = self._clock
+        return self._answered(clock) if clock.waiting else nullcontext(self._unanswered(clock))
 
     def fork(self) -> "SequenceSession":
         """A session that goes on from here on its own; end it with `close` or a `with` block."""
@@ -154,11 +179,7 @@ class SequenceSession(VideoSession):
 
     def clear(self) -> None:
         """Forget everything and start a new sequence of the same size."""
-        self._memory.clear()
-        self._waiting = _Waiting()
-        self._num_answered = 0
-        self._scale_block = 0
-        self._last_kept = None
+        self._change(_Clock(), self._memory.clear)
 
     def close(self) -> None:
         """End the session; a fork gives its slots back."""
@@ -167,9 +188,7 @@ class SequenceSession(VideoSession):
     def __enter__(self) -> "SequenceSession":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def save(self, path: Path) -> None:
@@ -178,6 +197,7 @@ class SequenceSession(VideoSession):
 
     def record(self) -> SessionRecord:
         """Settings and clocks, as a file says them."""
+        clock = self._clock
         return SessionRecord.of(
             self._plan,
             weights=fingerprint(self._model),
@@ -185,16 +205,17 @@ class SequenceSession(VideoSession):
             backend=self._backend.name,
             budget_bytes=self._budget_bytes,
             compute_dtype=str(self._compute_dtype),
-            num_answered=self._num_answered,
-            scale_block=self._scale_block,
-            last_kept_index=0 if self._last_kept is None else self._last_kept.frame_index,
-            waiting_timestamps_s=self._waiting.timestamps_s,
+            num_answered=clock.num_answered,
+            scale_block=clock.scale_block,
+            last_kept_index=0 if clock.last_kept is None else clock.last_kept.frame_index,
+            waiting_timestamps_s=clock.waiting_s,
         )
 
     def contents(self) -> dict[str, Pieces]:
         """All that a file holds beside the record, to be written piece by piece."""
-        waiting = Pieces(torch.float32, (len(self._waiting.frames), 3, *self._plan.size), self._waiting.frames)
-        pose = torch.zeros(9) if self._last_kept is None else self._last_kept.pose_encoding
+        clock = self._clock
+        waiting = Pieces(torch.float32, (len(clock.waiting), 3, *self._plan.size), clock.waiting)
+        pose = torch.zeros(9) if clock.last_kept is None else clock.last_kept.pose_encoding
         return {"waiting": waiting, "last_kept_pose": Pieces.of(pose), **self._memory.contents()}
 
     @classmethod
@@ -224,34 +245,51 @@ class SequenceSession(VideoSession):
         )
         session._memory.restore(saved)
         waiting = saved["waiting"].to(session._device, copy=True)
-        session._waiting = _Waiting(tuple(waiting), record.waiting_timestamps_s)
-        session._num_answered = record.num_answered
-        session._scale_block = record.scale_block
+        last_kept = None
         if record.scale_block:
             index, pose = record.last_kept_index, saved["last_kept_pose"].to(session._device, copy=True)
-            session._last_kept = KeptCamera(index, index < record.scale_block, pose)
+            last_kept = KeptCamera(index, index < record.scale_block, pose)
+        session._clock = _Clock(
+            waiting=tuple(waiting),
+            waiting_s=record.waiting_timestamps_s,
+            num_answered=record.num_answered,
+            scale_block=record.scale_block,
+            last_kept=last_kept,
+        )
         return session
 
-    @torch.no_grad()
-    def _answer(self, clip: _Waiting) -> Geometry:
-        scale_block = self._scale_block or len(clip.frames)
-        since_scale_block = self._num_answered - scale_block
-        keep = self._keyframes.before(since_scale_block) if self._scale_block else Keep.YES
-        images = torch.stack(clip.frames)
-        with self._memory.begin(len(images), keep) as transaction, self._lock, self._precision():
-            recall = StreamRecall(transaction, self._backend, scale_block)
-            prediction: Prediction = self._network(images.unsqueeze(0), recall, self._grid)
-            geometry = self._describe(prediction, clip.timestamps_s)
-            kept = keep is Keep.YES or (keep is Keep.DEFERRED and self._judge(geometry))
+    @contextmanager
+    def _answered(self, clock: _Clock) -> Iterator[Look]:
+        """All frames that wait, looked at together."""
+        is_scale, num_frames = not clock.scale_block, len(clock.waiting)
+        scale_block = clock.scale_block or num_frames
+        keep = Keep.YES if is_scale else self._keyframes.before(clock.num_answered - scale_block)
+        with self._memory.begin(num_frames, keep) as transaction, self._lock:
+            with torch.no_grad(), self._precision():
+                recall = StreamRecall(transaction, self._backend, scale_block)
+                images = torch.stack(clock.waiting).unsqueeze(0)
+                prediction: Prediction = self._network(images, recall, self._grid)
+                geometry = self._describe(prediction, clock)
+                kept = keep is Keep.YES or (keep is Keep.DEFERRED and self._judge(geometry))
+            last_kept = clock.last_kept
             if kept:
-                transaction.commit()
-        if kept:
-            is_scale = not self._scale_block
-            self._last_kept = KeptCamera(geometry.frame_index[-1], is_scale, geometry.pose_encoding[-1])
-        self._waiting = _Waiting()
-        self._num_answered += len(images)
-        self._scale_block = scale_block
-        return geometry if kept else replace(geometry, kind=(FrameKind.PASSING,))
+                last_kept = KeptCamera(geometry.frame_index[-1], is_scale, geometry.pose_encoding[-1])
+            else:
+                geometry = replace(geometry, kind=(FrameKind.PASSING,))
+            after = _Clock(num_answered=clock.num_answered + num_frames, scale_block=scale_block, last_kept=last_kept)
+            yield Look(
+                geometry,
+                num_kept=self.num_kept + (num_frames if kept else 0),
+                take=partial(self._change, after, transaction.commit if kept else transaction.abandon),
+            )
+
+    def _unanswered(self, clock: _Clock) -> Look:
+        return Look(self.nothing(), num_kept=self.num_kept, take=partial(self._change, clock))
+
+    def _change(self, after: _Clock, memory_change: Callable[[], object] = lambda: None) -> None:
+        """Change memory and clock in one statement, so that nothing can fail in between."""
+        with self._precision():  # some policies multiply keys
+            _, self._clock = memory_change(), after
 
     def _precision(self) -> torch.autocast:
         """Products in the compute type; norms, residuals, phases and heads stay float32."""
@@ -260,18 +298,18 @@ class SequenceSession(VideoSession):
         return torch.autocast(self._device.type, dtype=dtype, enabled=halved, cache_enabled=False)
 
     def _judge(self, geometry: Geometry) -> bool:
-        assert self._last_kept is not None
-        return self._keyframes.after(geometry, self._last_kept)
+        assert self._clock.last_kept is not None
+        return self._keyframes.after(geometry, self._clock.last_kept)
 
-    def _describe(self, prediction: Prediction, timestamps_s: tuple[float, ...]) -> Geometry:
-        """The frames of a clip, taken as kept."""
-        num_frames = len(timestamps_s)
+    def _describe(self, prediction: Prediction, clock: _Clock) -> Geometry:
+        """The frames that wait, taken as kept."""
+        num_frames = len(clock.waiting)
         return describe(
             prediction,
             self._model.config.camera,
-            frame_index=range(self._num_answered, self._num_answered + num_frames),
-            timestamps_s=timestamps_s,
-            kinds=(FrameKind.KEYFRAME if self._scale_block else FrameKind.SCALE,) * num_frames,
+            frame_index=range(clock.num_answered, clock.num_answered + num_frames),
+            timestamps_s=clock.waiting_s,
+            kinds=(FrameKind.KEYFRAME if clock.scale_block else FrameKind.SCALE,) * num_frames,
         )
 
     def nothing(self) -> Geometry:

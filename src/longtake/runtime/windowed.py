@@ -1,9 +1,8 @@
 """A session of windows: each is a fresh sequence, moved into the first one's world by the frames it shares with it."""
 
 import copy
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -14,7 +13,7 @@ from longtake.geometry.model import GeometryModel
 from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.runtime.alignment import Alignment, Anchoring, place
 from longtake.runtime.record import FramesRecord, SessionRecord, WindowedRecord, frame_pieces
-from longtake.runtime.session import SequenceSession
+from longtake.runtime.session import Look, SequenceSession
 from longtake.runtime.steps import Frame, VideoSession
 from longtake.runtime.windows import WindowRule, Windows
 from longtake.spatial.similarity import Similarity
@@ -56,10 +55,7 @@ class WindowedSession(VideoSession):
         self._windows = windows
         self._rule = WindowRule.of(windows, session.plan.num_scale_frames, session.keyframes)
         self._alignment = alignment or Alignment()
-        self._recent: deque[tuple[Frame, float]] = deque(maxlen=self._rule.overlap)
-        self._ended: list[WindowSpan] = []
-        self._num_corrections = 0
-        self._current = _Window(first_frame=0, shared=None, world_from_window=Similarity.identity(session.device))
+        self._clock = _Clock(current=_Window(world_from_window=Similarity.identity(session.device)))
 
     @property
     def session(self) -> SequenceSession:
@@ -69,17 +65,17 @@ class WindowedSession(VideoSession):
     @property
     def windows(self) -> tuple[WindowSpan, ...]:
         """All windows so far, the current one last."""
-        return (*self._ended, self._current.span(len(self._ended)))
+        return (*self._clock.ended, self._clock.current.span)
 
     @property
     def num_final(self) -> int:
         """Those given that the next window will not begin with."""
-        return self._current.first_frame + self._current.num_released
+        return self._clock.current.first_frame + self._clock.current.num_released
 
     @property
     def provisional(self) -> Geometry:
         """The results given that the next window may look at again, or that this one has not placed yet."""
-        window = self._current
+        window = self._clock.current
         if window.shared is not None and not window.num_given:
             return window.shared
         given = window.held[: window.num_given - window.num_released]
@@ -88,29 +84,36 @@ class WindowedSession(VideoSession):
     def step(self, frame: Frame, timestamp_s: float | None = None) -> Geometry:
         """Take the next frame and return its result, and what frames became that a new window looked at again."""
         self._session.check(frame)
-        window = self._current
-        if self._is_full(window):
-            window = self._next_window()
-        index = window.first_frame + window.num_frames
+        if self._is_full(self._clock.current):
+            self._begin_window()
+        clock = self._clock
+        index = clock.current.first_frame + clock.current.num_frames
         timestamp_s = float(index) if timestamp_s is None else timestamp_s
-        answered = self._session.step(frame, timestamp_s)
-        self._recent.append((frame.clone(), timestamp_s))
-        self._receive(window, answered, num_new=1)
-        return self._give(window, self._rule.num_final(window.num_placed))
+        recent = (*clock.recent, (frame.clone(), timestamp_s))[-self._rule.overlap :]
+        with self._session.look(frame, timestamp_s) as look:
+            window = clock.current.received(look, self._alignment, num_new=1)
+            coming = replace(clock, recent=recent, current=window)
+            after, geometry = self._given(coming, self._rule.num_final(window.num_placed))
+            # in one statement, so that nothing can fail in between
+            _, self._clock = look.take(), after
+        return geometry
 
     def finish(self) -> Geometry:
         """Answer what waits; all results given are final then."""
-        window = self._current
-        if not self._is_full(window):  # in a full one nothing waits but what a failed start of the next has left
-            self._receive(window, self._session.finish(), num_new=0)
-        return self._give(window, window.num_placed)
+        clock = self._clock
+        if self._is_full(clock.current):  # nothing waits but what a failed start of the next has left
+            self._clock, geometry = self._given(clock, clock.current.num_placed)
+            return geometry
+        with self._session.look_at_rest() as look:
+            window = clock.current.received(look, self._alignment, num_new=0)
+            after, geometry = self._given(replace(clock, current=window), window.num_placed)
+            _, self._clock = look.take(), after
+        return geometry
 
     def fork(self) -> "WindowedSession":
         """A session that goes on from here on its own; end it with `close`."""
         branch = copy.copy(self)
         branch._session = self._session.fork()
-        branch._recent, branch._ended = self._recent.copy(), self._ended.copy()
-        branch._current = self._current.copy()
         return branch
 
     def close(self) -> None:
@@ -119,9 +122,9 @@ class WindowedSession(VideoSession):
 
     def save(self, path: Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
-        window = self._current
+        clock, window = self._clock, self._clock.current
         tensors = {**self._session.contents(), **_span_pieces(self.windows)}
-        for index, (frame, _) in enumerate(self._recent):
+        for index, (frame, _) in enumerate(clock.recent):
             tensors[f"windowed.recent.{index}"] = Pieces.of(frame)
         for name, parts in window.parts().items():
             tensors |= frame_pieces(f"windowed.{name}", parts)
@@ -131,8 +134,8 @@ class WindowedSession(VideoSession):
             num_kept=window.num_kept,
             num_released=window.num_released,
             num_given=window.num_given,
-            num_corrections=self._num_corrections,
-            recent_timestamps_s=tuple(timestamp_s for _, timestamp_s in self._recent),
+            num_corrections=clock.num_corrections,
+            recent_timestamps_s=tuple(timestamp_s for _, timestamp_s in clock.recent),
             **{name: FramesRecord.of(parts) for name, parts in window.parts().items()},
         )
         write_tensors(path, tensors, replace(self._session.record(), windowed=windowed).to_dict())
@@ -158,16 +161,21 @@ class WindowedSession(VideoSession):
         assert windowed is not None
         inner = SequenceSession.restored(saved, record, model, backend)
         session = cls(inner, windowed.windows, windowed.alignment)
-        session._num_corrections = windowed.num_corrections
-        for index, timestamp_s in enumerate(windowed.recent_timestamps_s):
-            session._recent.append((saved[f"windowed.recent.{index}"].clone(), timestamp_s))
-        *session._ended, current = _read_spans(saved)
-        session._current = _Window.restored(current, windowed, saved, inner.device)
+        *ended, current = _read_spans(saved)
+        session._clock = _Clock(
+            current=_Window.restored(current, windowed, saved, inner.device),
+            ended=tuple(ended),
+            recent=tuple(
+                (saved[f"windowed.recent.{index}"].clone(), timestamp_s)
+                for index, timestamp_s in enumerate(windowed.recent_timestamps_s)
+            ),
+            num_corrections=windowed.num_corrections,
+        )
         return session
 
-    def _next_window(self) -> "_Window":
+    def _begin_window(self) -> None:
         """Look again at the frames the next window shares; if that fails the next step tries again."""
-        ended = self._current
+        clock, ended = self._clock, self._clock.current
         num_shared = self._rule.num_shared(ended.num_frames)
         if len(ended.held) < num_shared:
             raise InputError(
@@ -175,72 +183,63 @@ class WindowedSession(VideoSession):
                 "open a new session for more frames."
             )
         window = _Window(
+            index=ended.index + 1,
             first_frame=ended.first_frame + ended.num_frames - num_shared,
             shared=Geometry.join(ended.held[len(ended.held) - num_shared :]),
             world_from_window=ended.world_from_window,
         )
         self._session.clear()
-        for frame, timestamp_s in list(self._recent)[len(self._recent) - num_shared :]:
-            self._receive(window, self._session.step(frame, timestamp_s), num_new=1)
-        self._ended.append(ended.span(len(self._ended)))
-        self._current = window
-        return window
+        for frame, timestamp_s in clock.recent[len(clock.recent) - num_shared :]:
+            with self._session.look(frame, timestamp_s) as look:
+                window = window.received(look, self._alignment, num_new=1)
+                look.take()
+        self._clock = replace(clock, ended=(*clock.ended, ended.span), current=window)
 
     def _is_full(self, window: "_Window") -> bool:
         return self._rule.is_full(num_frames=window.num_frames, num_kept=window.num_kept)
 
-    def _receive(self, window: "_Window", answered: Geometry, *, num_new: int) -> None:
-        window.num_frames += num_new
-        window.num_kept = self._session.num_kept
-        if len(answered):
-            window.place(self._in_video(window, answered), self._alignment)
+    def _given(self, clock: "_Clock", num_final: int) -> tuple["_Clock", Geometry]:
+        """The clock once all placed results were given, and those not given yet.
 
-    def _give(self, window: "_Window", num_final: int) -> Geometry:
-        """Results placed since the last step; those of frames that the window before had answered are a correction."""
+        Results of frames that the window before had answered are a correction.
+        """
+        window, num_corrections = clock.current, clock.num_corrections
         again, new = _split(window.not_given(num_final), window.first_new_frame)
         geometry = Geometry.join(new) if new else self._session.nothing()
         if again:
-            geometry = replace(geometry, moved=self._correction(window, Geometry.join(again)))
-            self._num_corrections += 1
-        window.mark_given(num_final)
-        return geometry
-
-    def _correction(self, window: "_Window", now: Geometry) -> Moved:
-        assert window.shared is not None
-        first = now.frame_index[0] - window.shared.frame_index[0]
-        before = window.shared.frames(first, first + len(now))
-        moved = MovedSpan(
-            first_frame=now.frame_index[0],
-            last_frame=now.frame_index[-1],
-            now_from_before=_BETWEEN_VERSIONS.align(now, before).matrix,
-        )
-        return Moved(version=self._num_corrections + 1, spans=(moved,), geometry=now)
-
-    def _in_video(self, window: "_Window", geometry: Geometry) -> Geometry:
-        """Frames counted from the start of the video."""
-        index = len(self._ended) + int(window is not self._current)
-        return replace(
-            geometry,
-            frame_index=tuple(window.first_frame + frame for frame in geometry.frame_index),
-            window=(index,) * len(geometry),
-        )
+            num_corrections += 1
+            geometry = replace(geometry, moved=_correction(window, Geometry.join(again), num_corrections))
+        return replace(clock, current=window.given(num_final), num_corrections=num_corrections), geometry
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Clock:
+    """How far a session of windows has come; replaced as a whole."""
+
+    current: "_Window"
+    ended: tuple[WindowSpan, ...] = ()
+    recent: tuple[tuple[Frame, float], ...] = ()
+    """The last frames and their times, as many as windows share."""
+    num_corrections: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Window:
-    """The running state of one window."""
+    """How far one window has come."""
 
-    first_frame: int
-    shared: Geometry | None
-    """Results of the frames shared with the window before, in the world; None in the first window."""
     world_from_window: Similarity
+    index: int = 0
+    first_frame: int = 0
+    shared: Geometry | None = None
+    """Results of the frames shared with the window before, in the world; None in the first window."""
     num_frames: int = 0
     num_kept: int = 0
     num_released: int = 0
     """Results that were given and are final, and so are not held any more."""
     num_given: int = 0
-    unplaced: list[Geometry] = field(default_factory=list)
-    held: list[Geometry] = field(default_factory=list)
+    unplaced: tuple[Geometry, ...] = ()
+    """Results that come before all shared frames have been looked at again."""
+    held: tuple[Geometry, ...] = ()
     """Placed results that were not given yet, or that the next window may replace, a frame each."""
 
     @property
@@ -252,9 +251,6 @@ class _Window:
         """The first frame that the window before had not answered."""
         return self.first_frame + (0 if self.shared is None else len(self.shared))
 
-    def copy(self) -> "_Window":
-        return replace(self, unplaced=self.unplaced.copy(), held=self.held.copy())
-
     @classmethod
     def restored(cls, span: WindowSpan, record: WindowedRecord, saved: SavedTensors, device: torch.device) -> "_Window":
         """The window of this span, with the frames that `parts` gave."""
@@ -263,6 +259,7 @@ class _Window:
             for name, frames in (("shared", record.shared), ("unplaced", record.unplaced), ("held", record.held))
         )
         return cls(
+            index=span.index,
             first_frame=span.first_frame,
             shared=shared[0] if shared else None,
             world_from_window=span.world_from_window.to(device),
@@ -270,28 +267,40 @@ class _Window:
             num_kept=record.num_kept,
             num_released=record.num_released,
             num_given=record.num_given,
-            unplaced=unplaced,
-            held=[frame for part in held for frame in _single_frames(part)],
+            unplaced=tuple(unplaced),
+            held=tuple(frame for part in held for frame in _single_frames(part)),
         )
 
     def parts(self) -> dict[str, Sequence[Geometry]]:
         """The frames to be saved with this window."""
         return {"shared": [] if self.shared is None else [self.shared], "unplaced": self.unplaced, "held": self.held}
 
-    def place(self, geometry: Geometry, alignment: Alignment) -> None:
-        """Move frames into the world; in a later window, once all shared frames have been looked at again."""
+    def received(self, look: Look, alignment: Alignment, *, num_new: int) -> "_Window":
+        """With what a look at so many more of its frames has made known."""
+        window = replace(self, num_frames=self.num_frames + num_new, num_kept=look.num_kept)
+        answered = look.geometry
+        if not len(answered):
+            return window
+        in_video = replace(
+            answered,
+            frame_index=tuple(self.first_frame + frame for frame in answered.frame_index),
+            window=(self.index,) * len(answered),
+        )
+        return window._placed(in_video, alignment)
+
+    def _placed(self, geometry: Geometry, alignment: Alignment) -> "_Window":
+        """With frames moved into the world; in a later window, once all shared frames have been looked at again."""
         if self.shared is None:
-            self.held += _single_frames(geometry)
-            return
-        self.unplaced.append(geometry)
-        raw = Geometry.join(self.unplaced)
+            return replace(self, held=(*self.held, *_single_frames(geometry)))
+        unplaced, world_from_window = (*self.unplaced, geometry), self.world_from_window
+        raw = Geometry.join(unplaced)
         if self.num_placed == 0:
             num_shared = len(self.shared)
             if len(raw) < num_shared:
-                return
-            self.world_from_window = alignment.align(self.shared, raw.frames(0, num_shared))
-        self.unplaced.clear()
-        self.held += _single_frames(place(raw, self.world_from_window))
+                return replace(self, unplaced=unplaced)
+            world_from_window = alignment.align(self.shared, raw.frames(0, num_shared))
+        held = (*self.held, *_single_frames(place(raw, world_from_window)))
+        return replace(self, world_from_window=world_from_window, unplaced=(), held=held)
 
     def not_given(self, num_final: int) -> list[Geometry]:
         """Placed results that were not given yet; of the window's results so many, from its start, are final."""
@@ -301,20 +310,37 @@ class _Window:
             if place >= self.num_given
         ]
 
-    def mark_given(self, num_final: int) -> None:
-        """All that are placed were given; the final ones need not be held any more."""
-        leaving = self.held[: max(0, num_final - self.num_released)]
-        self.num_given = self.num_placed
-        self.held, self.num_released = self.held[len(leaving) :], self.num_released + len(leaving)
+    def given(self, num_final: int) -> "_Window":
+        """Once all that are placed were given; the final ones need not be held any more."""
+        num_leaving = min(len(self.held), max(0, num_final - self.num_released))
+        return replace(
+            self,
+            num_given=self.num_placed,
+            num_released=self.num_released + num_leaving,
+            held=self.held[num_leaving:],
+        )
 
-    def span(self, index: int) -> WindowSpan:
+    @property
+    def span(self) -> WindowSpan:
         return WindowSpan(
-            index=index,
+            index=self.index,
             first_frame=self.first_frame,
             num_frames=self.num_frames,
             num_shared=0 if self.shared is None else len(self.shared),
             numbers=self.world_from_window.numbers(),
         )
+
+
+def _correction(window: _Window, now: Geometry, version: int) -> Moved:
+    assert window.shared is not None
+    first = now.frame_index[0] - window.shared.frame_index[0]
+    before = window.shared.frames(first, first + len(now))
+    moved = MovedSpan(
+        first_frame=now.frame_index[0],
+        last_frame=now.frame_index[-1],
+        now_from_before=_BETWEEN_VERSIONS.align(now, before).matrix,
+    )
+    return Moved(version=version, spans=(moved,), geometry=now)
 
 
 def _split(frames: Sequence[Geometry], first_new: int) -> tuple[list[Geometry], list[Geometry]]:

@@ -1,4 +1,4 @@
-"""Similarities of space: scale, rotate, translate. They form a group, Sim(3)."""
+"""Similarities of space: scale, rotate, translate. They form a group, Sim(3); one fits paired points best."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from longtake.spatial.pose import rigid_pose
+from longtake.spatial.pose import nearest_rotation, rigid_pose
+
+_ROUNDING = 64 * torch.finfo(torch.float64).eps
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +58,31 @@ class Similarity:
     def inverse(self) -> "Similarity":
         back = self.rotation.T / self.scale
         return Similarity(1 / self.scale, self.rotation.T, -back @ self.translation)
+
+
+def best_similarity(
+    source: Float[Tensor, "points 3"], target: Float[Tensor, "points 3"], *, with_scale: bool = True
+) -> Similarity:
+    """`target_from_source` with the least sum of squared distances (Umeyama, PAMI 1991).
+
+    Without scale, among rigid motions. The rotation is proper even for reflected points; where several are best, as for
+    points on a line, it is one of them. Points that fix no rotation (those of one side coincide, or the sides are
+    uncorrelated) are only translated.
+    """
+    assert len(source) > 0, "no points to align"
+    source_mean, target_mean = source.double().mean(dim=0), target.double().mean(dim=0)
+    from_source, from_target = source.double() - source_mean, target.double() - target_mean
+    covariance = from_target.T @ from_source
+    scale, rotation = torch.ones_like(covariance[0, 0]), torch.eye(3).to(covariance)
+    limit = _ROUNDING * from_source.norm() * from_target.norm()
+    if _spread(from_source, source_mean) and _spread(from_target, target_mean) and covariance.norm() > limit:
+        rotation = nearest_rotation(covariance)
+        if with_scale:
+            scale = (rotation * covariance).sum() / from_source.square().sum()
+    translation = target_mean - scale * rotation @ source_mean
+    return Similarity(scale.to(source.dtype), rotation.to(source.dtype), translation.to(source.dtype))
+
+
+def _spread(centred: Float[Tensor, "points 3"], mean: Float[Tensor, "3"]) -> bool:
+    """Whether points differ from their mean by more than rounding."""
+    return bool(centred.abs().max() > _ROUNDING * mean.abs().max())

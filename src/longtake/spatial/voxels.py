@@ -226,13 +226,6 @@ class _Index:
         return joined
 
 
-def thin_by_voxel(points: Float[Tensor, "points 3"], voxel: float) -> Float[Tensor, "voxels 3"]:
-    """One point for each voxel that has any: the mean of those in it, ordered by the voxel's x, then y, then z."""
-    grid = VoxelGrid(voxel)
-    grid.add(points)
-    return grid.points.to(points)
-
-
 def _columns(values: Float[Tensor, "rows columns"]) -> Float[np.ndarray, "columns rows"]:
     """Each column in one piece; uncopied where it is double precision and lies so already."""
     array: Float[np.ndarray, "columns rows"] = values.detach().T.double().cpu().contiguous().numpy()

@@ -9,8 +9,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from longtake.errors import InputError, SettingError
-from longtake.spatial.pose import rigid_pose
-from longtake.spatial.rotation import nearest_rotation
+from longtake.spatial.pose import nearest_rotation, rigid_pose
 from longtake.takes.number_rows import Row, not_increasing, read_table
 from longtake.takes.trajectory import Trajectory
 

@@ -13,8 +13,7 @@ from jaxtyping import Float, Float64, UInt8
 from torch import Tensor
 
 from longtake.errors import InputError
-from longtake.spatial.pose import rigid_pose
-from longtake.spatial.rotation import matrix_from_quaternion
+from longtake.spatial.pose import matrix_from_quaternion, rigid_pose
 from longtake.takes.depth_files import CONFIDENCE_FILES, read_array
 from longtake.takes.fields import read_objects
 from longtake.takes.frames import FrameRecord

@@ -12,8 +12,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from longtake.errors import InputError
-from longtake.spatial.pose import rigid_pose
-from longtake.spatial.rotation import matrix_from_quaternion, quaternion_from_matrix
+from longtake.spatial.pose import matrix_from_quaternion, quaternion_from_matrix, rigid_pose
 from longtake.takes.number_rows import Row, not_increasing, read_table
 from longtake.takes.trajectory import Trajectory
 

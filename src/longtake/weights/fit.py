@@ -13,18 +13,20 @@ from longtake.geometry.config import Attention, GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.weights import presets
 from longtake.weights.checkpoint import Checkpoint, Stored, some
-from longtake.weights.family import (
+from longtake.weights.published import (
     LINGBOT_MAP,
     LONGTAKE,
     STREAM3R,
     STREAMVGGT,
     UNKNOWN,
+    UNUSED,
     VGGT,
     VGGT_OR_STREAMVGGT,
     Family,
+    our_name,
+    published_name,
     recognise,
 )
-from longtake.weights.published import UNUSED, our_name, published_name
 
 RECORD = "longtake"
 """Metadata entry under which a file of ours says what it is."""

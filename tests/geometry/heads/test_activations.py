@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from longtake.geometry.heads.activations import CONFIDENCE_ACTIVATIONS, VALUE_ACTIVATIONS, activate_pose
+from longtake.geometry.heads.activations import CONFIDENCE_ACTIVATIONS, VALUE_ACTIVATIONS
+from longtake.geometry.heads.camera import activate_pose
 
 
 @pytest.mark.parametrize("name", VALUE_ACTIVATIONS)

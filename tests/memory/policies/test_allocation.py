@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longtake.memory.policies.allocation import Allocation, fill, softmax_shares
+from longtake.memory.policies.allocation import Allocation, fill, softmax_shares, without_lowest
 
 CASES = json.loads((Path(__file__).parents[2] / "golden" / "stream3r" / "budget_waterfill.json").read_text())
 
@@ -89,3 +89,18 @@ def test_shares_fall_with_the_statistic_and_survive_underflow() -> None:
 
 def test_shares_of_equal_layers_are_equal() -> None:
     assert softmax_shares([7.0] * 4, 1e-3).tolist() == [0.25] * 4
+
+
+scored = st.lists(st.tuples(st.sampled_from([0.0, 1.0, 2.0, 2.5, float("inf")]), st.booleans()), max_size=12)
+
+
+@settings(deadline=None)
+@given(scored, st.integers(-3, 12))
+def test_lowest_leave_and_of_equals_the_earlier(tokens: list[tuple[float, bool]], num_leaving: int) -> None:
+    candidates = [(score, place) for place, (score, may_leave) in enumerate(tokens) if may_leave]
+    num_leaving = min(num_leaving, len(candidates))
+    leaving = {place for _, place in sorted(candidates)[: max(0, num_leaving)]}
+    scores = np.asarray([score for score, _ in tokens], dtype=np.float32)
+    may_leave = np.asarray([flag for _, flag in tokens], dtype=np.bool_)
+    stays = without_lowest(scores, num_leaving, may_leave=may_leave)
+    assert set(np.flatnonzero(~stays).tolist()) == leaving

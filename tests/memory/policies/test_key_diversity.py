@@ -8,8 +8,8 @@ import torch
 from torch.nn.functional import cosine_similarity
 
 from longtake.errors import BudgetError, SettingError
-from longtake.memory.layout import StreamLayout
-from longtake.memory.policies.key_diversity import KeyDiversity, similarity
+from longtake.memory.policies.budgeted import KeyDiversity, similarity
+from longtake.memory.tokens import StreamLayout
 
 
 def test_similarity_is_the_mean_cosine_to_the_mean_direction() -> None:

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from longtake.errors import SettingError
-from longtake.memory.layout import StreamLayout
 from longtake.memory.policies.allocation import softmax_shares
 from longtake.memory.policies.layerwise import Layerwise, dropped_by_now, spread, stays_of_layer
+from longtake.memory.tokens import StreamLayout
 
 ALGORITHM_RUNS = ["p50_t0.5", "p45_t1.5", "p70_t0.25", "strict_p20_t0.5", "short_total6_p50_t1"]
 MODEL_RUNS = [

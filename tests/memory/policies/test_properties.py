@@ -7,14 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longtake.memory.layout import StreamLayout
-from longtake.memory.policies.budgeted import Budgeted
+from longtake.memory.policies.budgeted import Budgeted, KeyDiversity, Managed
 from longtake.memory.policies.farthest_frames import FarthestFrames
-from longtake.memory.policies.key_diversity import KeyDiversity
 from longtake.memory.policies.layerwise import Layerwise
-from longtake.memory.policies.managed import Managed
 from longtake.memory.policies.ratio import Ratio
 from longtake.memory.policy import PerLayerPolicy
+from longtake.memory.tokens import StreamLayout
 
 TOKENS = 7
 LAYERS = 3

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from longtake.errors import SettingError
-from longtake.memory.layout import StreamLayout
 from longtake.memory.policies.ratio import Ratio
+from longtake.memory.tokens import StreamLayout
 
 LAYOUT = StreamLayout(num_layers=1, num_heads=1, head_dim=4, tokens_per_frame=5)
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtake.errors import SettingError
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import KeepAll, Window
 from longtake.memory.policies.thinned import Novel, Thinned
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import Segment, SegmentPolicy
 
 RULES = [Window.for_dialogue(), Window(anchors=0, window=3), Thinned(recent=2), Novel(recent=2)]

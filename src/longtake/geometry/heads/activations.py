@@ -1,4 +1,4 @@
-"""How raw head outputs become depths, points, confidences and poses."""
+"""How raw head outputs become depths, points and confidences."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -6,7 +6,6 @@ from types import MappingProxyType
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn import functional
 
 Values = Float[Tensor, "*batch channels"]
 Confidence = Float[Tensor, "*batch"]
@@ -62,8 +61,3 @@ def exp_plus_one(raw: Confidence) -> Confidence:
 CONFIDENCE_ACTIVATIONS: Mapping[str, Callable[[Confidence], Confidence]] = MappingProxyType(
     {"expp1": exp_plus_one, "expp0": torch.exp, "sigmoid": torch.sigmoid}
 )
-
-
-def activate_pose(raw: Float[Tensor, "*batch 9"]) -> Float[Tensor, "*batch 9"]:
-    """Fields of view are positive; centre and quaternion stay as they are."""
-    return torch.cat([raw[..., :7], functional.relu(raw[..., 7:])], dim=-1)

@@ -9,9 +9,7 @@ from torch.nn import functional
 
 from longtake.attention.recall import Recall
 from longtake.geometry.config import CAMERA, CameraConfig
-from longtake.geometry.heads.activations import activate_pose
-from longtake.layers.block import Block
-from longtake.layers.mlp import Mlp
+from longtake.layers.block import Block, Mlp
 from longtake.layers.rotary import Rotate, adjacent_rotation, axial_split, axis_phases, join_axes, leave_unrotated
 
 POSE = 9
@@ -72,6 +70,11 @@ class CameraHead(nn.Module):
         axes = zip(positions, axial_split(self.head_dim), strict=True)
         phases = (axis_phases(at, size, theta=self.config.rotary_theta, dtype=tokens.dtype) for at, size in axes)
         return adjacent_rotation(join_axes(*phases))
+
+
+def activate_pose(raw: Float[Tensor, "*batch 9"]) -> Float[Tensor, "*batch 9"]:
+    """Fields of view are positive; centre and quaternion stay as they are."""
+    return torch.cat([raw[..., :7], functional.relu(raw[..., 7:])], dim=-1)
 
 
 def camera_mask(

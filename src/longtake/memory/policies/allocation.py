@@ -1,4 +1,4 @@
-"""How a budget of tokens is divided between layers: shares by a statistic, then filled like vessels.
+"""How a budget of tokens is divided between layers, shares by a statistic, filled like vessels; and who leaves then.
 
 Layer `l` holds `size` tokens, of which `floor` must stay. It keeps
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int
+from jaxtyping import Bool, Float, Float64, Int
 
 _SMALLEST_SHARE = 1e-300
 
@@ -78,3 +78,21 @@ def _fills_up(
         if not newly.any():
             return full
         full |= newly
+
+
+def without_lowest(
+    scores: Float[np.ndarray, " tokens"], num_leaving: int, *, may_leave: Bool[np.ndarray, " tokens"]
+) -> Bool[np.ndarray, " tokens"]:
+    """Who stays when the lowest scores of those who may leave go; of equals the earlier in attention order goes."""
+    stays = np.ones(len(scores), dtype=np.bool_)
+    if num_leaving <= 0:
+        return stays
+    candidates = np.flatnonzero(may_leave)
+    assert num_leaving <= len(candidates)
+    of_candidates = scores[candidates]
+    highest_leaving = np.partition(of_candidates, num_leaving - 1)[num_leaving - 1]
+    leaves = of_candidates < highest_leaving
+    equals = np.flatnonzero(of_candidates == highest_leaving)
+    leaves[equals[: num_leaving - np.count_nonzero(leaves)]] = True
+    stays[candidates[leaves]] = False
+    return stays

@@ -1,25 +1,28 @@
-"""What policies with a constant budget of tokens have in common: the budget, and what it must hold."""
+"""Policies with a constant budget of tokens: what it must hold, and who stays by attention or by keys."""
 
+import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
-from jaxtyping import Float32, Float64
+import torch
+from jaxtyping import Float, Float32, Float64
+from torch import Tensor
+from torch.nn.functional import normalize
 
 from longtake.errors import BudgetError, SettingError
 from longtake.memory.budget import format_bytes
-from longtake.memory.layout import StreamLayout
-from longtake.memory.policies.allocation import fill
+from longtake.memory.policies.allocation import fill, softmax_shares, without_lowest
+from longtake.memory.policies.lockstep import Window
 from longtake.memory.policies.protection import CAMERA_FRAMES, Protection, anchors_and_history
-from longtake.memory.policies.scoring import without_lowest
-from longtake.memory.policies.window import Window
-from longtake.memory.policy import PerLayerPolicy
-from longtake.memory.tokens import Flags
+from longtake.memory.policy import Clip, EvictionDecision, LayerState, PerLayerPolicy
+from longtake.memory.tokens import Flags, StreamLayout, TokenStats
 
 Own = TypeVar("Own", bound="Budgeted")
 _MOST_TOKENS = 2**40
+_KEYS_TEMPERATURE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,3 +142,120 @@ class Budgeted(PerLayerPolicy):
             special_tokens=special_tokens,
             special_frames=self.special_frames,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Managed(Budgeted):
+    """All layers together keep at most `num_tokens` tokens; anchors, the newest frames and the special tokens of the
+    newest `special_frames` frames are protected.
+
+    Each clip adds to a token what it got of the clip's attention, relative to the mean of its layer; its score is that
+    sum over the frames it was exposed to. `decay` below 1 lets both fade by that factor with each frame.
+
+    A layer's statistic is log(1 + squared coefficient of variation) of the attention mass of its unprotected tokens,
+    which has no unit; it is smoothed over time, `smoothing` being the weight of the past. Layers share what protection
+    leaves by softmax(-statistic / temperature). In each layer the lowest scores leave; of equal ones the earlier in
+    attention order.
+    """
+
+    decay: float = 1.0
+    smoothing: float = 0.9
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        Budgeted.__post_init__(self)
+        if not (0 < self.decay <= 1 and 0 <= self.smoothing < 1 and 0 < self.temperature < math.inf):
+            raise SettingError(
+                f"A managed memory needs 0 < decay <= 1, 0 <= smoothing < 1 and a temperature above 0, but got "
+                f"{self.decay}, {self.smoothing} and {self.temperature}."
+            )
+
+    @property
+    def num_token_stats(self) -> int:
+        """Attention mass and exposure."""
+        return 2
+
+    @property
+    def num_layer_stats(self) -> int:
+        """The smoothed statistic, and 1 once there is one."""
+        return 2
+
+    @property
+    def wants_attention_mass(self) -> bool:
+        return True
+
+    def decide(self, layers: Sequence[LayerState], clip: Clip) -> list[EvictionDecision]:
+        protected = [self.protection.covers(state.tokens, num_kept=clip.num_kept) for state in layers]
+        layer_stats = [self._watch(state, ~covered) for state, covered in zip(layers, protected, strict=True)]
+        token_stats = [self._accumulate(state, clip) for state in layers]
+        scores = [with_stats[:, 0] / with_stats[:, 1] for with_stats in token_stats]
+        shares = softmax_shares([statistic for statistic, _ in layer_stats], self.temperature)
+        stays = self.stays_within(shares, scores, protected)
+        return [
+            EvictionDecision(stays=flags, token_stats=with_stats, layer_stats=of_layer)
+            for flags, with_stats, of_layer in zip(stays, token_stats, layer_stats, strict=True)
+        ]
+
+    def _watch(self, state: LayerState, unprotected: Flags) -> tuple[float, ...]:
+        assert state.attention_mass is not None
+        before, is_known = state.layer_stats
+        if not unprotected.any():
+            return state.layer_stats
+        now = unevenness(state.attention_mass[unprotected])
+        return (self.smoothing * before + (1 - self.smoothing) * now if is_known else now, 1.0)
+
+    def _accumulate(self, state: LayerState, clip: Clip) -> TokenStats:
+        """A clip of several frames counts as so many frames that looked alike."""
+        assert state.attention_mass is not None
+        queries = clip.tokens_per_frame * clip.num_heads
+        fade = np.float32(self.decay**clip.num_frames)
+        mass = fade * state.tokens.token_stats[:, 0] + state.attention_mass * np.float32(len(state.tokens) / queries)
+        return np.stack((mass, fade * state.tokens.token_stats[:, 1] + np.float32(clip.num_frames)), axis=1)
+
+
+def unevenness(attention_mass: Float32[np.ndarray, " tokens"]) -> float:
+    """log(1 + squared coefficient of variation): 0 where all tokens got the same, whatever the amount."""
+    exact = attention_mass.astype(np.float64)
+    mean = exact.mean()
+    return math.log1p(exact.var() / mean**2) if mean > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyDiversity(Budgeted):
+    """All layers together keep at most `num_tokens` tokens, after the rule of InfiniteVGGT.
+
+    A token's similarity is the cosine between its key and the mean normalised key of the unprotected tokens, averaged
+    over heads; the most similar leave. Layers share what protection leaves by softmax((1 - mean similarity) / 0.5).
+    Unlike the published rule, tokens leave whole and not head by head, after the clip and not before it, and what is
+    protected is as in the managed policy.
+    """
+
+    @property
+    def wants_keys(self) -> bool:
+        return True
+
+    def decide(self, layers: Sequence[LayerState], clip: Clip) -> list[EvictionDecision]:
+        protected = [self.protection.covers(state.tokens, num_kept=clip.num_kept) for state in layers]
+        scores, mean_similarities = [], []
+        for state, covered in zip(layers, protected, strict=True):
+            assert state.keys is not None
+            similar = similarity(state.keys, ~covered)
+            scores.append(-similar)
+            mean_similarities.append(float(similar[~covered].mean()) if not covered.all() else 0.0)
+        shares = softmax_shares(mean_similarities, _KEYS_TEMPERATURE)
+        stays = self.stays_within(shares, scores, protected)
+        return [
+            EvictionDecision(stays=flags, token_stats=state.tokens.token_stats, layer_stats=())
+            for flags, state in zip(stays, layers, strict=True)
+        ]
+
+
+@torch.no_grad()
+def similarity(keys: Float[Tensor, "tokens heads head_dim"], of: Flags) -> Float32[np.ndarray, " tokens"]:
+    """Cosine of each key with the mean direction of some of them, averaged over heads; head by head to save memory."""
+    among = torch.from_numpy(of).to(keys.device)
+    total = torch.zeros(len(keys), device=keys.device)
+    for head in range(keys.shape[1]):
+        directions = normalize(keys[:, head].float(), dim=-1)
+        total += directions @ normalize(directions[among].sum(0), dim=0)
+    return (total / keys.shape[1]).cpu().numpy()

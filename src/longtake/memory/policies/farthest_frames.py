@@ -11,11 +11,10 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from longtake.errors import BudgetError, SettingError
-from longtake.memory.layout import StreamLayout
+from longtake.memory.policies.lockstep import Window
 from longtake.memory.policies.protection import CAMERA_FRAMES, anchors_and_history
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import Clip, EvictionDecision, LayerState, PerLayerPolicy
-from longtake.memory.tokens import Flags, Tokens
+from longtake.memory.tokens import Flags, StreamLayout, Tokens
 
 _MOST_FRAMES = 2**40
 

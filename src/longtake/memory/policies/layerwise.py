@@ -12,13 +12,11 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64
 
 from longtake.errors import SettingError
-from longtake.memory.layout import StreamLayout
-from longtake.memory.policies.allocation import softmax_shares
+from longtake.memory.policies.allocation import softmax_shares, without_lowest
+from longtake.memory.policies.lockstep import Window
 from longtake.memory.policies.protection import anchors_and_history, refuse_size
-from longtake.memory.policies.scoring import without_lowest
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import Clip, EvictionDecision, LayerState, PerLayerPolicy
-from longtake.memory.tokens import Flags, Tokens, TokenStats
+from longtake.memory.tokens import Flags, StreamLayout, Tokens, TokenStats
 
 _EXPOSURE_EPSILON = 1e-6
 

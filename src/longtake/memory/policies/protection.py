@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from longtake.errors import SettingError
-from longtake.memory.policies.window import Window
+from longtake.memory.policies.lockstep import Window
 from longtake.memory.tokens import Flags, Tokens
 
 CAMERA_FRAMES = 1024

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from longtake.errors import SettingError
-from longtake.memory.layout import StreamLayout
+from longtake.memory.policies.allocation import without_lowest
+from longtake.memory.policies.lockstep import Window
 from longtake.memory.policies.protection import CAMERA_FRAMES, Protection, anchors_and_history, refuse_size
-from longtake.memory.policies.scoring import without_lowest
-from longtake.memory.policies.window import Window
 from longtake.memory.policy import Clip, EvictionDecision, LayerState, PerLayerPolicy
+from longtake.memory.tokens import StreamLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

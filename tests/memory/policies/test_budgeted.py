@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from longtake.errors import BudgetError, SettingError
-from longtake.memory.layout import StreamLayout
-from longtake.memory.policies.managed import Managed, unevenness
+from longtake.memory.policies.budgeted import Managed, unevenness
+from longtake.memory.tokens import StreamLayout
 
 LAYOUT = StreamLayout(num_layers=4, num_heads=2, head_dim=8, tokens_per_frame=10)
 

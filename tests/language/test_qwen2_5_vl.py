@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from longtake.errors import InputError
-from longtake.language.formats import (
-    SpecialIds,
+from longtake.language.model_config import SpecialIds
+from longtake.language.positions import Picture, Text, VideoSpan
+from longtake.language.prompt_builder import time_text
+from longtake.language.qwen2_5_vl import (
     clip_question,
     first_chunk,
     next_chunk,
@@ -16,11 +18,9 @@ from longtake.language.formats import (
     pieces_of,
     reopen_clip,
     system_turn,
-    time_text,
     turn_end,
     turn_question,
 )
-from longtake.language.positions import Picture, Text, VideoSpan
 
 Case = dict[str, Tensor]
 TURNS = ["stream_3chunks_mixed_fps", "stream_odd_frames", "stream_fractional_fps", "stream_eviction"]

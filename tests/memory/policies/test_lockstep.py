@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from longtake.errors import SettingError
-from longtake.memory.policies.context import ContextRetention
-from longtake.memory.policies.keep_all import KeepAll
+from longtake.memory.policies.lockstep import ContextRetention, KeepAll
 from longtake.memory.policy import Keep, LockstepPolicy
 from longtake.memory.tokens import Flags, Tokens
 

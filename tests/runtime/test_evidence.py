@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from longtake.language.evidence import evidence
 from longtake.memory.policy import Segment
+from longtake.runtime.answers import evidence
 
 
 def segments(count: int) -> list[Segment]:

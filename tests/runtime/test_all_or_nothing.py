@@ -1,0 +1,187 @@
+"""An error at any line of a session's step leaves it as it was, or with the frame taken: never anything between."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+
+import pytest
+import torch
+from broken import Break
+from torch import Tensor
+
+from longtake.geometry.config import CameraConfig, DenseConfig, EncoderConfig, GeometryConfig, TrunkConfig
+from longtake.geometry.model import GeometryModel
+from longtake.memory.policies.budgeted import Managed
+from longtake.memory.policies.lockstep import ContextRetention
+from longtake.memory.policy import StreamPolicy
+from longtake.runtime.alignment import Alignment, Anchoring
+from longtake.runtime.keyframes import ByFlow, EveryNth, KeyframeRule
+from longtake.runtime.memory_plan import MemoryPlan
+from longtake.runtime.session import SequenceSession
+from longtake.runtime.steps import VideoSession
+from longtake.runtime.windowed import WindowedSession
+from longtake.runtime.windows import Windows
+from longtake.types import Geometry, Moved
+
+SIZE = (28, 28)
+CONFIG = GeometryConfig(
+    width=32,
+    patch=14,
+    encoder=EncoderConfig(depth=1, heads=2, registers=1, side=2),
+    trunk=TrunkConfig(depth=4, heads=2, registers=1, selected=(0, 1, 2, 3)),
+    camera=CameraConfig(depth=1, heads=2, iterations=1),
+    dense=DenseConfig(features=8, channels=(8, 8, 8, 8)),
+)
+CONTEXT = ContextRetention(anchors=2, window=3, history=8)
+BY_FLOW = ByFlow(1e-3, max_gap=5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A session that has taken some frames, and what is done to it next."""
+
+    num_before: int
+    policy: StreamPolicy = CONTEXT
+    keyframes: KeyframeRule | None = None
+    num_scale_frames: int = 2
+    windows: Windows | None = None
+    ends: bool = False
+    """Whether the video ends, instead of going on with a frame."""
+
+    def open(self) -> VideoSession:
+        plan = MemoryPlan(
+            config=CONFIG, size=SIZE, retention=self.policy, num_scale_frames=self.num_scale_frames, reserve_frames=1
+        )
+        inner = SequenceSession(model(), plan, keyframes=self.keyframes)
+        if self.windows is None:
+            return inner
+        return WindowedSession(inner, self.windows, Alignment(Anchoring.ROBUST))
+
+    def change(self, session: VideoSession) -> Geometry:
+        return session.finish() if self.ends else session.step(FRAMES[self.num_before])
+
+
+CASES = {
+    "scale block": Case(num_before=1),
+    "frame that waits": Case(num_before=0),
+    "keyframe": Case(num_before=6),
+    "passing frame": Case(num_before=5, keyframes=EveryNth(2)),
+    "frame judged afterwards": Case(num_before=4, keyframes=BY_FLOW),
+    "keyframe of layers apart": Case(num_before=6, policy=Managed(num_frames=4, special_frames=2, camera_frames=4)),
+    "end within the scale block": Case(num_before=2, num_scale_frames=4, ends=True),
+    "frame of a window": Case(num_before=8, windows=Windows(size=5, overlap_frames=3)),
+    "first frame of a window": Case(num_before=5, windows=Windows(size=5, overlap_frames=3)),
+    "frame that aligns a window": Case(num_before=7, num_scale_frames=4, windows=Windows(size=6, overlap_frames=2)),
+    "end within a scale block of a window": Case(
+        num_before=7, num_scale_frames=4, windows=Windows(size=6, overlap_frames=2), ends=True
+    ),
+}
+FRAMES = torch.rand(12, 3, *SIZE, generator=torch.Generator().manual_seed(1))
+
+
+@cache
+def model() -> GeometryModel:
+    torch.manual_seed(0)
+    made = GeometryModel(CONFIG).eval().requires_grad_(requires_grad=False)
+    for name, tensor in made.state_dict().items():
+        if name.endswith("gamma"):
+            tensor.fill_(1.0)  # so that memory shows in every result
+    return made
+
+
+@cache
+def watched(name: str) -> VideoSession:
+    session = CASES[name].open()
+    for frame in FRAMES[: CASES[name].num_before]:
+        session.step(frame)
+    return session
+
+
+def inner(session: VideoSession) -> SequenceSession:
+    found = session.session if isinstance(session, WindowedSession) else session
+    assert isinstance(found, SequenceSession)
+    return found
+
+
+def clone(name: str) -> VideoSession:
+    """A session in the very same state; states are values, so only keys and values are copied."""
+    session, twin = watched(name), CASES[name].open()
+    here, there = inner(session), inner(twin)
+    for stream, copied in zip(here._memory._pool.streams.values(), there._memory._pool.streams.values(), strict=True):
+        tensors = ((*of.slab.keys, *of.slab.values) for of in (stream, copied))
+        for source, target in zip(*tensors, strict=True):
+            target.copy_(source)
+    there._memory._pool.state = here._memory._pool.state
+    there._clock = here._clock
+    if isinstance(session, WindowedSession) and isinstance(twin, WindowedSession):
+        twin._clock = session._clock
+    return twin
+
+
+def num_taken(session: VideoSession) -> int:
+    if isinstance(session, WindowedSession):
+        return session._clock.current.first_frame + session._clock.current.num_frames
+    assert isinstance(session, SequenceSession)
+    return session._clock.num_answered + len(session._clock.waiting)
+
+
+def is_done(session: VideoSession, case: Case) -> bool:
+    """Whether the change was made, whatever came after it."""
+    if case.ends:
+        return not inner(session)._clock.waiting
+    return num_taken(session) > case.num_before
+
+
+def outputs_from_here(session: VideoSession, case: Case) -> list[Geometry]:
+    """Of the next frames, the one that was refused first."""
+    return [session.step(frame) for frame in FRAMES[num_taken(session) : case.num_before + 2]] + [session.finish()]
+
+
+def values(geometry: Geometry) -> list[object]:
+    """All fields, those of a correction too."""
+    found: list[object] = []
+    for field in fields(Geometry):
+        value = getattr(geometry, field.name)
+        if isinstance(value, Moved):
+            found += [value.version, *(span.now_from_before for span in value.spans), *values(value.geometry)]
+        else:
+            found.append(value)
+    return found
+
+
+def same(some: Sequence[Geometry], others: Sequence[Geometry]) -> bool:
+    pairs = [
+        pair for here, there in zip(some, others, strict=True) for pair in zip(values(here), values(there), strict=True)
+    ]
+    return all(torch.equal(a, b) if isinstance(a, Tensor) else a == b for a, b in pairs)  # type: ignore[arg-type]
+
+
+def break_lines(name: str, rooms: tuple[str, ...], *, last: int | None = None, step: int = 1) -> int:
+    """Break a change at every so many-th of its last lines, or of all; how many there were."""
+    case, whole, changed = CASES[name], Break(None, rooms), clone(name)
+    whole.during(lambda: case.change(changed))
+    assert is_done(changed, case)
+    want = {False: outputs_from_here(clone(name), case), True: outputs_from_here(changed, case)}
+    first = 1 if last is None else max(1, whole.num_lines - last)
+    numbers = range(first, whole.num_lines + 1, step)
+    for number in numbers:
+        session, broken = clone(name), Break(number, rooms)
+        broken.during(lambda session=session: case.change(session))  # type: ignore[misc]
+        assert broken.at != "nowhere"
+        done = is_done(session, case)
+        assert same(outputs_from_here(session, case), want[done]), broken.at
+        assert not inner(session)._memory.use()["trunk"].staged, broken.at
+    return len(numbers)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_error_at_a_line_of_a_step_leaves_no_trace(name: str) -> None:
+    """Where memory and clocks change."""
+    assert break_lines(name, ("runtime/session", "runtime/windowed"), last=6 + len(name) % 5, step=6)
+
+
+@pytest.mark.by_hand
+@pytest.mark.parametrize("name", CASES)
+def test_error_at_any_line_of_a_step_leaves_no_trace(name: str) -> None:
+    count = break_lines(name, ("runtime", "memory", "attention"))
+    print(f"{name}: {count} lines broken")

@@ -1,0 +1,73 @@
+"""Errors that come at a chosen line of longtake's code."""
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import longtake
+
+_PACKAGE = Path(longtake.__file__).parent
+
+
+class Broken(BaseException):
+    """An error that nobody expects."""
+
+
+@cache
+def _with_lines(path: str) -> frozenset[int]:
+    """Lines of a file where a `with` block begins; Python comes back to them when it is left."""
+    tree = ast.parse(Path(path).read_text())
+    return frozenset(node.lineno for node in ast.walk(tree) if isinstance(node, ast.With))
+
+
+@dataclass
+class Break:
+    """Raises before the n-th line that is run in some rooms, if any; leaving a `with` block is no line of its own."""
+
+    number: int | None
+    rooms: tuple[str, ...]
+    num_lines: int = 0
+    at: str = "nowhere"
+    _left: dict[int, set[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._places = tuple(str(_PACKAGE / room) for room in self.rooms)
+
+    def during(self, change: Callable[[], object]) -> None:
+        before = sys.gettrace()
+        sys.settrace(self._enter)
+        try:
+            change()
+        except Broken:
+            pass
+        finally:
+            sys.settrace(before)
+
+    def _enter(self, frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
+        path = frame.f_code.co_filename
+        if not path.startswith(self._places):
+            return None
+        left: set[int] = set()
+        if frame.f_code.co_flags & inspect.CO_GENERATOR:  # entered again wherever it goes on
+            left = self._left.setdefault(id(frame), left)
+
+        def step(frame: FrameType, event: str, arg: object) -> Callable[..., Any]:
+            line = frame.f_lineno
+            if event == "line" and line not in left:
+                left.update({line} & _with_lines(path))
+                self._count(f"{Path(path).name}:{line}")
+            return step
+
+        return step
+
+    def _count(self, at: str) -> None:
+        self.num_lines += 1
+        if self.num_lines == self.number:
+            self.at = at
+            raise Broken
