@@ -67,6 +67,22 @@ def test_fork_save_and_resume_say_the_same(
     assert resumed.num_bytes == chat.num_bytes <= 50_000_000
 
 
+def test_a_dialogue_and_its_fork_see_on_side_by_side_in_a_full_memory(
+    language: LanguageModel, frames: list[VideoFrame]
+) -> None:
+    opened = [DialogueSession.from_pretrained(language, memory="5MB", reserve_tokens=400) for _ in range(2)]
+    chat, alone = opened
+    for session in opened:
+        session.see(frames[:12])
+    with chat.fork() as branch:
+        for frame in frames[12:]:
+            for session in (chat, branch, alone):
+                session.see(frame)
+        assert said(branch)[:2] == said(chat)[:2] == said(alone)[:2]
+        assert said(chat) == said(alone)
+        assert chat.info.num_forgotten == alone.info.num_forgotten > 0
+
+
 @pytest.mark.parametrize(
     ("pictures", "times_s", "sentence"),
     [

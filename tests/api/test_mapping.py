@@ -47,9 +47,9 @@ def test_a_folder_that_is_done_is_skipped_refused_or_replaced(model: GeometryMod
     first = longtake.map(WALK, tmp_path, model=model, end="0.9", format="depth-npz")
     again = longtake.map("nothing.mp4", tmp_path, model=model, skip_done=True, format="depth-npz")
     assert torch.equal(first.trajectory.world_from_camera, again.trajectory.world_from_camera)
-    with pytest.raises(InputError, match="holds a take already"):
+    with pytest.raises(InputError, match=r"a take already.*\(resume=True\), or replace it with .*\(overwrite=True\)"):
         longtake.map(WALK, tmp_path, model=model)
-    with pytest.raises(SettingError, match="complete; there is nothing to resume"):
+    with pytest.raises(SettingError, match=r"there is nothing to resume; --overwrite \(overwrite=True\) maps it again"):
         longtake.map(WALK, tmp_path, model=model, resume=True, end="0.9", format="depth-npz")
     other = longtake.map(WALK, tmp_path, model=model, end="0.9", overwrite=True, format="depth-npz", stride=2)
     assert len(other) == 5
@@ -65,7 +65,7 @@ def test_a_folder_that_is_done_is_skipped_refused_or_replaced(model: GeometryMod
         ({"backend": "cudnn"}, "no attention backend 'cudnn'; choose one of"),
         ({"device": "tpu"}, "no device 'tpu'; choose one of"),
         ({"fit": "stretch"}, "Expected fit as crop, pad, square"),
-        ({"format": "obj"}, "Expected --format as tum, kitti, ply, .*, but got 'obj'"),
+        ({"format": "obj"}, "Expected format as tum, kitti, ply, .*, but got 'obj'"),
         ({"pixels": "both"}, "Expected pixels as model, source"),
         ({"when_full": "drop"}, "Expected when_full as "),
         ({"up": "z"}, "Expected up as auto, none"),

@@ -154,7 +154,7 @@ def without(run: Path, folder: Path, **fields: Any) -> Path:
         ({"content": "truth"}, ["--format", "tum"], "holds the truth"),
         ({"depth": None}, ["--format", "tum,ply"], "of which ply is made"),
         ({"images": None}, ["--format", "colmap"], "--format images"),
-        ({"images": None}, ["--format", "las"], "Expected --format as tum"),
+        ({"images": None}, ["--format", "las"], "Expected format as tum"),
         ({}, ["--up", "left"], "Expected --up as auto, none"),
         ({}, ["--intrinsics", "1,2"], "fx,fy,cx,cy"),
         ({}, ["--intrinsics", "1,2,3,4", "--fixed-camera"], "--intrinsics or --fixed-camera"),

@@ -123,7 +123,7 @@ def test_many_sources_go_to_folders_of_their_own_and_done_ones_are_skipped(
         (["nowhere.mp4"], "there is no 'nowhere.mp4'"),
         (["world:1", "--keyframes", "often"], "every:6 or flow:12px"),
         (["world:1", "--windows", "many"], "128/16"),
-        (["world:1", "--format", "obj"], "Expected --format as"),
+        (["world:1", "--format", "obj"], "Expected format as"),
         (["world:1", "--memory", "lots"], "such as 4GB"),
         (["world:1?frames=3", "--memory", "10kB"], "cannot hold"),
         (["world:1", "--start", "soon"], "Expected a time"),

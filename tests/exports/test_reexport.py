@@ -117,7 +117,7 @@ def test_settings_say_what_they_need() -> None:
 
 @pytest.mark.parametrize("formats", [(), ("las",), ("tum", "las")])
 def test_formats_that_are_none_are_refused(formats: tuple[str, ...]) -> None:
-    with pytest.raises(SettingError, match="Expected --format as tum"):
+    with pytest.raises(SettingError, match="Expected format as tum"):
         ExportSettings(formats=formats)
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from longtake.api.keywords import checked_keywords
+from longtake.api.arguments import checked_keywords
 from longtake.errors import SettingError
 from longtake.evaluation.alignment_mode import AlignmentMode
 from longtake.evaluation.depth_alignment import AlignmentSpan, DepthAlignment

@@ -9,12 +9,11 @@ from types import TracebackType
 from jaxtyping import Float
 from torch import Tensor
 
+from longtake.api.arguments import checked_keywords, memory_bytes
 from longtake.api.camera_trail import CameraTrail
 from longtake.api.dialogue_session import DialogueSession
 from longtake.api.geometry_session import GeometrySession
-from longtake.api.keywords import checked_keywords
 from longtake.api.pictures import Picture, time_of
-from longtake.api.session_words import memory_bytes
 from longtake.errors import InputError, SavedSessionError, SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
@@ -83,26 +82,36 @@ class LiveSession:
         policy: str | None = None,
         ask_policy: str = "window",
         max_tokens: int = 64,
+        reserve_frames: int = 0,
+        reserve_tokens: int = 0,
         device: str = AUTO,
         precision: str = AUTO,
         backend: str = AUTO,
     ) -> "LiveSession":
         """Both sessions on models by name; `share` of the memory is the map's, the rest the dialogue's.
 
-        The dialogue sees at most `ask_fps` frames a second, the map all. Policies are those of `longtake live`.
+        The dialogue sees at most `ask_fps` frames a second, the map all. Policies are those of `longtake live`. Of the
+        memory `reserve_frames` and `reserve_tokens` are left free for forks.
         """
         if not 0 < share < 1:
             raise SettingError(f"Expected share between 0 and 1, the map's part of the memory, but got {share:g}.")
         num_bytes = memory_bytes(memory)
         map_bytes = int(num_bytes * share)
         mapping = GeometrySession.from_pretrained(
-            map, memory=map_bytes, policy=policy, device=device, precision=precision, backend=backend
+            map,
+            memory=map_bytes,
+            policy=policy,
+            reserve_frames=reserve_frames,
+            device=device,
+            precision=precision,
+            backend=backend,
         )
         dialogue = DialogueSession.from_pretrained(
             ask,
             memory=num_bytes - map_bytes,
             policy=ask_policy,
             max_tokens=max_tokens,
+            reserve_tokens=reserve_tokens,
             device=device,
             precision=precision,
             backend=backend,

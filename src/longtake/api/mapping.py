@@ -5,9 +5,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from longtake.api.choices import one_of
+from longtake.api.arguments import checked_keywords, one_of
 from longtake.api.exporting import cloud_settings, export_adjustments, format_names
-from longtake.api.keywords import checked_keywords
 from longtake.api.models import model_and_execution
 from longtake.api.progress import progress_bar
 from longtake.api.take import Take, open_take
@@ -80,15 +79,15 @@ def map(
     )
     settings = MapSettings(
         session=watching(SMALL),  # until the network is known; what was asked for is checked now
-        fit=Fit(one_of("fit", fit, [known.value for known in Fit])),
+        fit=Fit(one_of("fit", fit, Fit)),
         outputs=choose_outputs(
             format_names(format),
-            pixels=PixelGrid(one_of("pixels", pixels, [grid.value for grid in PixelGrid])),
+            pixels=PixelGrid(one_of("pixels", pixels, PixelGrid)),
             fps=fps,
             cloud=cloud_settings(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points),
             adjustments=export_adjustments(intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up),
         ),
-        when_full=WhenFull(one_of("when_full", when_full, [known.value for known in WhenFull])),
+        when_full=WhenFull(one_of("when_full", when_full, WhenFull)),
         checkpoint_every=checkpoint_every,
     )
     folder = Path(out)

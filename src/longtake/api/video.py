@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from longtake.api.keywords import checked_keywords
+from longtake.api.arguments import checked_keywords
 from longtake.video.folders import NOMINAL_FPS
 from longtake.video.frame import VideoFrame
 from longtake.video.sampling import FrameSampling, parse_time

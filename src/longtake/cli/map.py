@@ -11,7 +11,7 @@ from typing import Annotated
 import torch
 import typer
 
-from longtake.api.choices import one_of
+from longtake.api.arguments import one_of
 from longtake.api.exporting import UPRIGHT, cloud_settings, export_adjustments
 from longtake.cli.options import parse_sampling
 from longtake.cli.reporting import INTERRUPTED, JsonReporter, Reporter, TerminalReporter, report_run

@@ -29,7 +29,7 @@ class ExportAdjustments:
 
     def __post_init__(self) -> None:
         if self.camera is not None and self.fixed_camera:
-            raise SettingError("A camera that is known needs no estimate; leave out --intrinsics or --fixed-camera.")
+            raise SettingError("A camera that is known needs no estimate; leave out intrinsics or fixed camera.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

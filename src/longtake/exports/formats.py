@@ -141,4 +141,4 @@ def format_named(name: str) -> Format:
 def require_format(name: str, known: Sequence[str]) -> None:
     """Refuse a name that is not known, with those that are."""
     if name not in known:
-        raise SettingError(f"Expected --format as {', '.join(known)}, or module:attribute, but got '{name}'.")
+        raise SettingError(f"Expected format as {', '.join(known)}, or module:attribute, but got '{name}'.")

@@ -34,7 +34,7 @@ class ExportSettings:
 
     def __post_init__(self) -> None:
         if not self.formats:
-            raise SettingError(f"Expected --format as {', '.join(FORMATS)}, but got none.")
+            raise SettingError(f"Expected format as {', '.join(FORMATS)}, but got none.")
         for name in self.formats:
             format_named(name)
 
@@ -115,7 +115,7 @@ def _delete(path: Path) -> None:
 
 def _require_room(out: Path) -> None:
     if is_take(out):
-        raise SettingError(f"{out} is a take, whose own files would be replaced; name another folder with --out.")
+        raise SettingError(f"{out} is a take, whose own files would be replaced; name another folder.")
 
 
 def _require_content(take: Take, settings: ExportSettings) -> None:
@@ -124,11 +124,11 @@ def _require_content(take: Take, settings: ExportSettings) -> None:
     if points and take.header.depth is None:
         raise InputError(
             f"Expected depth in {take.folder}, of which {points[0]} is made, but it has none; map the video again "
-            "with --format depth."
+            "with the format depth."
         )
     if take.header.images is None and settings.needs_images:
         raise InputError(
-            f"Expected images in {take.folder}, but it has none; map the video again with --format images."
+            f"Expected images in {take.folder}, but it has none; map the video again with the format images."
         )
 
 
@@ -136,11 +136,11 @@ def _lacks(header: TakeHeader, settings: ExportSettings) -> list[str]:
     """Sentences on what points are made without."""
     lacks = []
     if settings.has_points and header.images is None:
-        lacks.append("The result has no images, so points are grey; map with --format images for colours.")
+        lacks.append("The result has no images, so points are grey; map with the format images for colours.")
     if settings.has_points and not header.confidence and settings.cloud.points.drop_percent:
         lacks.append(
             "The result has no confidence, so no pixels are left out as unsure, unlike in its cloud.ply; map with "
-            "--format confidence for the same points."
+            "the format confidence for the same points."
         )
     return lacks
 

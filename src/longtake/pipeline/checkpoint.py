@@ -99,7 +99,8 @@ class Checkpoints:
             return Checkpoint(**record, arrays=arrays, session=folder / _SESSION)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise InputError(
-                f"The checkpoint {path} is damaged ({error}); start again without --resume, or delete {self._folder}."
+                f"The checkpoint {path} is damaged ({error}); start again without --resume (resume=True), or delete "
+                f"{self._folder}."
             ) from error
 
     def clear(self) -> None:

@@ -136,6 +136,8 @@ class SessionRecord:
     waiting_timestamps_s: tuple[float, ...]
     windowed: WindowedRecord | None = None
     """None in a session without windows, as all of format 1 were."""
+    fit: str | None = None
+    """How pictures became frames; None where nobody said, as in files of earlier versions."""
 
     @classmethod
     def of(cls, plan: MemoryPlan, **session: Any) -> "SessionRecord":
