@@ -21,7 +21,7 @@ from torch import Tensor
 
 from longtake.attention.backend import Backend
 from longtake.attention.causal import AttentionRecorder
-from longtake.attention.choose import backend_named
+from longtake.attention.choose import recorded_backend
 from longtake.attention.sdpa import SdpaBackend
 from longtake.errors import InputError, UnknownWordsError
 from longtake.language.dialogue_state import DialogueState, Portion, portions, with_frames
@@ -262,7 +262,7 @@ class DialogueSession:
             stream_format=StreamFormat(record["stream_format"]),
             retaining=segment_policy_of(record["retaining"]),
             answer_tokens=record["answer_tokens"],
-            backend=backend or backend_named(record["backend"]),
+            backend=backend or recorded_backend(record["backend"]),
         )
         session._memory.restore(saved, state_from_record(record["talk"], saved, language.picture_format))
         return session

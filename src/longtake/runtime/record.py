@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from longtake import __version__
 from longtake.attention.backend import Backend
-from longtake.attention.choose import backend_named
+from longtake.attention.choose import recorded_backend
 from longtake.errors import SavedSessionError, SettingError
 from longtake.geometry.config import GeometryConfig
 from longtake.memory.registry import policy_record, stream_policy_of
@@ -191,7 +191,7 @@ class SessionRecord:
         )
 
     def make_backend(self) -> Backend:
-        return backend_named(self.backend)
+        return recorded_backend(self.backend)
 
     def require_weights(self, weights: str) -> None:
         if weights != self.weights:

@@ -3,10 +3,12 @@
 Sources are imported where one is opened: PyAV only where video is decoded, worlds only where one is filmed.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from longtake.errors import InputError, SettingError
+from longtake.extras import import_own
 from longtake.takes.header import is_take
 from longtake.video.folders import (
     NOMINAL_FPS,
@@ -25,6 +27,7 @@ __all__ = ["Source", "SourceOptions", "open_source"]
 
 SCHEMES = ("http://", "https://", "rtsp://", "rtsps://", "rtmp://", "srt://", "udp://")
 """How the address of a stream begins."""
+_OWN = re.compile(r"([A-Za-z_][\w.]*:[A-Za-z_]\w*)(?:\?(.*))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,7 @@ def open_source(text: str, sampling: FrameSampling = EVERY_FRAME, options: Sourc
     world:7?frames=300           a walk through a procedural house
     a folder                     a take, or pictures in natural order
     a file                       a picture, or whatever FFmpeg decodes
+    my_package.rig:open_rig?left a source of one's own: `open_rig("left", sampling, options)` returns it
     """
     if options.follow:
         return _follow(text, sampling, options)
@@ -74,7 +78,20 @@ def open_source(text: str, sampling: FrameSampling = EVERY_FRAME, options: Sourc
         from longtake.video.worlds import open_world
 
         return open_world(text, sampling, device=options.device)
+    if (own := _OWN.fullmatch(text)) and not _exists(Path(text)):
+        return _open_own(own[1], own[2] or "", sampling, options)
     return _open_path(Path(text), sampling, options)
+
+
+def _open_own(name: str, text: str, sampling: FrameSampling, options: SourceOptions) -> Source:
+    """What the function of this name opens, given what stands behind the question mark."""
+    opener = import_own(name, "a video, or a function that opens a source,")
+    source = opener(text, sampling, options) if callable(opener) else opener
+    if not isinstance(source, Source):
+        raise SettingError(
+            f"Expected '{name}' to return a longtake.video.reading.Source, but got {type(source).__name__}."
+        )
+    return source
 
 
 def _open_path(path: Path, sampling: FrameSampling, options: SourceOptions) -> Source:

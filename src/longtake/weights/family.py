@@ -1,8 +1,10 @@
 """Which model a file of weights is of, told by the names in it."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+
+from longtake.weights import published
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,8 @@ class Family:
     """What the file's own name contains."""
     skipped: str | None = None
     """How the names of a part begin that longtake knows and does not load."""
+    our_name: Callable[[str], str | None] = published.our_name
+    """Our name of a tensor of such a file; None for one that has no place in the model."""
 
     def fits(self, names: Collection[str], file: str) -> bool:
         def begins(pattern: str) -> bool:
@@ -34,7 +38,11 @@ _POINTS = r"point_head\."
 _TRACKS = r"track_head\."
 _STAGE_1 = "LingBot-Map's first training stage, a bidirectional VGGT"
 
-LONGTAKE = Family("longtake's own model", has=(r"encoder\.positions", r"tokens\.camera", r"trunk\.frame_blocks\."))
+LONGTAKE = Family(
+    "longtake's own model",
+    has=(r"encoder\.positions", r"tokens\.camera", r"trunk\.frame_blocks\."),
+    our_name=lambda name: name,
+)
 LINGBOT_MAP = Family("LingBot-Map", has=(_TRUNK, _SCALE))
 STREAM3R = Family("STream3R", has=(_TRUNK, _POINTS), lacks=(_SCALE, _TRACKS))
 VGGT = Family("VGGT", has=(_TRUNK, _TRACKS), lacks=(_SCALE,), skipped=_TRACKS)
