@@ -1,6 +1,6 @@
 """A whole video into a folder, in the words of `longtake map`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from longtake.api.exporting import cloud_settings, export_adjustments, format_na
 from longtake.api.models import model_and_execution
 from longtake.api.progress import progress_bar
 from longtake.api.take import Take, open_take
-from longtake.api.video import frame_sampling
+from longtake.api.video import frame_sampling, open_any
 from longtake.exports.take import PixelGrid
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_MODEL
@@ -23,13 +23,14 @@ from longtake.pipeline.writer_process import WriterProcess
 from longtake.runtime.build import SMALL, usual_settings
 from longtake.runtime.execution import AUTO, choose_execution
 from longtake.video.folders import NOMINAL_FPS
+from longtake.video.raw import Pixels
 from longtake.video.resize import Fit
-from longtake.video.source import SourceOptions, open_source
+from longtake.video.source import SourceOptions
 
 
 @checked_keywords
 def map(
-    source: str | Path,
+    source: str | Path | Iterable[Pixels],
     out: str | Path = "out/map",
     *,
     model: str | Path | GeometryModel = DEFAULT_MODEL,
@@ -96,7 +97,7 @@ def map(
     options = SourceOptions(
         follow=follow, picture_fps=picture_fps, device=choose_execution(device, precision, backend).device
     )
-    opened = open_source(str(source), frame_sampling(start, end, fps, stride), options)
+    opened = open_any(source, frame_sampling(start, end, fps, stride), options)
     loaded, execution = model_and_execution(model, device, precision, backend)
     settings = replace(
         settings,

@@ -7,11 +7,10 @@ import torch
 
 from longtake.errors import SettingError
 from longtake.exports.cameras import KnownCamera, shared_camera
-from longtake.exports.floor import Floor
+from longtake.exports.floor import Floor, floor_of
 from longtake.exports.frame import MappedFrame
 from longtake.exports.saved import saved_frames
 from longtake.exports.scale import KnownHeight, KnownLength, metres_per_unit
-from longtake.exports.upright import floor_of
 from longtake.spatial.similarity import Similarity
 from longtake.takes.header import Unit
 from longtake.takes.take import Take

@@ -1,7 +1,6 @@
 """Other files from a saved result: one pass for what must be known of the whole, where anything must, one to write."""
 
-import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ from longtake.exports.frame import MappedFrame
 from longtake.exports.record import RECORD_NAME, ExportRecord, make_record
 from longtake.exports.scale import KnownDistance
 from longtake.exports.take import DepthKind, TakeSettings
-from longtake.takes.atomic_files import require_writable, writing
+from longtake.takes.atomic_files import require_writable
 from longtake.takes.header import TakeHeader, is_take
 from longtake.takes.images import ImageFiles
 from longtake.takes.take import Take
@@ -96,21 +95,6 @@ def export_take(
     )
     record.write(out / RECORD_NAME)
     return record
-
-
-def clear_export(out: Path, formats: Sequence[str] = ()) -> None:
-    """Delete whatever an export may have left in its folder, in our formats and these; other files stay."""
-    with writing(str(out)):
-        for known in (*FORMATS.values(), *map(format_named, formats)):
-            _delete(out / known.file)
-        _delete(out / RECORD_NAME)
-
-
-def _delete(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _require_room(out: Path) -> None:
