@@ -20,7 +20,7 @@ from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.language.load import LanguageModel
 from longtake.runtime.answers import Answer
 from longtake.runtime.execution import AUTO
-from longtake.takes.atomic_files import replacing, writing
+from longtake.takes.atomic_files import replace_file, writing
 from longtake.takes.fields import JsonObject
 from longtake.types import Geometry
 
@@ -173,8 +173,7 @@ class LiveSession:
         self._map.save(folder / _MAP_NAME)
         self._dialogue.save(folder / _DIALOGUE_NAME)
         record = {"format": _FORMAT, **self._trail.to_record()}
-        with writing(str(folder / _RECORD_NAME)), replacing(folder / _RECORD_NAME) as file:
-            file.write(json.dumps(record).encode())
+        replace_file(folder / _RECORD_NAME, json.dumps(record).encode())
 
     @classmethod
     @checked_keywords

@@ -24,7 +24,7 @@ from longtake.exports.cloud import Cloud, CloudSettings, GrowingCloud
 from longtake.exports.frame import MappedFrame
 from longtake.exports.sink import Sink
 from longtake.exports.source_cameras import PinholeLens, SourceCamera, source_camera
-from longtake.takes.atomic_files import replacing, require_writable, writing
+from longtake.takes.atomic_files import replace_file, require_writable
 from longtake.takes.header import Unit
 
 MAX_CAMERAS = 500
@@ -68,8 +68,7 @@ class GlbSink(Sink):
 
     def close(self) -> None:
         one_in = max(1, math.ceil(len(self._cameras) / self._max_cameras))
-        with writing(str(self._path)), replacing(self._path) as file:
-            file.write(glb_bytes(self.cloud.cloud(), self._cameras[::one_in], unit=self._unit))
+        replace_file(self._path, glb_bytes(self.cloud.cloud(), self._cameras[::one_in], unit=self._unit))
 
 
 def glb_bytes(cloud: Cloud, cameras: list[SourceCamera], *, unit: Unit) -> bytes:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from longtake.exports.adjust import Adjustment, ExportAdjustments
-from longtake.takes.atomic_files import replacing, writing
+from longtake.takes.atomic_files import replace_file
 from longtake.takes.fields import JsonObject
 from longtake.takes.header import Unit
 
@@ -61,8 +61,7 @@ class ExportRecord:
         )
 
     def write(self, path: Path) -> None:
-        with writing(str(path)), replacing(path) as file:
-            file.write(json.dumps(asdict(self), indent=1).encode())
+        replace_file(path, json.dumps(asdict(self), indent=1).encode())
 
 
 def make_record(

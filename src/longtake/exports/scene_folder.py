@@ -16,7 +16,7 @@ from longtake.exports.cloud import CloudSettings, GrowingCloud
 from longtake.exports.frame import MappedFrame
 from longtake.exports.sink import Sink
 from longtake.exports.source_cameras import SourceCamera, source_camera
-from longtake.takes.atomic_files import replacing, writing
+from longtake.takes.atomic_files import replace_file, writing
 from longtake.takes.images import ImageFiles, encode_image
 
 _FOLDER_NAME = "images"
@@ -60,8 +60,7 @@ class SceneSink(Sink):
         path = self._folder / name
         with writing(str(path)):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as file:
-                file.write(content)
+        replace_file(path, content)
 
 
 class SourceImages:

@@ -27,7 +27,7 @@ from longtake.exports.report.sections import (
 )
 from longtake.exports.report.strips import draw_strips
 from longtake.exports.report.truth import Truth, truth_section
-from longtake.takes.atomic_files import replacing, writing
+from longtake.takes.atomic_files import replace_file
 from longtake.takes.header import Content, Unit
 from longtake.takes.take import Take
 
@@ -40,8 +40,7 @@ def write_report(out: Path) -> Path:
     """Write `report.html` into a mapped folder, replacing the one before; the same folder gives the same page."""
     page = make_page(read_folder(out))
     path = out / REPORT_NAME
-    with writing(str(path)), replacing(path) as file:
-        file.write(page.encode(errors="replace"))
+    replace_file(path, page.encode(errors="replace"))
     return path
 
 

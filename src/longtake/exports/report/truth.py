@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from longtake.errors import InputError
-from longtake.takes.atomic_files import replacing, writing
+from longtake.takes.atomic_files import replace_file
 from longtake.takes.fields import JsonObject
 
 TRUTH_NAME = "truth.json"
@@ -54,8 +54,7 @@ class Truth:
             "figures": [asdict(figure) for figure in self.figures],
             "way": [{"centre": centre} for centre in self.centres.tolist()],
         }
-        with writing(str(path)), replacing(path) as file:
-            file.write(json.dumps(record, indent=1).encode())
+        replace_file(path, json.dumps(record, indent=1).encode())
 
 
 def truth_section(truth: Truth | None) -> str:
