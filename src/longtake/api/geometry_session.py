@@ -241,7 +241,7 @@ class GeometrySession:
 
 
 def _resumed_fit(asked: str | None, saved: str | None) -> Fit:
-    """How pictures are placed as before; a file that says it is not to be gone on with in another way."""
+    """The fit that a file was saved with; another one is refused, and without one the fit asked for is taken."""
     if None not in (asked, saved) and asked != saved:
         raise SettingError(f"This session was saved with fit '{saved}', but got '{asked}'; leave it out.")
     return Fit(one_of("fit", saved or asked or Fit.CROP, Fit))

@@ -1,4 +1,4 @@
-"""A mapped or filmed video on disk, as programs want it: the way, pixels, points, and what else its folder holds."""
+"""A take on disk as programs use it: trajectory, pixels, points, and what else its folder holds."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +74,7 @@ class Take(takes.Take):
 
     @property
     def truth(self) -> Truth | None:
-        """The true way in this take's world, and how far the result is from it, where somebody compared."""
+        """The true trajectory in this take's world, and how far the result is from it, where it was compared."""
         return parse_file(self.folder / TRUTH_NAME, Truth.parse)
 
 

@@ -1,4 +1,4 @@
-"""What is corrected in a saved result before it is exported: its camera, its scale, which way is up."""
+"""Corrections before an export: a known camera, a metric scale, a level floor."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from longtake.takes.take import Take
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportAdjustments:
-    """What is known, and what is wanted."""
+    """Corrections that were asked for."""
 
     camera: KnownCamera | None = None
     fixed_camera: bool = False

@@ -1,4 +1,4 @@
-"""What an export says of itself in `export.json`."""
+"""The record of an export, `export.json`: its files, unit, scale and camera."""
 
 import json
 from collections.abc import Mapping, Sequence

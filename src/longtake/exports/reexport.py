@@ -1,4 +1,4 @@
-"""Other files from a saved result: one pass for what must be known of the whole, where anything must, one to write."""
+"""Exports of a finished take: a first pass for what depends on all frames, such as the floor, then one that writes."""
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack

@@ -101,7 +101,7 @@ class _Recording:
         self.num_frames += 1
 
     def content(self) -> bytes:
-        """Of a file; nothing is added afterwards, but it can be asked for again."""
+        """The content of the file; no frame may be added afterwards."""
         if self._content is None:
             self._content = self._bytes.read(flush=True)
         assert self._content is not None

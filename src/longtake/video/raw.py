@@ -1,4 +1,4 @@
-"""Frames that a Python program has already."""
+"""Frames that a Python program has in memory, as a source."""
 
 import math
 from collections.abc import Generator, Iterable, Sized

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from longtake.world.cast import Rays, first_hits, in_sight
+from longtake.world.ray_casting import Rays, first_hits, in_sight
 from longtake.world.scene import Scene, Solids
 from longtake.world.surface import colours, surfaces_at
 

@@ -17,10 +17,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from longtake.errors import SettingError
-from longtake.world import grain
 from longtake.world.furniture import Shape
 from longtake.world.house import House, Part, Room
 from longtake.world.materials import Material
+from longtake.world.noise_textures import noise, shades
 
 NOWHERE = 1e4
 """Where padding lies, in metres along every axis."""
@@ -144,8 +144,8 @@ class Scene:
             light=_rows([[room.light for room in house.rooms] for house in houses], size.rooms, (0.0,) * 3, device),
             materials=_rows([[one.row() for one in table] for table in tables], num_materials, empty, device),
             standing=_rows([_standing(house) for house in houses], size.things, (*nowhere, 1.0), device),
-            noise=grain.noise().to(device),
-            shades=grain.shades().to(device),
+            noise=noise().to(device),
+            shades=shades().to(device),
         )
 
     def __len__(self) -> int:

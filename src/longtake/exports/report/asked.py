@@ -1,4 +1,4 @@
-"""What was asked about a mapped video on the way: answers against the truth, and whether they looked where it is."""
+"""Questions asked while a video was mapped: answers against the truth, and whether they attended to the evidence."""
 
 import json
 import re

@@ -77,11 +77,11 @@ def make_page(folder: MappedFolder) -> str:
 def _drawings(
     take: Take, axes: Axes, truth: Truth | None, cloud: PointSample | None, missing: str | None
 ) -> dict[str, str]:
-    true_way = None if truth is None else truth.centres
+    true_path = None if truth is None else truth.centres
     return {
         "cloud": view_section(cloud, missing),
-        "plan": draw_plan(take.trajectory, axes, _unit_of(take), true_way),
-        "data": as_script(payload(take, axes, cloud, true_way)),
+        "plan": draw_plan(take.trajectory, axes, _unit_of(take), true_path),
+        "data": as_script(payload(take, axes, cloud, true_path)),
     }
 
 

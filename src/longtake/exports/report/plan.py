@@ -54,11 +54,11 @@ def length_of(trajectory: Trajectory) -> float:
 
 
 def draw_plan(
-    trajectory: Trajectory, axes: Axes, unit: str, true_way: Float[np.ndarray, "true_frames 3"] | None = None
+    trajectory: Trajectory, axes: Axes, unit: str, true_path: Float[np.ndarray, "true_frames 3"] | None = None
 ) -> str:
-    """An SVG element: the way from its start to its end, the true one under it, and a bar of a round length."""
+    """An SVG element: the trajectory from above, the true one under it, and a scale bar of a round length."""
     flat = _from_above(centres_of(trajectory)[chosen_positions(len(trajectory))], axes)
-    true_flat = flat[:0] if true_way is None else _from_above(true_way[chosen_positions(len(true_way))], axes)
+    true_flat = flat[:0] if true_path is None else _from_above(true_path[chosen_positions(len(true_path))], axes)
     everything = np.vstack([flat, true_flat])
     low, extent = everything.min(axis=0), np.ptp(everything, axis=0)
     longer = float(extent.max())
