@@ -16,6 +16,7 @@ from longtake.errors import InputError, SettingError
 from longtake.language.load import LanguageModel
 from longtake.language.sampling import TextSampling
 from longtake.memory.registry import segment_policy_named
+from longtake.memory.saved import SavedTensors
 from longtake.runtime import dialogue
 from longtake.runtime.answers import Answer, Choice, DialogueInfo
 from longtake.runtime.execution import AUTO, Execution, choose_execution
@@ -150,7 +151,16 @@ class DialogueSession:
         precision: str = AUTO,
         backend: str = AUTO,
     ) -> "DialogueSession":
-        """Go on where `save` was called, with the same model and `size`."""
+        """Go on where `save` was called, with the same model.
+
+        The file holds all settings. Only those of earlier versions do not say their `size`: give it if there was one.
+        """
+        saved_pixels = SavedTensors(Path(path)).record.get("max_pixels")
+        if size is not None and saved_pixels not in (None, size**2):
+            raise SettingError(
+                f"This dialogue was saved with pictures of at most {saved_pixels} pixels, but got a size of {size}; "
+                "leave it out."
+            )
         language, execution = _loaded(model, device, precision, backend)
         chosen = None if backend == AUTO else backend_named(execution.backend)
         sized = language if size is None else _with_size(language, size)

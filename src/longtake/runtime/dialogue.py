@@ -39,6 +39,7 @@ from longtake.runtime.answers import Answer, Choice, DialogueInfo, LetterChoice
 from longtake.runtime.choice_scoring import by_letters, by_likelihood, equally_long, offered_by_letters, require_choices
 from longtake.runtime.dialogue_file import (
     dialogue_record,
+    recorded_pictures,
     require_dialogue,
     state_from_record,
     state_pieces,
@@ -246,7 +247,14 @@ class DialogueSession:
         setup = self._memory.setup
         with self._memory.lock:
             state = self._memory.state
-            record = dialogue_record(self._settings, self._language.model, setup.backend.name, setup.policy, state)
+            record = dialogue_record(
+                self._settings,
+                self._language.model,
+                self._language.picture_format,
+                setup.backend.name,
+                setup.policy,
+                state,
+            )
             write_tensors(path, self._memory.contents() | state_pieces(state), record)
 
     @classmethod
@@ -255,6 +263,7 @@ class DialogueSession:
         saved = SavedTensors(path)
         record = dict(saved.record)
         require_dialogue(path, record, language.model)
+        language = replace(language, picture_format=recorded_pictures(record, language.picture_format))
         session = cls(
             language,
             budget_bytes=record["budget_bytes"],
