@@ -29,7 +29,7 @@ def checked_keywords(function: Callable[_Parameters, _Result]) -> Callable[_Para
 
 
 def one_of(what: str, given: str, known: Iterable[str]) -> str:
-    """A word that is among the known ones."""
+    """The word, if it is among the known ones."""
     words = list(known)
     if given not in words:
         raise SettingError(f"Expected {what} as {', '.join(words)}, but got '{given}'.")

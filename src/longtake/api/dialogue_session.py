@@ -1,4 +1,4 @@
-"""The public session of questions: any picture in, questions at any time, answers with the moments they looked at."""
+"""The public session of questions: pictures in, questions at any time, answers with the moments they attended to."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -184,7 +184,7 @@ class DialogueSession:
 
     @property
     def num_bytes(self) -> int:
-        """Of all keys and values, allocated once."""
+        """Bytes of all keys and values, allocated once."""
         return self._session.info.num_bytes
 
     def _sampling(self, temperature: float, max_tokens: int | None) -> TextSampling:

@@ -1,4 +1,4 @@
-"""The public session of geometry: any picture in, poses and depth out, as `map` would say them."""
+"""The public session of geometry: any picture in, poses and depth out, the same as `map` writes."""
 
 import copy
 from dataclasses import dataclass
@@ -136,7 +136,7 @@ class GeometrySession:
         return geometry
 
     def finish(self) -> Geometry:
-        """What is still to be said when no more pictures come."""
+        """The remaining results when no more pictures come; those that were provisional are final then."""
         return self._opened("finish").finish()
 
     def fork(self) -> "GeometrySession":
@@ -202,12 +202,12 @@ class GeometrySession:
 
     @property
     def model(self) -> GeometryModel:
-        """To be shared with other sessions."""
+        """The model, which other sessions can share."""
         return self._model
 
     @property
     def num_bytes(self) -> int:
-        """Of all keys and values: allocated with the first frame, and never more."""
+        """Bytes of all keys and values: allocated with the first frame, and never more."""
         return 0 if self._session is None else _sequence(self._session).num_bytes
 
     @property

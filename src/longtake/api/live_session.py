@@ -30,7 +30,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moment:
-    """A span of the video that an answer looked at, and the camera then."""
+    """A span of the video that an answer attended to, and the camera pose then."""
 
     start_s: float
     end_s: float
@@ -42,7 +42,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LiveAnswer:
-    """What was said, the moments it looked at, and where the camera was."""
+    """An answer, the moments of the video that it attended to, and where the camera is."""
 
     text: str
     moments: tuple[Moment, ...]
@@ -127,7 +127,7 @@ class LiveSession:
         return self._dialogue
 
     def step(self, picture: Picture, timestamp_s: float | None = None) -> Geometry:
-        """Take the next picture; the map answers at once, the dialogue looks when its turn has come."""
+        """Take the next picture: the map sees every one, the dialogue at most `ask_fps` a second."""
         time_s = time_of(picture, timestamp_s)
         if time_s is None:
             raise InputError("Expected a time for each picture, in seconds: only frames of open_video know theirs.")
@@ -140,7 +140,7 @@ class LiveSession:
         return geometry
 
     def ask(self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None) -> LiveAnswer:
-        """The answer, the moments that it looked at, and the camera's poses then and now."""
+        """The answer, the moments that it attended to, and the camera's poses then and now."""
         answer = self._dialogue.ask(question, temperature=temperature, max_tokens=max_tokens)
         moments = tuple(
             Moment(
@@ -154,7 +154,7 @@ class LiveSession:
         return LiveAnswer(text=answer.text, moments=moments, world_from_camera=self._trail.newest, answer=answer)
 
     def finish(self) -> Geometry:
-        """What the map still has to say when no more pictures come."""
+        """The remaining results of the map when no more pictures come."""
         geometry = self._map.finish()
         self._trail.learn(geometry)
         return geometry
@@ -213,7 +213,7 @@ class LiveSession:
 
     @property
     def num_bytes(self) -> int:
-        """Of all keys and values of both."""
+        """Bytes of all keys and values of both sessions."""
         return self._map.num_bytes + self._dialogue.num_bytes
 
 

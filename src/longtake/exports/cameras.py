@@ -50,7 +50,7 @@ class KnownCamera:
             raise SettingError(f"Expected a camera for pictures of at least 1x1 pixels, not {self.size}.")
 
     def intrinsics(self, width: int, height: int) -> Float[Tensor, "3 3"]:
-        """For a video of this size, in float64."""
+        """The intrinsics matrix for a video of this size, in float64."""
         stretch_x, stretch_y = self._stretch(width, height)
         return torch.tensor(
             [
@@ -62,7 +62,7 @@ class KnownCamera:
         )
 
     def of(self, frame: MappedFrame) -> MappedFrame:
-        """A frame seen by this camera."""
+        """The frame with this camera's intrinsics."""
         placement = frame.placement
         intrinsics = self.intrinsics(placement.source_width, placement.source_height)
         return replace(frame, intrinsics=placement.intrinsics_to_model(intrinsics))
@@ -80,7 +80,7 @@ class KnownCamera:
 
 
 def shared_camera(take: Take) -> KnownCamera:
-    """The medians over all frames, so that a few wrong ones do not count."""
+    """One camera for all frames: the medians of their estimates, so that a few wrong ones do not count."""
     first = source_placement(take, 0)
     size = first.source_width, first.source_height
     cameras = torch.stack([_resized_to(size, take, position) for position in range(len(take))])

@@ -110,7 +110,7 @@ def binary_cameras(lenses: Sequence[PinholeLens]) -> bytes:
 
 
 def binary_images(images: Sequence[ColmapImage]) -> bytes:
-    """Without two-dimensional points."""
+    """The content of `images.bin`, without two-dimensional points."""
     rows = [
         struct.pack("<I7dI", image.image_id, *image.quaternion, *image.translation, image.camera_id)
         + image.name.encode()
@@ -159,7 +159,7 @@ def _parameters(lens: PinholeLens) -> tuple[float, float, float, float]:
 
 
 def _line(*values: int | float | str) -> str:
-    """Numbers have the digits that bring them back exactly."""
+    """Values separated by spaces; numbers have the digits that bring them back exactly."""
     return " ".join(map(str, values))
 
 

@@ -121,7 +121,7 @@ def _seen_in(frame: MappedFrame, points: PointFilter) -> Float[Tensor, "points 8
 
 
 def find_floor(surfaces: Surfaces) -> Floor | None:
-    """None where no surface is convincing."""
+    """The floor among these surfaces, None where none is convincing."""
     ups = -surfaces.world_from_camera[:, :3, 1].mean(dim=0)
     if len(surfaces.points) == 0 or ups.norm() < _LEAST_AGREEMENT:
         return None
@@ -194,7 +194,7 @@ def _is_level(surfaces: Surfaces, normal: Float[Tensor, "3"]) -> Bool[Tensor, " 
 
 
 def _some(values: Float[Tensor, "many *rest"], count: int) -> Float[Tensor, "few *rest"]:
-    """About so many, evenly spaced."""
+    """About so many of the values, evenly spaced."""
     return values[:: max(1, math.ceil(len(values) / count))]
 
 

@@ -53,7 +53,7 @@ class GlbSink(Sink):
         max_cameras: int = MAX_CAMERAS,
         overwrite: bool = False,
     ) -> None:
-        """Of more cameras than asked for, one in so many is drawn."""
+        """Of more cameras than `max_cameras`, every n-th is drawn."""
         if max_cameras < 1:
             raise SettingError(f"Expected a GLB file of 1 camera or more, not of {max_cameras}.")
         require_writable(path, overwrite=overwrite)
@@ -91,14 +91,14 @@ def glb_bytes(cloud: Cloud, cameras: list[SourceCamera], *, unit: Unit) -> bytes
 
 
 class Primitive(IntEnum):
-    """What vertices make."""
+    """How vertices are drawn."""
 
     POINTS = 0
     LINES = 1
 
 
 class GltfFile:
-    """Grows by meshes, cameras and nodes; the numbers they return name them."""
+    """A glTF document under construction; what is added returns its number, by which other parts refer to it."""
 
     def __init__(self) -> None:
         self._lists: dict[str, list[Any]] = {
@@ -191,7 +191,7 @@ def _camera_node(file: GltfFile, camera: SourceCamera) -> dict[str, Any]:
 
 
 def _turned(points: Float[np.ndarray, "points 3"]) -> Float[np.ndarray, "points 3"]:
-    """From our world to glTF's."""
+    """Points turned from our world to glTF's."""
     turned: Float[np.ndarray, "points 3"] = points * np.array([1.0, -1.0, -1.0])
     return turned
 
@@ -218,7 +218,7 @@ def _corner_rays(lens: PinholeLens) -> list[list[float]]:
 
 
 def _diagonal(cloud: Cloud, cameras: list[SourceCamera]) -> float:
-    """Of a box around all cameras and all points but the outermost; 1 where it is empty."""
+    """The diagonal of a box around all cameras and all points but the outermost; 1 where it is empty."""
     ends = [np.stack([camera.world_from_camera[:3, 3].numpy() for camera in cameras])]
     if len(cloud.points):
         ends.append(np.percentile(cloud.points, [2, 98], axis=0))
@@ -227,7 +227,7 @@ def _diagonal(cloud: Cloud, cameras: list[SourceCamera]) -> float:
 
 
 def _colours_along(count: int) -> UInt8[np.ndarray, "count 3"]:
-    """From blue over green to red."""
+    """So many colours from blue over green to red."""
     place = np.linspace(0, 1, count)
     channels = [np.clip(2 - abs(4 * place - peak), 0, 1) for peak in (4, 2, 0)]
     colours: UInt8[np.ndarray, "count 3"] = np.round(255 * np.stack(channels, axis=1)).astype(np.uint8)

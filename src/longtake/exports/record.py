@@ -73,7 +73,7 @@ def make_record(
     adjustment: Adjustment,
     lacks: Sequence[str],
 ) -> ExportRecord:
-    """What was asked for beside what came of it; `lacks` are sentences on what the take had not."""
+    """The record of an export; `lacks` are notes on what the take did not have."""
     camera, floor = adjustment.camera, adjustment.floor
     numbers = None if camera is None else (camera.focal_x, camera.focal_y, camera.center_x, camera.center_y)
     return ExportRecord(

@@ -24,7 +24,7 @@ ProgressCallback = Callable[[Iterable[MappedFrame], int], Iterable[MappedFrame]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSettings:
-    """What is made of a take."""
+    """What is exported from a take."""
 
     formats: tuple[str, ...] = ("tum", "ply")
     cloud: CloudSettings = field(default_factory=CloudSettings)
@@ -64,7 +64,7 @@ class ExportSettings:
 
 
 def no_progress(frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:  # noqa: ARG001
-    """Shows nothing."""
+    """Hands on the frames and shows nothing."""
     return frames
 
 
@@ -117,7 +117,7 @@ def _require_content(take: Take, settings: ExportSettings) -> None:
 
 
 def _lacks(header: TakeHeader, settings: ExportSettings) -> list[str]:
-    """Sentences on what points are made without."""
+    """Notes on what the take lacks for its points."""
     lacks = []
     if settings.has_points and header.images is None:
         lacks.append("The result has no images, so points are grey; map with the format images for colours.")
@@ -141,7 +141,7 @@ def _sink_options(path: Path, header: TakeHeader, adjustment: Adjustment, settin
 
 
 def _take_settings(header: TakeHeader, adjustment: Adjustment) -> TakeSettings:
-    """As the take is; a step of 16-bit depth grows with what it measures, so that the values stay."""
+    """The settings of the take itself; the step of 16-bit depth is scaled with the world, so that its values stay."""
     step = None if header.depth is None else header.depth.step
     kind = DepthKind.NPZ if step is None else DepthKind.PNG
     return TakeSettings(

@@ -80,7 +80,7 @@ class SceneSize:
 
     @classmethod
     def of(cls, house: House) -> "SceneSize":
-        """What a house needs."""
+        """The size that one house needs."""
         boxes, balls, tapers = (len(_of_shape(house, shape)) for shape in Shape)
         return cls(
             boxes=boxes,
@@ -92,7 +92,7 @@ class SceneSize:
         )
 
     def __or__(self, other: "SceneSize") -> "SceneSize":
-        """Enough for both."""
+        """The smallest size that holds both."""
         return SceneSize(
             boxes=max(self.boxes, other.boxes),
             balls=max(self.balls, other.balls),
@@ -228,7 +228,7 @@ def _of_shape(house: House, shape: Shape) -> list[Part]:
 
 
 def _label(part: Part, index: dict[Material, int]) -> tuple[float, float]:
-    """Which material and which thing, -1 for none."""
+    """Numbers of material and thing, -1 for none."""
     material = -1 if part.material is None else index[part.material]
     return (float(material), -1.0 if part.thing is None else float(part.thing))
 

@@ -53,7 +53,7 @@ def _numbers(centres: Float64[np.ndarray, "frames 3"]) -> list[float]:
 
 
 def as_script(values: dict[str, Any]) -> str:
-    """JSON that no text in it can end early."""
+    """JSON for a script element, escaped so that no text in it can end the element."""
     return json.dumps(values, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 

@@ -1,4 +1,4 @@
-"""A trajectory from above, as a drawing; where above is, the cameras say."""
+"""A drawing of the trajectory from above; up is the mean upward direction of the cameras."""
 
 import math
 from dataclasses import dataclass
@@ -40,12 +40,12 @@ def axes_of(world_from_camera: Float[Tensor, "frames 4 4"]) -> Axes:
 
 
 def chosen_positions(count: int) -> list[int]:
-    """Evenly spread, the first and the last among them."""
+    """Positions of some of so many frames, evenly spread, the first and the last among them."""
     return sorted({round(place) for place in np.linspace(0, count - 1, min(count, MOST_POINTS)).tolist()})
 
 
 def centres_of(trajectory: Trajectory) -> Float64[np.ndarray, "frames 3"]:
-    """Where the cameras were, near enough to be reckoned with."""
+    """Camera centres, clipped to where float arithmetic still works."""
     return trajectory.world_from_camera[:, :3, 3].clamp(-_FARTHEST, _FARTHEST).numpy()
 
 
@@ -90,7 +90,7 @@ def _true_way(places: Float[np.ndarray, "points 2"]) -> str:
 
 
 def _way(places: Float[np.ndarray, "points 2"]) -> str:
-    """In pieces that change colour with time; each begins where the last one ends."""
+    """The trajectory as polylines that change colour with time; each begins where the last one ends."""
     num_pieces = max(1, min(_NUM_SHADES, len(places) - 1))
     edges = [round(edge) for edge in np.linspace(0, len(places) - 1, num_pieces + 1).tolist()]
     pieces = [places[first : last + 1] for first, last in pairwise(edges)]

@@ -142,7 +142,7 @@ def table_section(caption: str, values: Mapping[str, Any]) -> str:
 
 
 def _flat(values: Mapping[str, Any], depth: int = _DEEPEST) -> dict[str, str]:
-    """Objects within objects get names with points."""
+    """Nested objects flattened to dotted names."""
     flat: dict[str, str] = {}
     for name, value in values.items():
         if isinstance(value, dict) and value and depth:

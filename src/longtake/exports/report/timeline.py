@@ -33,7 +33,7 @@ class Curve:
 
 
 def statuses_by_index(records: Sequence[FrameRecord], events: Sequence[Event]) -> dict[int, str]:
-    """Of all frames that are known of."""
+    """The status of every frame that a take or its events know of."""
     stated = {record.index: record.status if record.status in STATUSES else UNSTATED for record in records}
     missing = {event.index: FrameStatus.UNREADABLE.value for event in events}
     return {index: status or UNSTATED for index, status in {**stated, **missing}.items()}
@@ -58,7 +58,7 @@ def count_statuses(statuses: dict[int, str]) -> dict[str, int]:
 
 
 def draw_windows(records: Sequence[FrameRecord], num_indices: int) -> str:
-    """Bands of two shades in turn."""
+    """Windows as bands of two alternating shades."""
     windows = {_bin(record.index, num_indices): record.window for record in records if record.window is not None}
     rectangles = [
         _rectangle(run, num_indices, "window odd" if run[0] % 2 else "window", f"window {run[0]}")
@@ -92,7 +92,7 @@ def memory_of(progress: Sequence[Progress]) -> Curve:
 
 
 def draw_curve(curve: Curve, top: float, num_indices: int, words: str) -> str:
-    """From 0 to `top`."""
+    """A curve as SVG, its axis from 0 to `top`."""
     lines = "".join(
         f'<polyline class="curve" points="{_curve_points(line, top, num_indices)}"/>' for line in curve.lines
     )
@@ -112,7 +112,7 @@ def _curve_points(line: Sequence[tuple[float, float]], top: float, num_indices: 
 
 
 def _runs_of(progress: Sequence[Progress]) -> list[list[Progress]]:
-    """Apart where the clock began anew."""
+    """Moments grouped by run: a new one begins where the clock starts again."""
     runs: list[list[Progress]] = []
     for row in progress:
         if not runs or row.seconds <= runs[-1][-1].seconds:
@@ -122,7 +122,7 @@ def _runs_of(progress: Sequence[Progress]) -> list[list[Progress]]:
 
 
 def _step(num_indices: int) -> int:
-    """How many frames are drawn as one."""
+    """How many frames share one bin of the drawing."""
     return -(-num_indices // _MOST_BINS)
 
 
