@@ -22,10 +22,10 @@ from longtake.exports.report.sections import (
     seconds_in_words,
     strips_section,
     table_section,
-    timeline_section,
     view_section,
 )
 from longtake.exports.report.strips import draw_strips
+from longtake.exports.report.timeline import timeline_section
 from longtake.exports.report.truth import Truth, truth_section
 from longtake.takes.atomic_files import replace_file
 from longtake.takes.header import Content, Unit
