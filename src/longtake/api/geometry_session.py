@@ -92,7 +92,7 @@ class GeometrySession:
         precision: str = AUTO,
         backend: str = AUTO,
     ) -> "GeometrySession":
-        """A session on a model by name, path or as `load_model` gave it; its keywords are those of `longtake.map`.
+        """A session on a model by name, path or as `load_model` gave it; keywords as in `longtake.map`.
 
         `memory` is a budget such as "2GB" or "8 frames", `size` the longer side of what the network sees, in pixels.
         `reserve_frames` is room for so many frames more, which a session and its forks need to go on side by side. A
@@ -147,8 +147,8 @@ class GeometrySession:
             with session.fork() as branch:  # each may keep 20 more frames while both are open
                 geometry = branch.step(frame)
 
-        The two share the memory. What either remembers from now on takes room of its own until the fork is closed:
-        that of frames which both would have forgotten, and `reserve_frames`.
+        The two share the memory. While both are open, each frame that either keeps takes free room: that of a memory
+        which is not full yet, then that of `reserve_frames`.
         """
         self._require_open()
         branch = copy.copy(self)
