@@ -153,11 +153,11 @@ def without(run: Path, folder: Path, **fields: Any) -> Path:
     [
         ({"content": "truth"}, ["--format", "tum"], "holds the truth"),
         ({"depth": None}, ["--format", "tum,ply"], "of which ply is made"),
-        ({"images": None}, ["--format", "colmap"], "--format images"),
+        ({"images": None}, ["--format", "colmap"], "with the format images"),
         ({"images": None}, ["--format", "las"], "Expected format as tum"),
         ({}, ["--up", "left"], "Expected --up as auto, none"),
         ({}, ["--intrinsics", "1,2"], "fx,fy,cx,cy"),
-        ({}, ["--intrinsics", "1,2,3,4", "--fixed-camera"], "--intrinsics or --fixed-camera"),
+        ({}, ["--intrinsics", "1,2,3,4", "--fixed-camera"], "leave out intrinsics or fixed camera"),
         ({}, ["--scale-from", "2.4m"], "distance:0,57=2.4m"),
         ({}, ["--scale-from", "distance:0,99=1m"], "frame with index 99"),
         ({"depth": None}, ["--format", "tum", "--scale-from", "height:1m"], "none was found"),

@@ -131,7 +131,7 @@ def test_many_sources_go_to_folders_of_their_own_and_done_ones_are_skipped(
         (["world:1?frames=3", "--out", "/proc/longtake"], "cannot be written"),
         (["world:1", "--intrinsics", "1,2"], "fx,fy,cx,cy"),
         (["world:1", "--intrinsics", "no.json"], "no.json"),
-        (["world:1", "--intrinsics", "9,9,4,4", "--fixed-camera"], "--intrinsics or --fixed-camera"),
+        (["world:1", "--intrinsics", "9,9,4,4", "--fixed-camera"], "leave out intrinsics or fixed camera"),
         (["world:1", "--scale-from", "2.4m"], "distance:0,57=2.4m"),
         (["world:1", "--up", "left"], "Expected --up as auto, none"),
     ],

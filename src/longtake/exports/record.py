@@ -97,5 +97,5 @@ def _notes(adjustments: ExportAdjustments, adjustment: Adjustment) -> tuple[str,
     if adjustments.upright and adjustment.floor is None:
         notes.append("No floor was found convincingly, so the world is left as it is.")
     if adjustment.unit is Unit.MODEL:
-        notes.append("Lengths are in the model's own unit; a known one makes them metres: --scale-from (scale_from=).")
+        notes.append("Lengths are in the model's own unit; --scale-from (scale_from=) makes them metres.")
     return tuple(notes)
