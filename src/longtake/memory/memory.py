@@ -280,7 +280,7 @@ class Memory:
         if use.held or state.forks:
             forks = len(state.forks)
             return (
-                f"{sentence} ({use.held} held for {forks} forks); close a fork, or open the session with more room for "
+                f"{sentence} ({use.held} held for {forks} forks); end a fork, or open the session with more room for "
                 "forks: reserve_frames of a map, reserve_tokens of a dialogue."
             )
         return f"{sentence}; give the memory a larger budget or choose a policy that forgets."
