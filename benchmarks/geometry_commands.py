@@ -18,7 +18,7 @@ from benchmarks.precision import PrecisionFigures, measure_precision
 from benchmarks.soak import SoakFigures, small
 from benchmarks.soak import soak as measure_soak
 from benchmarks.world import WorldFigures, measure_world
-from longtake.api.choices import one_of
+from longtake.api.arguments import one_of
 from longtake.attention.choose import backend_named
 from longtake.cli.bench_speed import CONFIGS
 from longtake.cli.options import AsJson, Device, Size, choose, parse_size

@@ -1,11 +1,11 @@
-"""Optional packages: which extra brings them, and the one sentence for a missing one."""
+"""Code that longtake does not bring itself: optional packages, and what a user names as `module:attribute`."""
 
 import re
 from dataclasses import dataclass
 from importlib import import_module, metadata, util
 from types import ModuleType
 
-from longtake.errors import MissingExtraError
+from longtake.errors import MissingExtraError, SettingError
 
 _MODULES = {"nvidia-ml-py": "pynvml", "rerun-sdk": "rerun"}
 
@@ -48,4 +48,16 @@ def import_from_extra(module: str, extra: str, purpose: str) -> ModuleType:
     except ImportError as error:
         raise MissingExtraError(
             f'{purpose} needs {module.split(".")[0]}, which is not installed; run: pip install "longtake[{extra}]"'
+        ) from error
+
+
+def import_own(name: str, what: str) -> object:
+    """What a user named as `module:attribute`."""
+    module, _, attribute = name.partition(":")
+    try:
+        return vars(import_module(module))[attribute]
+    except Exception as error:  # whatever a module does when it is imported
+        raise SettingError(
+            f"Expected {what} at '{name}', but it cannot be imported ({type(error).__name__}: {error}); name it as "
+            "module:attribute, of a module that Python finds."
         ) from error

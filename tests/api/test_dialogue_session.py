@@ -67,6 +67,37 @@ def test_fork_save_and_resume_say_the_same(
     assert resumed.num_bytes == chat.num_bytes <= 50_000_000
 
 
+def test_a_resumed_dialogue_sees_pictures_in_the_size_of_before(
+    language: LanguageModel, frames: list[VideoFrame], tmp_path: Path
+) -> None:
+    chat = DialogueSession.from_pretrained(language, memory="50MB", size=84)
+    chat.see(frames[:4])
+    chat.save(tmp_path / "chat.safetensors")
+    resumed = DialogueSession.resume(tmp_path / "chat.safetensors", language)
+    for session in (chat, resumed):
+        session.see(frames[4:8])
+    assert said(resumed) == said(chat)
+    assert resumed.info.num_tokens == chat.info.num_tokens
+    with pytest.raises(SettingError, match="saved with pictures of at most 7056 pixels, but got a size of 112"):
+        DialogueSession.resume(tmp_path / "chat.safetensors", language, size=112)
+
+
+def test_a_dialogue_and_its_fork_see_on_side_by_side_in_a_full_memory(
+    language: LanguageModel, frames: list[VideoFrame]
+) -> None:
+    opened = [DialogueSession.from_pretrained(language, memory="5MB", reserve_tokens=400) for _ in range(2)]
+    chat, alone = opened
+    for session in opened:
+        session.see(frames[:12])
+    with chat.fork() as branch:
+        for frame in frames[12:]:
+            for session in (chat, branch, alone):
+                session.see(frame)
+        assert said(branch)[:2] == said(chat)[:2] == said(alone)[:2]
+        assert said(chat) == said(alone)
+        assert chat.info.num_forgotten == alone.info.num_forgotten > 0
+
+
 @pytest.mark.parametrize(
     ("pictures", "times_s", "sentence"),
     [

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 from walked import newest
 
 import longtake
 from longtake import DialogueSession, Geometry, GeometrySession
-from longtake.errors import CheckpointError, InputError, SavedSessionError, SettingError
+from longtake.errors import CheckpointError, InputError, MemoryFullError, SavedSessionError, SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.language.load import LanguageModel
+from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.takes.tum import as_written
 from longtake.video.frame import VideoFrame
 
@@ -119,6 +121,70 @@ def test_fork_save_and_resume_go_on_to_the_bit(
     assert torch.allclose(forked.world_from_camera, straight.world_from_camera, atol=1e-4)
     assert equal(gone_on, straight)
     assert session.info.num_frames == len(frames)
+
+
+def saved_with_fit(model: GeometryModel, frames: list[VideoFrame], path: Path, fit: str) -> GeometrySession:
+    session = GeometrySession.from_pretrained(model, fit=fit, windows="none")
+    for frame in frames[:10]:
+        session.step(frame)
+    session.save(path)
+    return session
+
+
+@pytest.mark.parametrize("fit", ["pad", "square"])
+def test_a_resumed_session_places_pictures_as_before(
+    model: GeometryModel, frames: list[VideoFrame], tmp_path: Path, fit: str
+) -> None:
+    path = tmp_path / "session.safetensors"
+    session = saved_with_fit(model, frames, path, fit)
+    assert equal(run_through(GeometrySession.resume(path, model), frames[10:14]), run_through(session, frames[10:14]))
+    with pytest.raises(SettingError, match=f"saved with fit '{fit}', but got 'crop'; leave it out"):
+        GeometrySession.resume(path, model, fit="crop")
+
+
+def test_a_file_that_does_not_say_its_fit_is_resumed_with_the_one_given(
+    model: GeometryModel, frames: list[VideoFrame], tmp_path: Path
+) -> None:
+    path, older = tmp_path / "session.safetensors", tmp_path / "older.safetensors"
+    session = saved_with_fit(model, frames, path, "pad")
+    record = {name: value for name, value in SavedTensors(path).record.items() if name != "fit"}
+    write_tensors(older, {name: Pieces.of(tensor) for name, tensor in load_file(path).items()}, record)
+    resumed = GeometrySession.resume(older, model, fit="pad")
+    with pytest.raises(InputError, match="Expected a frame of 3 x 126 x 126"):
+        GeometrySession.resume(older, model).step(frames[10])
+    assert equal(run_through(resumed, frames[10:14]), run_through(session, frames[10:14]))
+    with pytest.raises(SettingError, match="Expected fit as crop, pad, square, but got 'stretch'"):
+        GeometrySession.resume(older, model, fit="stretch")
+
+
+@pytest.mark.parametrize("words", [{}, {"windows": "none", "policy": "managed"}])
+def test_a_session_and_its_fork_go_on_side_by_side(model: GeometryModel, words: dict[str, str]) -> None:
+    frames = list(longtake.open_video("world:9?frames=40&size=126x98"))
+    session, still, alone = (GeometrySession.from_pretrained(model, reserve_frames=40, **words) for _ in range(3))
+    for frame in frames[:20]:
+        for one in (session, still, alone):
+            one.step(frame)
+    with session.fork() as branch, still.fork() as beside_a_still_one:
+        for frame in frames[20:]:
+            want = alone.step(frame)
+            assert equal(session.step(frame), want)
+            geometry = branch.step(frame)
+            assert equal(geometry, beside_a_still_one.step(frame))
+            # a fork attends to what it shares and to its own frames apart, and merges: the same but for rounding
+            assert torch.allclose(geometry.world_from_camera, want.world_from_camera, atol=1e-4)
+
+
+def test_a_memory_that_forks_have_filled_says_how_to_get_room(model: GeometryModel, frames: list[VideoFrame]) -> None:
+    session = GeometrySession.from_pretrained(model, memory="12 frames", policy="window", windows="none")
+    for frame in frames[:14]:
+        session.step(frame)
+    with session.fork() as branch:
+        with pytest.raises(MemoryFullError, match="open the session with more room for forks: reserve_frames of a map"):
+            run_through(session, frames[14:])
+        branch.close()
+        run_through(session, frames[14:])
+    with pytest.raises(SettingError, match="Expected reserve_frames of 0 or more, but got -1"):
+        GeometrySession.from_pretrained(model, reserve_frames=-1)
 
 
 def test_info_tells_sizes_as_width_by_height(model: GeometryModel, frames: list[VideoFrame]) -> None:

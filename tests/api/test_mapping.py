@@ -43,13 +43,26 @@ def test_map_returns_what_it_wrote_and_says_nothing_off_a_terminal(
     assert len(take.cloud(500)) == 500
 
 
+def test_frames_that_a_program_has_are_mapped_as_a_video_is(model: GeometryModel, tmp_path: Path) -> None:
+    video = list(longtake.open_video(WALK, end="0.9"))
+    want = longtake.map(WALK, tmp_path / "video", model=model, end="0.9", format="depth-npz")
+    evenly = [np.asarray(frame.image) for frame in video]
+    timed = zip(evenly, (frame.timestamp_s for frame in video), strict=True)
+    for name, frames in (("evenly", evenly), ("timed", timed)):
+        take = longtake.map(frames, tmp_path / name, model=model, picture_fps=10.0, format="depth-npz")
+        assert torch.equal(take.trajectory.world_from_camera, want.trajectory.world_from_camera)
+        assert np.array_equal(take.depth(8), want.depth(8))
+    with pytest.raises(InputError, match=r"Expected a NumPy array as frame 0 of frames, but got str"):
+        list(longtake.open_video(iter(["walk.mp4"])))
+
+
 def test_a_folder_that_is_done_is_skipped_refused_or_replaced(model: GeometryModel, tmp_path: Path) -> None:
     first = longtake.map(WALK, tmp_path, model=model, end="0.9", format="depth-npz")
     again = longtake.map("nothing.mp4", tmp_path, model=model, skip_done=True, format="depth-npz")
     assert torch.equal(first.trajectory.world_from_camera, again.trajectory.world_from_camera)
-    with pytest.raises(InputError, match="holds a take already"):
+    with pytest.raises(InputError, match=r"a take already.*\(resume=True\), or replace it with .*\(overwrite=True\)"):
         longtake.map(WALK, tmp_path, model=model)
-    with pytest.raises(SettingError, match="complete; there is nothing to resume"):
+    with pytest.raises(SettingError, match=r"there is nothing to resume; --overwrite \(overwrite=True\) maps it again"):
         longtake.map(WALK, tmp_path, model=model, resume=True, end="0.9", format="depth-npz")
     other = longtake.map(WALK, tmp_path, model=model, end="0.9", overwrite=True, format="depth-npz", stride=2)
     assert len(other) == 5
@@ -65,7 +78,7 @@ def test_a_folder_that_is_done_is_skipped_refused_or_replaced(model: GeometryMod
         ({"backend": "cudnn"}, "no attention backend 'cudnn'; choose one of"),
         ({"device": "tpu"}, "no device 'tpu'; choose one of"),
         ({"fit": "stretch"}, "Expected fit as crop, pad, square"),
-        ({"format": "obj"}, "Expected --format as tum, kitti, ply, .*, but got 'obj'"),
+        ({"format": "obj"}, "Expected format as tum, kitti, ply, .*, but got 'obj'"),
         ({"pixels": "both"}, "Expected pixels as model, source"),
         ({"when_full": "drop"}, "Expected when_full as "),
         ({"up": "z"}, "Expected up as auto, none"),

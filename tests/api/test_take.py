@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,14 +85,16 @@ def test_exports_are_records_that_can_be_read(mapped: Take, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ({"format": "obj"}, "Expected --format as tum, kitti, ply, take, colmap"),
+        ({"format": "obj"}, "Expected format as tum, kitti, ply, take, colmap"),
         ({"up": "z"}, "Expected up as auto, none"),
         ({"scale_from": "far"}, "far"),
+        ({"format": []}, "Expected format as tum, kitti, .*, but got none"),
+        ({"intrinsics": "100,100,63,49", "fixed_camera": True}, "leave out intrinsics or fixed camera"),
         ({"formats": "ply"}, "export has no keyword 'formats'; choose one of result, out, format"),
     ],
 )
 def test_a_bad_word_of_an_export_is_one_sentence(
-    mapped: Take, tmp_path: Path, words: dict[str, str], sentence: str
+    mapped: Take, tmp_path: Path, words: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(SettingError, match=sentence):
         mapped.export(tmp_path / "out", **words)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from longtake.world.answers import answer_of
 from sighted import made_up
 
 from longtake.bench.answers import (
@@ -51,7 +52,6 @@ from longtake.evaluation.asked_walk import (
 )
 from longtake.language.load import LanguageModel, load_language
 from longtake.language.sampling import TextSampling
-from longtake.world.answers import answer_of
 from longtake.world.question import Phrase, Question, QuestionKind
 from longtake.world.question_sampler import QuestionSampler
 from longtake.world.seeds import Split

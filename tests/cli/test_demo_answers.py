@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from longtake.world.answers import answer_of
 
 from longtake.bench.answers import AskedWorld, GivenAnswer, ask_world
 from longtake.cli import demo_report
 from longtake.cli.demo_report import ask_on_the_way
 from longtake.evaluation.asked_walk import QuestionPlan
 from longtake.language.load import LanguageModel, load_language
-from longtake.world.answers import answer_of
 from longtake.world.question import Question, QuestionKind
 from longtake.world.tour import Tour, sightings
 from longtake.world.visibility import clear_pixels

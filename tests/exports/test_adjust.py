@@ -106,5 +106,5 @@ def test_a_height_makes_metric_and_leaves_the_world_turned_unless_asked(take: Ta
 
 
 def test_a_known_camera_and_an_estimated_one_contradict_each_other() -> None:
-    with pytest.raises(SettingError, match="--intrinsics or --fixed-camera"):
+    with pytest.raises(SettingError, match="leave out intrinsics or fixed camera"):
         ExportAdjustments(camera=CAMERA, fixed_camera=True)

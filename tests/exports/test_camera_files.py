@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from longtake.errors import InputError, SettingError
-from longtake.exports.camera_files import known_camera
-from longtake.exports.cameras import KnownCamera
+from longtake.exports.cameras import KnownCamera, known_camera
 
 CORNER = "# a comment\n\n3 PINHOLE 640 480 500.5 501.5 320 240\n"
 EXPECTED = KnownCamera(focal_x=500.5, focal_y=501.5, center_x=319.5, center_y=239.5, size=(640, 480))

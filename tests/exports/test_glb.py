@@ -14,8 +14,7 @@ from scipy.spatial import cKDTree
 from longtake.errors import SettingError
 from longtake.exports.cloud import CloudSettings
 from longtake.exports.frame import FrameStatus, MappedFrame
-from longtake.exports.glb import GlbSink
-from longtake.exports.gltf import light_of
+from longtake.exports.glb import GlbSink, light_of
 from longtake.exports.point_filter import PointFilter
 from longtake.world.tour import View
 

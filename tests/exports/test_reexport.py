@@ -16,7 +16,7 @@ from longtake.exports.formats import FORMATS
 from longtake.exports.frame import MappedFrame
 from longtake.exports.point_filter import PointFilter
 from longtake.exports.record import RECORD_NAME, ExportRecord
-from longtake.exports.reexport import ExportSettings, clear_export, export_take
+from longtake.exports.reexport import ExportSettings, export_take
 from longtake.exports.saved import read_result
 from longtake.exports.scale import KnownDepth, KnownDistance, KnownHeight
 from longtake.exports.take import DepthKind, TakeSettings, TakeSink
@@ -117,7 +117,7 @@ def test_settings_say_what_they_need() -> None:
 
 @pytest.mark.parametrize("formats", [(), ("las",), ("tum", "las")])
 def test_formats_that_are_none_are_refused(formats: tuple[str, ...]) -> None:
-    with pytest.raises(SettingError, match="Expected --format as tum"):
+    with pytest.raises(SettingError, match="Expected format as tum"):
         ExportSettings(formats=formats)
 
 
@@ -126,12 +126,3 @@ def test_a_package_that_is_missing_is_told_beforehand(monkeypatch: pytest.Monkey
     ExportSettings(formats=("tum",)).require_packages()
     with pytest.raises(MissingExtraError, match=r"longtake\[rerun\]"):
         ExportSettings(formats=("tum", "rrd")).require_packages()
-
-
-def test_clearing_an_export_leaves_other_files(frames: list[MappedFrame], tmp_path: Path) -> None:
-    formats = ("tum", "kitti", "ply", "take", "colmap", "nerfstudio", "glb")
-    export_take(saved(tmp_path / "take", frames[:3]), tmp_path / "out", ExportSettings(formats=formats))
-    (tmp_path / "out" / "mine.txt").touch()
-    clear_export(tmp_path / "out")
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
-    clear_export(tmp_path / "nowhere")

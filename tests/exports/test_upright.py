@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from longtake.exports.cameras import KnownCamera
+from longtake.exports.floor import floor_of
 from longtake.exports.frame import MappedFrame
 from longtake.exports.saved import read_result
 from longtake.exports.scale import KnownHeight, metres_per_unit
 from longtake.exports.take import DepthKind, TakeSettings, TakeSink
-from longtake.exports.upright import floor_of
 from longtake.spatial.similarity import Similarity
 from longtake.takes.depth_files import DepthFiles
 from longtake.takes.frames import TakeFrame

@@ -68,7 +68,7 @@ def test_a_run_in_place_of_another_removes_what_that_one_wrote_and_nothing_else(
     (tmp_path / "depth").mkdir()
     for name in ("depth/000007.png", "depth/mine.png", "video.mp4", "questions.json", "poses.kitti"):
         (tmp_path / name).write_text("")
-    with pytest.raises(InputError, match=r"go on with --resume, or replace it with --overwrite"):
+    with pytest.raises(InputError, match=r"go on with --resume \(resume=True\), or replace it with --overwrite \(over"):
         opened(tmp_path)
     opened(tmp_path, overwrite=True).close()
     assert names(tmp_path) == {"depth/mine.png", "video.mp4", "questions.json", "poses.kitti"}

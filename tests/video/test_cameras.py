@@ -13,11 +13,11 @@ from av.container import InputContainer
 from longtake.errors import InputError
 from longtake.video import cameras, decoding
 from longtake.video.cameras import camera_address
-from longtake.video.decoding import Address, asked_again
-from longtake.video.patience import Patience
+from longtake.video.decoding import Address, retry_demux
 from longtake.video.streams import LiveStream
+from longtake.video.timeouts import StreamTimeouts
 
-QUICK = Patience(first_pause_s=0.02, longest_pause_s=0.1, max_silence_s=0.5)
+QUICK = StreamTimeouts(first_pause_s=0.02, longest_pause_s=0.1, max_silence_s=0.5)
 
 
 def test_camera_has_a_name_on_every_system(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_camera_that_was_unplugged_is_taken_up_again(
 ) -> None:
     path = film(tmp_path / "film.mkv", [drawn(number) for number in range(5)])
     Unplugged.tries = 0
-    source = LiveStream(Unplugged(url=str(path), name="camera:0"), patience=QUICK)
+    source = LiveStream(Unplugged(url=str(path), name="camera:0"), timeouts=QUICK)
     frames = source.frames()
     seen = list(islice(frames, 9))
     frames.close()
@@ -96,7 +96,7 @@ def test_camera_without_a_new_picture_is_asked_again(
                 if number == 2:
                     raise av.BlockingIOError(11, "Resource temporarily unavailable")
 
-        assert len(list(asked_again(demux))) == 7 + 1  # the last one flushes the decoder
+        assert len(list(retry_demux(demux))) == 7 + 1  # the last one flushes the decoder
 
 
 def test_camera_that_never_has_a_picture_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,4 +106,4 @@ def test_camera_that_never_has_a_picture_is_given_up(monkeypatch: pytest.MonkeyP
         raise av.BlockingIOError(11, "Resource temporarily unavailable")
 
     with pytest.raises(av.BlockingIOError):
-        list(asked_again(demux))
+        list(retry_demux(demux))

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from longtake.errors import InputError, SettingError
-from longtake.video.folders import FollowedFolder, Following, Pictures, natural_order, open_folder, read_picture
+from longtake.video.folders import FollowedFolder, FollowSettings, Pictures, natural_order, open_folder, read_picture
 from longtake.video.sampling import FrameSampling
 
 Drawn = Callable[..., np.ndarray]
 NumberIn = Callable[[np.ndarray], int]
-QUICK = Following(poll_s=0.02, idle_s=0.5, damaged_s=0.1)
+QUICK = FollowSettings(poll_s=0.02, idle_s=0.5, damaged_s=0.1)
 
 
 def test_numbers_in_names_count_by_value(tmp_path: Path, drawn: Drawn, number_in: NumberIn) -> None:
@@ -188,7 +188,7 @@ def test_growing_folder_is_followed_until_it_is_done(tmp_path: Path, drawn: Draw
         (tmp_path / ".done").touch()
 
     writer = in_background(write)
-    source = FollowedFolder(tmp_path, fps=10.0, following=Following(poll_s=0.02, idle_s=20.0))
+    source = FollowedFolder(tmp_path, fps=10.0, following=FollowSettings(poll_s=0.02, idle_s=20.0))
     assert source.num_frames is None
     began_s = time.monotonic()
     frames = list(source.frames())
@@ -214,7 +214,7 @@ def test_folder_that_is_written_slowly_is_not_idle(tmp_path: Path, drawn: Drawn)
             Image.fromarray(drawn(number)).save(tmp_path / f"{number}.png")
 
     writer = in_background(write)
-    frames = list(FollowedFolder(tmp_path, following=Following(poll_s=0.5, idle_s=0.45)).frames())
+    frames = list(FollowedFolder(tmp_path, following=FollowSettings(poll_s=0.5, idle_s=0.45)).frames())
     writer.join()
     assert len(frames) == 4
 
@@ -232,7 +232,7 @@ def test_picture_is_taken_only_when_it_is_complete(tmp_path: Path, drawn: Drawn)
         (tmp_path / ".done").touch()
 
     writer = in_background(write)
-    following = Following(poll_s=0.01, idle_s=20.0, damaged_s=5.0)
+    following = FollowSettings(poll_s=0.01, idle_s=20.0, damaged_s=5.0)
     frames = list(FollowedFolder(tmp_path, following=following).frames())
     writer.join()
     assert len(frames) == 1
@@ -251,7 +251,7 @@ def test_later_picture_waits_for_the_one_before(tmp_path: Path, drawn: Drawn, nu
         (tmp_path / ".done").touch()
 
     writer = in_background(write)
-    following = Following(poll_s=0.02, idle_s=20.0, damaged_s=5.0)
+    following = FollowSettings(poll_s=0.02, idle_s=20.0, damaged_s=5.0)
     frames = list(FollowedFolder(tmp_path, following=following).frames())
     writer.join()
     assert [number_in(frame.image) for frame in frames] == [0, 1]
@@ -261,23 +261,23 @@ def test_picture_that_stays_damaged_is_told_and_passed(tmp_path: Path, drawn: Dr
     for number in range(3):
         Image.fromarray(drawn(number)).save(tmp_path / f"{number}.png")
     (tmp_path / "1.png").write_text("no picture")
-    frames = FollowedFolder(tmp_path, following=Following(poll_s=0.02, idle_s=30.0, damaged_s=0.1)).frames()
+    frames = FollowedFolder(tmp_path, following=FollowSettings(poll_s=0.02, idle_s=30.0, damaged_s=0.1)).frames()
     assert [frame.image is not None for frame in islice(frames, 3)] == [True, False, True]
     frames.close()
 
 
 def test_folder_that_stays_empty_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"Expected frames in .*, but there are none"):
-        list(FollowedFolder(tmp_path, following=Following(poll_s=0.01, idle_s=0.05)).frames())
+        list(FollowedFolder(tmp_path, following=FollowSettings(poll_s=0.01, idle_s=0.05)).frames())
     with pytest.raises(InputError, match=r"Expected a folder to follow at .*absent, but there is none; make it first"):
         FollowedFolder(tmp_path / "absent")
     with pytest.raises(SettingError, match=r"Expected a time greater than 0 s for 'idle', but got 0\.0 s"):
-        Following(idle_s=0.0)
+        FollowSettings(idle_s=0.0)
 
 
 def test_slow_reader_does_not_make_a_folder_idle(tmp_path: Path, drawn: Drawn) -> None:
     Image.fromarray(drawn(0)).save(tmp_path / "0.png")
-    frames = FollowedFolder(tmp_path, following=Following(poll_s=0.02, idle_s=0.3)).frames()
+    frames = FollowedFolder(tmp_path, following=FollowSettings(poll_s=0.02, idle_s=0.3)).frames()
     next(frames)
     time.sleep(0.5)
     Image.fromarray(drawn(1)).save(tmp_path / "1.png")
@@ -287,7 +287,7 @@ def test_slow_reader_does_not_make_a_folder_idle(tmp_path: Path, drawn: Drawn) -
 
 def test_stopped_folder_ends_while_it_waits(tmp_path: Path, drawn: Drawn) -> None:
     Image.fromarray(drawn(0)).save(tmp_path / "0.png")
-    source = FollowedFolder(tmp_path, following=Following(poll_s=0.02, idle_s=60.0))
+    source = FollowedFolder(tmp_path, following=FollowSettings(poll_s=0.02, idle_s=60.0))
     timer = threading.Timer(0.2, source.stop)
     timer.start()
     assert len(list(source.frames())) == 1

@@ -10,7 +10,7 @@ from PIL import Image
 from longtake.errors import InputError, SettingError
 from longtake.takes.header import Content, TakeHeader
 from longtake.video.files import VideoFile
-from longtake.video.folders import FollowedFolder, Following, Pictures
+from longtake.video.folders import FollowedFolder, FollowSettings, Pictures
 from longtake.video.sampling import FrameSampling
 from longtake.video.source import Source, SourceOptions, open_source
 from longtake.video.streams import LiveStream
@@ -69,7 +69,7 @@ def test_options_reach_the_source(folder: Path) -> None:
     source = open_source(str(folder), FrameSampling(fps=2.0), SourceOptions(picture_fps=4.0))
     assert [frame.timestamp_s for frame in source.frames()] == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]
     assert source.num_frames == 6
-    options = SourceOptions(follow=True, following=Following(poll_s=0.01, idle_s=0.05))
+    options = SourceOptions(follow=True, following=FollowSettings(poll_s=0.01, idle_s=0.05))
     followed = open_source(str(folder), FrameSampling(stride=5), options)
     assert isinstance(followed, FollowedFolder)
     assert len(list(followed.frames())) == 3

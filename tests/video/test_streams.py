@@ -16,10 +16,12 @@ import pytest
 from longtake.errors import InputError, SettingError
 from longtake.video.files import VideoFile
 from longtake.video.frame import VideoFrame
-from longtake.video.patience import Patience
 from longtake.video.streams import LiveStream, open_stream
+from longtake.video.timeouts import StreamTimeouts
 
-QUICK = Patience(open_timeout_s=1.0, read_timeout_s=1.0, first_pause_s=0.05, longest_pause_s=0.2, max_silence_s=0.8)
+QUICK = StreamTimeouts(
+    open_timeout_s=1.0, read_timeout_s=1.0, first_pause_s=0.05, longest_pause_s=0.2, max_silence_s=0.8
+)
 NUM_FRAMES = 20
 Film = Callable[..., Path]
 Drawn = Callable[..., np.ndarray]
@@ -129,7 +131,7 @@ def kinds(frames: list[VideoFrame]) -> str:
 def test_stream_that_is_cut_off_is_taken_up_again(server: Server, transport_stream: bytes, number_in: NumberIn) -> None:
     half = len(transport_stream) // 2 // 188 * 188
     server.answers = [live(transport_stream[:half]), live(transport_stream[:half]), live(transport_stream)]
-    source = open_stream(server.url, patience=QUICK)
+    source = open_stream(server.url, timeouts=QUICK)
     assert isinstance(source, LiveStream)
     assert source.is_live
     assert source.num_frames is None
@@ -155,7 +157,7 @@ def test_times_of_a_stream_are_those_of_arrival(server: Server, transport_stream
         handler.wfile.write(transport_stream[half:])
 
     server.answers = [live(b""), slowly]
-    frames = open_stream(server.url, patience=QUICK).frames()
+    frames = open_stream(server.url, timeouts=QUICK).frames()
     seen = list(islice(frames, NUM_FRAMES - 4))
     frames.close()
     steps_s = [later.timestamp_s - earlier.timestamp_s for earlier, later in pairwise(seen)]
@@ -165,10 +167,10 @@ def test_times_of_a_stream_are_those_of_arrival(server: Server, transport_stream
 
 
 def test_stream_that_falls_silent_is_reopened_after_the_read_timeout(server: Server, transport_stream: bytes) -> None:
-    patience = Patience(open_timeout_s=1.0, read_timeout_s=0.3, first_pause_s=0.05, max_silence_s=10.0)
+    timeouts = StreamTimeouts(open_timeout_s=1.0, read_timeout_s=0.3, first_pause_s=0.05, max_silence_s=10.0)
     server.answers = [live(b""), hanging(transport_stream, 3.0), live(transport_stream)]
     began_s = time.monotonic()
-    frames = open_stream(server.url, patience=patience).frames()
+    frames = open_stream(server.url, timeouts=timeouts).frames()
     seen = list(islice(frames, NUM_FRAMES + 5))
     frames.close()
     assert "g" in kinds(seen)
@@ -177,7 +179,7 @@ def test_stream_that_falls_silent_is_reopened_after_the_read_timeout(server: Ser
 
 def test_slow_reader_is_not_taken_for_a_silent_stream(server: Server, transport_stream: bytes) -> None:
     server.answers = [live(transport_stream)]
-    frames = open_stream(server.url, patience=QUICK).frames()
+    frames = open_stream(server.url, timeouts=QUICK).frames()
     for _ in range(NUM_FRAMES - 2):
         next(frames)
     time.sleep(QUICK.max_silence_s + 0.3)
@@ -192,7 +194,7 @@ def test_silent_stream_is_given_up(server: Server, transport_stream: bytes) -> N
     with pytest.raises(
         InputError, match=r"pictures from http.*, but none came for \d s \(.*\); check that it is running"
     ):
-        seen.extend(open_stream(server.url, patience=QUICK).frames())
+        seen.extend(open_stream(server.url, timeouts=QUICK).frames())
     assert 0.8 < time.monotonic() - began_s < 4
     assert server.num_requests > 4
 
@@ -205,9 +207,9 @@ def test_pauses_between_tries_grow(server: Server) -> None:
         live(b"")(handler)
 
     server.answers = [answer]
-    patience = Patience(first_pause_s=0.05, longest_pause_s=0.2, max_silence_s=0.9)
+    timeouts = StreamTimeouts(first_pause_s=0.05, longest_pause_s=0.2, max_silence_s=0.9)
     with pytest.raises(InputError, match="none came for"):
-        list(open_stream(server.url, patience=patience).frames())
+        list(open_stream(server.url, timeouts=timeouts).frames())
     pauses_s = [later - earlier for earlier, later in pairwise(asked_s[1:])]
     assert all(pause_s > 0.9 * least_s for pause_s, least_s in zip(pauses_s, [0.05, 0.1, 0.2, 0.2], strict=False))
     assert sum(pauses_s) < 2
@@ -218,13 +220,13 @@ def test_address_that_leads_nowhere_is_refused_at_once(server: Server, code: int
     server.answers = [refusing(code)]
     began_s = time.monotonic()
     with pytest.raises(InputError, match=rf"Expected a video from {server.url}, but got none \(.*{code}.*\)"):
-        list(open_stream(server.url, patience=Patience()).frames())
+        list(open_stream(server.url, timeouts=StreamTimeouts()).frames())
     assert time.monotonic() - began_s < 2
 
 
 def test_server_that_errs_for_a_while_is_waited_for(server: Server, transport_stream: bytes) -> None:
     server.answers = [refusing(503), refusing(503), refusing(503), live(transport_stream)]
-    frames = open_stream(server.url, patience=QUICK).frames()
+    frames = open_stream(server.url, timeouts=QUICK).frames()
     assert kinds(list(islice(frames, 5))) == "ppppp"
     frames.close()
 
@@ -234,24 +236,24 @@ def test_nobody_there_is_one_sentence() -> None:
         port = unused.getsockname()[1]
     for scheme in ("http", "rtsp"):
         with pytest.raises(InputError, match=r"none came for \d s \(Connection refused\)"):
-            list(open_stream(f"{scheme}://127.0.0.1:{port}/film", patience=QUICK).frames())
+            list(open_stream(f"{scheme}://127.0.0.1:{port}/film", timeouts=QUICK).frames())
 
 
 def test_server_that_never_answers_cannot_hold_us_forever() -> None:
-    patience = Patience(
+    timeouts = StreamTimeouts(
         open_timeout_s=0.2, read_timeout_s=0.2, first_pause_s=0.05, longest_pause_s=0.1, max_silence_s=0.5
     )
     with socket.create_server(("127.0.0.1", 0)) as mute:
         for scheme in ("http", "rtsp"):
             began_s = time.monotonic()
             with pytest.raises(InputError, match="none came for"):
-                list(open_stream(f"{scheme}://127.0.0.1:{mute.getsockname()[1]}/film", patience=patience).frames())
+                list(open_stream(f"{scheme}://127.0.0.1:{mute.getsockname()[1]}/film", timeouts=timeouts).frames())
             assert time.monotonic() - began_s < 4
 
 
 def test_stopped_stream_ends_while_it_waits(server: Server) -> None:
     server.answers = [live(b"")]
-    source = open_stream(server.url, patience=Patience(first_pause_s=30.0, longest_pause_s=30.0))
+    source = open_stream(server.url, timeouts=StreamTimeouts(first_pause_s=30.0, longest_pause_s=30.0))
     timer = threading.Timer(0.3, source.stop)
     timer.start()
     began_s = time.monotonic()
@@ -263,7 +265,7 @@ def test_stopped_stream_ends_while_it_waits(server: Server) -> None:
 def test_file_on_a_server_is_read_whole_at_its_own_times(server: Server, mp4: bytes, number_in: NumberIn) -> None:
     for ranges in (False, True):
         server.answers = [file_of(mp4, sends=len(mp4), ranges=ranges)]
-        source = open_stream(server.url, patience=QUICK)
+        source = open_stream(server.url, timeouts=QUICK)
         assert isinstance(source, VideoFile)
         assert not source.is_live
         assert source.num_frames == NUM_FRAMES
@@ -274,14 +276,14 @@ def test_file_on_a_server_is_read_whole_at_its_own_times(server: Server, mp4: by
 
 def test_file_whose_server_does_not_know_its_length_is_a_file(server: Server, mp4: bytes) -> None:
     server.answers = [live(mp4)]
-    source = open_stream(server.url, patience=QUICK)
+    source = open_stream(server.url, timeouts=QUICK)
     assert isinstance(source, VideoFile)
     assert kinds(list(source.frames())) == "p" * NUM_FRAMES
 
 
 def test_file_on_a_server_goes_on_where_it_was_cut_off(server: Server, mp4: bytes, number_in: NumberIn) -> None:
     server.answers = [file_of(mp4, sends=len(mp4), ranges=True)]
-    source = open_stream(server.url, patience=QUICK)
+    source = open_stream(server.url, timeouts=QUICK)
     server.answers = [file_of(mp4, sends=len(mp4) // 2, ranges=True), file_of(mp4, sends=len(mp4), ranges=True)]
     frames = list(source.frames())
     assert [number_in(frame.image) for frame in frames] == list(range(NUM_FRAMES))
@@ -289,7 +291,7 @@ def test_file_on_a_server_goes_on_where_it_was_cut_off(server: Server, mp4: byte
 
 def test_file_that_cannot_be_taken_up_again_says_that_it_is_cut_off(server: Server, mp4: bytes) -> None:
     server.answers = [file_of(mp4, sends=len(mp4), ranges=False)]
-    source = open_stream(server.url, patience=QUICK)
+    source = open_stream(server.url, timeouts=QUICK)
     server.answers = [file_of(mp4, sends=len(mp4) // 2, ranges=False)]
     frames = list(source.frames())
     assert re.fullmatch("p+g+", kinds(frames))
@@ -356,7 +358,7 @@ def test_rtsp_stream_that_is_cut_off_is_taken_up_again(transport_stream: bytes, 
     half = len(transport_stream) // 2 // 188 * 188
     server = RtspServer([transport_stream[:half], transport_stream])
     try:
-        source = open_stream(server.url, patience=QUICK)
+        source = open_stream(server.url, timeouts=QUICK)
         assert source.is_live
         assert "secret" not in source.name
         frames = source.frames()
@@ -376,4 +378,4 @@ def test_addresses_and_times_without_meaning_are_refused() -> None:
     with pytest.raises(InputError, match="Expected an address such as rtsp://host/path, but got 'http://\\[1'"):
         open_stream("http://[1")
     with pytest.raises(SettingError, match="Expected times greater than 0 s to wait for a stream"):
-        Patience(max_silence_s=0.0)
+        StreamTimeouts(max_silence_s=0.0)

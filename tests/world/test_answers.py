@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from slow_answers import answer_of
 
-from longtake.world.answers import answer_of
 from longtake.world.question import Question, QuestionKind
 from longtake.world.things import Colour, Kind, Sightings, Thing
 

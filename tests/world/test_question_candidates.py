@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from jaxtyping import Float, Int
+from slow_answers import answer_of
 
-from longtake.world.answers import answer_of
 from longtake.world.question import NAMES, Question, QuestionKind
 from longtake.world.question_candidates import candidates
 from longtake.world.things import Colour, Kind, Sightings, Thing

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from longtake.spatial.pinhole import unproject
 from longtake.spatial.pose import invert_rigid
-from longtake.world.cast import NEAREST
 from longtake.world.furniture import Shape, Solid
 from longtake.world.house import House, build_house
+from longtake.world.ray_casting import NEAREST
 from longtake.world.render import Cameras, Pictures, render
 from longtake.world.scene import Scene
 from longtake.world.tour import Tour, View, visible

@@ -1,4 +1,4 @@
-"""Which frames a dialogue has seen at its rate, and where the camera was then."""
+"""The frames that a dialogue sees at its own rate, and the camera poses of these."""
 
 import math
 from bisect import bisect_right
@@ -42,7 +42,7 @@ class CameraTrail:
         return self._interval_of(time_s) > self.interval
 
     def passed(self, time_s: float) -> None:
-        """The frame of this time was seen."""
+        """Note that the frame of this time was given."""
         if self.is_due(time_s):
             self.interval = self._interval_of(time_s)
             self.looks_s.append(time_s)
@@ -50,7 +50,7 @@ class CameraTrail:
         self.last_s = time_s
 
     def learn(self, geometry: Geometry) -> None:
-        """Take the poses that became known, and what those of earlier frames became."""
+        """Take over new poses, and corrected ones of earlier frames."""
         if geometry.moved is not None:
             moved = geometry.moved.geometry
             for time_s, pose in zip(moved.timestamp_s, moved.world_from_camera.cpu(), strict=True):
@@ -63,7 +63,7 @@ class CameraTrail:
                 self.poses[time_s] = self.newest
 
     def pose_between(self, start_s: float, end_s: float) -> Float[Tensor, "4 4"] | None:
-        """Of the last look in a span of time whose pose is known."""
+        """The pose of the last look in a span of time that has one."""
         for time_s in reversed(self.looks_s[: bisect_right(self.looks_s, end_s)]):
             if time_s < start_s:
                 break
@@ -75,7 +75,7 @@ class CameraTrail:
         return replace(self, looks_s=self.looks_s.copy(), poses=self.poses.copy())
 
     def to_record(self) -> dict[str, Any]:
-        """As JSON says it."""
+        """The trail as plain values for JSON."""
         return {
             "fps": self.fps,
             "first_s": self.first_s,

@@ -1,4 +1,4 @@
-"""The public session of questions: any picture in, questions at any time, answers with the moments they looked at."""
+"""The public session of questions: pictures in, questions at any time, answers with the moments they attended to."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -8,15 +8,15 @@ from types import TracebackType
 import numpy as np
 import torch
 
-from longtake.api.keywords import checked_keywords
+from longtake.api.arguments import checked_keywords, memory_bytes
 from longtake.api.models import load_language_model
 from longtake.api.pictures import Picture, as_pictures, as_rgb, as_text, time_of
-from longtake.api.session_words import memory_bytes
 from longtake.attention.choose import backend_named
 from longtake.errors import InputError, SettingError
 from longtake.language.load import LanguageModel
 from longtake.language.sampling import TextSampling
 from longtake.memory.registry import segment_policy_named
+from longtake.memory.saved import SavedTensors
 from longtake.runtime import dialogue
 from longtake.runtime.answers import Answer, Choice, DialogueInfo
 from longtake.runtime.execution import AUTO, Execution, choose_execution
@@ -51,6 +51,7 @@ class DialogueSession:
         policy: str = "window",
         size: int | None = None,
         max_tokens: int = _MAX_TOKENS,
+        reserve_tokens: int = 0,
         device: str = AUTO,
         precision: str = AUTO,
         backend: str = AUTO,
@@ -59,22 +60,35 @@ class DialogueSession:
 
         `policy` says what stays when the memory is full: window, thinned or novel. A picture is made smaller to have at
         most the pixels of a square of side `size`. `max_tokens` is the longest answer that room is kept for.
+        `reserve_tokens` of the memory are left free for what a session and its forks see side by side.
         """
         budget_bytes, retaining = memory_bytes(memory), segment_policy_named(policy)
-        if max_tokens < 1:
-            raise SettingError(f"Expected max_tokens of 1 or more, but got {max_tokens}.")
+        if max_tokens < 1 or reserve_tokens < 0:
+            raise SettingError(
+                "Expected max_tokens of 1 or more and reserve_tokens of 0 or more, but got "
+                f"{max_tokens} and {reserve_tokens}."
+            )
         language, execution = _loaded(model, device, precision, backend)
         session = dialogue.DialogueSession(
             language if size is None else _with_size(language, size),
             budget_bytes=budget_bytes,
             retaining=retaining,
-            answer_tokens=_QUESTION_TOKENS + max_tokens,
+            answer_tokens=_QUESTION_TOKENS + max_tokens + reserve_tokens,
             backend=backend_named(execution.backend),
         )
         return cls(session, max_tokens=max_tokens)
 
-    def see(self, pictures: Picture | Sequence[Picture], timestamps_s: float | Sequence[float] | None = None) -> None:
-        """Take one picture or several of one size; those that do not know their time need timestamps, in seconds."""
+    def see(
+        self,
+        pictures: Picture | Sequence[Picture],
+        timestamps_s: float | Sequence[float] | None = None,
+        *,
+        patience_s: float = 0.0,
+    ) -> None:
+        """Take one picture or several of one size; those that do not know their time need timestamps, in seconds.
+
+        Where questions under way still read what should leave a full memory, they are waited for up to `patience_s`.
+        """
         listed = as_pictures(pictures)
         times_s = _times(listed, timestamps_s)
         images = [as_rgb(picture) for picture in listed]
@@ -84,7 +98,7 @@ class DialogueSession:
                 f"Expected pictures of one size, but got {', '.join(sorted(as_text(size) for size in sizes))}."
             )
         frames = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).contiguous()
-        self._session.see(frames, times_s)
+        self._session.see(frames, times_s, patience_s=patience_s)
 
     def ask(
         self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None, remember: bool = False
@@ -111,7 +125,8 @@ class DialogueSession:
     def fork(self) -> "DialogueSession":
         """A session that goes on from here on its own; end it with `close`.
 
-        It shares the memory: what the two remember from now on must fit into it together.
+        The two share the memory. What either sees from now on takes room of its own until the fork is closed: what is
+        free, and in a full memory `reserve_tokens`.
         """
         return DialogueSession(self._session.fork(), max_tokens=self._max_tokens)
 
@@ -136,7 +151,16 @@ class DialogueSession:
         precision: str = AUTO,
         backend: str = AUTO,
     ) -> "DialogueSession":
-        """Go on where `save` was called, with the same model and `size`."""
+        """Go on where `save` was called, with the same model.
+
+        The file holds all settings. Only those of earlier versions do not say their `size`: give it if there was one.
+        """
+        saved_pixels = SavedTensors(Path(path)).record.get("max_pixels")
+        if size is not None and saved_pixels not in (None, size**2):
+            raise SettingError(
+                f"This dialogue was saved with pictures of at most {saved_pixels} pixels, but got a size of {size}; "
+                "leave it out."
+            )
         language, execution = _loaded(model, device, precision, backend)
         chosen = None if backend == AUTO else backend_named(execution.backend)
         sized = language if size is None else _with_size(language, size)
@@ -160,7 +184,7 @@ class DialogueSession:
 
     @property
     def num_bytes(self) -> int:
-        """Of all keys and values, allocated once."""
+        """Bytes of all keys and values, allocated once."""
         return self._session.info.num_bytes
 
     def _sampling(self, temperature: float, max_tokens: int | None) -> TextSampling:

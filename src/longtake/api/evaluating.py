@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from longtake.api.keywords import checked_keywords
+from longtake.api.arguments import checked_keywords
 from longtake.errors import SettingError
 from longtake.evaluation.alignment_mode import AlignmentMode
 from longtake.evaluation.depth_alignment import AlignmentSpan, DepthAlignment
@@ -61,7 +61,7 @@ def evaluate(
 
 
 def parse_delta(text: str, *, all_pairs: bool) -> Delta:
-    """`10f` is ten frames, `0.5m` half a metre of the way."""
+    """`10f` is ten frames, `0.5m` half a metre along the path."""
     match = re.fullmatch(r"(\d+\.?\d*|\.\d+)([fm])", text)
     if match is None:
         raise SettingError(f"Expected a delta such as 10f (frames) or 0.5m (metres), but got '{text}'.")

@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from longtake.api.choices import one_of
-from longtake.api.keywords import checked_keywords
+from longtake.api.arguments import checked_keywords, one_of
 from longtake.api.progress import progress_bar
 from longtake.exports.adjust import ExportAdjustments
-from longtake.exports.camera_files import known_camera
+from longtake.exports.cameras import known_camera
 from longtake.exports.cloud import CloudSettings
 from longtake.exports.frame import MappedFrame
 from longtake.exports.masks import MaskFolder

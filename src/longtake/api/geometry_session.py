@@ -1,18 +1,18 @@
-"""The public session of geometry: any picture in, poses and depth out, as `map` would say them."""
+"""The public session of geometry: any picture in, poses and depth out, the same as `map` writes."""
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 import torch
 
-from longtake.api.choices import one_of
-from longtake.api.keywords import checked_keywords
+from longtake.api.arguments import checked_keywords, one_of
 from longtake.api.models import model_and_execution
 from longtake.api.pictures import Picture, as_rgb, as_text, time_of
 from longtake.attention.backend import Backend
 from longtake.attention.choose import backend_named
-from longtake.errors import InputError, SavedSessionError
+from longtake.errors import InputError, SavedSessionError, SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.memory.saved import SavedTensors
 from longtake.pipeline.video_map import adjusted_session
@@ -55,10 +55,19 @@ class GeometrySession:
     """
 
     def __init__(
-        self, model: GeometryModel, settings: SessionSettings, *, fit: Fit = Fit.CROP, backend: Backend | None = None
+        self,
+        model: GeometryModel,
+        settings: SessionSettings,
+        *,
+        fit: Fit = Fit.CROP,
+        reserve_frames: int = 0,
+        backend: Backend | None = None,
     ) -> None:
         """Prefer `from_pretrained`, which takes names."""
+        if reserve_frames < 0:
+            raise SettingError(f"Expected reserve_frames of 0 or more, but got {reserve_frames}.")
         self._model, self._settings, self._backend = model, settings, backend
+        self._reserve_frames = reserve_frames
         self._prepare = Preprocessor(fit=fit, size=settings.image_size, patch=model.config.patch)
         self._session: VideoSession | None = None
         self._source_size: tuple[int, int] | None = None
@@ -78,16 +87,18 @@ class GeometrySession:
         align: str | None = None,
         size: int | None = None,
         fit: str = Fit.CROP.value,
+        reserve_frames: int = 0,
         device: str = AUTO,
         precision: str = AUTO,
         backend: str = AUTO,
     ) -> "GeometrySession":
-        """A session on a model by name, path or as `load_model` gave it; every keyword as in `longtake.map`.
+        """A session on a model by name, path or as `load_model` gave it; keywords as in `longtake.map`.
 
         `memory` is a budget such as "2GB" or "8 frames", `size` the longer side of what the network sees, in pixels.
-        A model that is loaded already stays on its device.
+        `reserve_frames` is room for so many frames more, which a session and its forks need to go on side by side. A
+        model that is loaded already stays on its device.
         """
-        fitted = Fit(one_of("fit", fit, [known.value for known in Fit]))
+        fitted = Fit(one_of("fit", fit, Fit))
         loaded, execution = model_and_execution(model, device, precision, backend)
         settings = adjusted_session(
             usual_settings(loaded.config),
@@ -99,7 +110,9 @@ class GeometrySession:
             size=size,
             precision=execution.precision,
         )
-        return cls(loaded, settings, fit=fitted, backend=backend_named(execution.backend))
+        return cls(
+            loaded, settings, fit=fitted, reserve_frames=reserve_frames, backend=backend_named(execution.backend)
+        )
 
     def step(self, picture: Picture, timestamp_s: float | None = None) -> Geometry:
         """Take the next picture and return what became known, of no, one or several frames.
@@ -114,30 +127,37 @@ class GeometrySession:
         session = self._session
         if session is None:
             _, *size = prepared.shape
-            session = open_session(self._model, self._settings, (size[0], size[1]), self._backend)
+            session = open_session(
+                self._model, self._settings, (size[0], size[1]), self._backend, reserve_frames=self._reserve_frames
+            )
         geometry = session.step(prepared, time_s)
         self._session, self._source_size = session, (height, width)
         self._num_frames += 1
         return geometry
 
     def finish(self) -> Geometry:
-        """What is still to be said when no more pictures come."""
+        """The remaining results when no more pictures come; those that were provisional are final then."""
         return self._opened("finish").finish()
 
     def fork(self) -> "GeometrySession":
         """A session that goes on from here on its own; end it with `close`.
 
-        It shares the memory: what the two remember from now on must fit into it together.
+            session = longtake.GeometrySession.from_pretrained("micro-map", reserve_frames=40)
+            ...
+            with session.fork() as branch:  # each may keep 20 more frames while both are open
+                geometry = branch.step(frame)
+
+        The two share the memory. While both are open, each frame that either keeps takes free room: that of a memory
+        which is not full yet, then that of `reserve_frames`.
         """
         self._require_open()
-        branch = GeometrySession(self._model, self._settings, fit=self._prepare.fit, backend=self._backend)
+        branch = copy.copy(self)
         branch._session = None if self._session is None else self._session.fork()
-        branch._source_size, branch._num_frames = self._source_size, self._num_frames
         return branch
 
     def save(self, path: str | Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
-        self._opened("save").save(Path(path))
+        self._opened("save").save(Path(path), fit=self._prepare.fit)
 
     @classmethod
     @checked_keywords
@@ -146,19 +166,19 @@ class GeometrySession:
         path: str | Path,
         model: str | Path | GeometryModel,
         *,
-        fit: str = Fit.CROP.value,
+        fit: str | None = None,
         device: str = AUTO,
         backend: str = AUTO,
     ) -> "GeometrySession":
         """Go on where `save` was called, with the same model; to the bit on the same device and backend.
 
-        The file holds all settings but `fit`, which is given again where it was not "crop".
+        The file holds all settings. Only those of earlier versions do not say their `fit`: give it if it was not crop.
         """
-        fitted = Fit(one_of("fit", fit, [known.value for known in Fit]))
         record = SavedTensors(Path(path)).record
         if record.get("kind") == "dialogue":
             raise SavedSessionError(f"{path} is a saved dialogue; resume it with DialogueSession.resume.")
         held = next((known for known in Precision if str(known.dtype) == record.get("compute_dtype")), AUTO)
+        fitted = _resumed_fit(fit, record.get("fit"))
         loaded, execution = model_and_execution(model, device, held, backend)
         inner = resume_session(Path(path), loaded, None if backend == AUTO else backend_named(execution.backend))
         _, width = _sequence(inner).plan.size
@@ -182,12 +202,12 @@ class GeometrySession:
 
     @property
     def model(self) -> GeometryModel:
-        """To be shared with other sessions."""
+        """The model, which other sessions can share."""
         return self._model
 
     @property
     def num_bytes(self) -> int:
-        """Of all keys and values: allocated with the first frame, and never more."""
+        """Bytes of all keys and values: allocated with the first frame, and never more."""
         return 0 if self._session is None else _sequence(self._session).num_bytes
 
     @property
@@ -218,6 +238,13 @@ class GeometrySession:
         if self._session is None:
             raise InputError(f"There is nothing to {purpose} before the first frame; give one to step.")
         return self._session
+
+
+def _resumed_fit(asked: str | None, saved: str | None) -> Fit:
+    """The fit that a file was saved with; another one is refused, and without one the fit asked for is taken."""
+    if None not in (asked, saved) and asked != saved:
+        raise SettingError(f"This session was saved with fit '{saved}', but got '{asked}'; leave it out.")
+    return Fit(one_of("fit", saved or asked or Fit.CROP, Fit))
 
 
 def _sequence(session: VideoSession) -> SequenceSession:

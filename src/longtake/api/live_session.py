@@ -9,19 +9,18 @@ from types import TracebackType
 from jaxtyping import Float
 from torch import Tensor
 
+from longtake.api.arguments import checked_keywords, memory_bytes
 from longtake.api.camera_trail import CameraTrail
 from longtake.api.dialogue_session import DialogueSession
 from longtake.api.geometry_session import GeometrySession
-from longtake.api.keywords import checked_keywords
 from longtake.api.pictures import Picture, time_of
-from longtake.api.session_words import memory_bytes
 from longtake.errors import InputError, SavedSessionError, SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.language.load import LanguageModel
 from longtake.runtime.answers import Answer
 from longtake.runtime.execution import AUTO
-from longtake.takes.atomic_files import replacing, writing
+from longtake.takes.atomic_files import replace_file, writing
 from longtake.takes.fields import JsonObject
 from longtake.types import Geometry
 
@@ -31,7 +30,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moment:
-    """A span of the video that an answer looked at, and the camera then."""
+    """A span of the video that an answer attended to, and the camera pose then."""
 
     start_s: float
     end_s: float
@@ -43,7 +42,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LiveAnswer:
-    """What was said, the moments it looked at, and where the camera was."""
+    """An answer, the moments of the video that it attended to, and where the camera is."""
 
     text: str
     moments: tuple[Moment, ...]
@@ -83,26 +82,36 @@ class LiveSession:
         policy: str | None = None,
         ask_policy: str = "window",
         max_tokens: int = 64,
+        reserve_frames: int = 0,
+        reserve_tokens: int = 0,
         device: str = AUTO,
         precision: str = AUTO,
         backend: str = AUTO,
     ) -> "LiveSession":
         """Both sessions on models by name; `share` of the memory is the map's, the rest the dialogue's.
 
-        The dialogue sees at most `ask_fps` frames a second, the map all. Policies are those of `longtake live`.
+        The dialogue sees at most `ask_fps` frames a second, the map all. Policies are those of `longtake live`. Of the
+        memory `reserve_frames` and `reserve_tokens` are left free for forks.
         """
         if not 0 < share < 1:
             raise SettingError(f"Expected share between 0 and 1, the map's part of the memory, but got {share:g}.")
         num_bytes = memory_bytes(memory)
         map_bytes = int(num_bytes * share)
         mapping = GeometrySession.from_pretrained(
-            map, memory=map_bytes, policy=policy, device=device, precision=precision, backend=backend
+            map,
+            memory=map_bytes,
+            policy=policy,
+            reserve_frames=reserve_frames,
+            device=device,
+            precision=precision,
+            backend=backend,
         )
         dialogue = DialogueSession.from_pretrained(
             ask,
             memory=num_bytes - map_bytes,
             policy=ask_policy,
             max_tokens=max_tokens,
+            reserve_tokens=reserve_tokens,
             device=device,
             precision=precision,
             backend=backend,
@@ -118,7 +127,7 @@ class LiveSession:
         return self._dialogue
 
     def step(self, picture: Picture, timestamp_s: float | None = None) -> Geometry:
-        """Take the next picture; the map answers at once, the dialogue looks when its turn has come."""
+        """Take the next picture: the map sees every one, the dialogue at most `ask_fps` a second."""
         time_s = time_of(picture, timestamp_s)
         if time_s is None:
             raise InputError("Expected a time for each picture, in seconds: only frames of open_video know theirs.")
@@ -131,7 +140,7 @@ class LiveSession:
         return geometry
 
     def ask(self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None) -> LiveAnswer:
-        """The answer, the moments that it looked at, and the camera's poses then and now."""
+        """The answer, the moments that it attended to, and the camera's poses then and now."""
         answer = self._dialogue.ask(question, temperature=temperature, max_tokens=max_tokens)
         moments = tuple(
             Moment(
@@ -145,7 +154,7 @@ class LiveSession:
         return LiveAnswer(text=answer.text, moments=moments, world_from_camera=self._trail.newest, answer=answer)
 
     def finish(self) -> Geometry:
-        """What the map still has to say when no more pictures come."""
+        """The remaining results of the map when no more pictures come."""
         geometry = self._map.finish()
         self._trail.learn(geometry)
         return geometry
@@ -164,8 +173,7 @@ class LiveSession:
         self._map.save(folder / _MAP_NAME)
         self._dialogue.save(folder / _DIALOGUE_NAME)
         record = {"format": _FORMAT, **self._trail.to_record()}
-        with writing(str(folder / _RECORD_NAME)), replacing(folder / _RECORD_NAME) as file:
-            file.write(json.dumps(record).encode())
+        replace_file(folder / _RECORD_NAME, json.dumps(record).encode())
 
     @classmethod
     @checked_keywords
@@ -205,7 +213,7 @@ class LiveSession:
 
     @property
     def num_bytes(self) -> int:
-        """Of all keys and values of both."""
+        """Bytes of all keys and values of both sessions."""
         return self._map.num_bytes + self._dialogue.num_bytes
 
 

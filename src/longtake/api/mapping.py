@@ -1,17 +1,16 @@
 """A whole video into a folder, in the words of `longtake map`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from longtake.api.choices import one_of
+from longtake.api.arguments import checked_keywords, one_of
 from longtake.api.exporting import cloud_settings, export_adjustments, format_names
-from longtake.api.keywords import checked_keywords
 from longtake.api.models import model_and_execution
 from longtake.api.progress import progress_bar
 from longtake.api.take import Take, open_take
-from longtake.api.video import frame_sampling
+from longtake.api.video import frame_sampling, open_any
 from longtake.exports.take import PixelGrid
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_MODEL
@@ -25,13 +24,14 @@ from longtake.pipeline.writer_process import WriterProcess
 from longtake.runtime.build import SMALL, usual_settings
 from longtake.runtime.execution import AUTO, choose_execution
 from longtake.video.folders import NOMINAL_FPS
+from longtake.video.raw import Pixels
 from longtake.video.resize import Fit
-from longtake.video.source import SourceOptions, open_source
+from longtake.video.source import SourceOptions
 
 
 @checked_keywords
 def map(
-    source: str | Path,
+    source: str | Path | Iterable[Pixels],
     out: str | Path = "out/map",
     *,
     model: str | Path | GeometryModel = DEFAULT_MODEL,
@@ -81,15 +81,15 @@ def map(
     )
     settings = MapSettings(
         session=watching(SMALL),  # until the network is known; what was asked for is checked now
-        fit=Fit(one_of("fit", fit, [known.value for known in Fit])),
+        fit=Fit(one_of("fit", fit, Fit)),
         outputs=choose_outputs(
             format_names(format),
-            pixels=PixelGrid(one_of("pixels", pixels, [grid.value for grid in PixelGrid])),
+            pixels=PixelGrid(one_of("pixels", pixels, PixelGrid)),
             fps=fps,
             cloud=cloud_settings(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points),
             adjustments=export_adjustments(intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up),
         ),
-        when_full=WhenFull(one_of("when_full", when_full, [known.value for known in WhenFull])),
+        when_full=WhenFull(one_of("when_full", when_full, WhenFull)),
         checkpoints=CheckpointRule(checkpoint_every),
     )
     folder = Path(out)
@@ -98,7 +98,7 @@ def map(
     options = SourceOptions(
         follow=follow, picture_fps=picture_fps, device=choose_execution(device, precision, backend).device
     )
-    opened = open_source(str(source), frame_sampling(start, end, fps, stride), options)
+    opened = open_any(source, frame_sampling(start, end, fps, stride), options)
     loaded, execution = model_and_execution(model, device, precision, backend)
     settings = replace(
         settings,

@@ -54,7 +54,7 @@ def as_pictures(pictures: Picture | Sequence[Picture]) -> list[Picture]:
 
 
 def time_of(picture: object, timestamp_s: float | None) -> float | None:
-    """When a picture was taken: as was said, else as a video frame knows it, else nobody knows."""
+    """When a picture was taken: the time given, else that of a video frame, else None."""
     if timestamp_s is None:
         return picture.timestamp_s if isinstance(picture, VideoFrame) else None
     if not np.isfinite(timestamp_s):

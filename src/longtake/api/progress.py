@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 @contextmanager
 def progress_bar(task: str, total: int | None) -> Iterator[Callable[[], None]]:
-    """What is called for each of `total` steps; None where their number is not known."""
+    """A function to be called after each of `total` steps; None where their number is not known."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

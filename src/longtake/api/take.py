@@ -1,4 +1,4 @@
-"""A mapped or filmed video on disk, as programs want it: the way, pixels, points, and what else its folder holds."""
+"""A take on disk as programs use it: trajectory, pixels, points, and what else its folder holds."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from longtake.exports.report.ply_points import read_some_points
 from longtake.exports.report.truth import TRUTH_NAME, Truth
 from longtake.exports.saved import saved_frames
 from longtake.takes import take as takes
-from longtake.takes.fields import JsonObject
+from longtake.takes.fields import JsonObject, parse_file
 
 _MOST_POINTS = 2_000_000
 
@@ -69,23 +69,13 @@ class Take(takes.Take):
     @property
     def summary(self) -> dict[str, Any] | None:
         """What `map` says of its run: frames, keyframes, seconds, memory, settings."""
-        text = self._read(SUMMARY_NAME)
-        return None if text is None else dict(JsonObject.parse(text, str(self.folder / SUMMARY_NAME)).fields)
+        summary = parse_file(self.folder / SUMMARY_NAME, JsonObject.parse)
+        return None if summary is None else dict(summary.fields)
 
     @property
     def truth(self) -> Truth | None:
-        """The true way in this take's world, and how far the result is from it, where somebody compared."""
-        text = self._read(TRUTH_NAME)
-        return None if text is None else Truth.parse(text, str(self.folder / TRUTH_NAME))
-
-    def _read(self, name: str) -> bytes | None:
-        path = self.folder / name
-        try:
-            return path.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise InputError(f"{path} cannot be read ({error.strerror}).") from error
+        """The true trajectory in this take's world, and how far the result is from it, where it was compared."""
+        return parse_file(self.folder / TRUTH_NAME, Truth.parse)
 
 
 def open_take(folder: str | Path) -> Take:

@@ -1,12 +1,13 @@
 """Videos, cameras, folders and worlds as frames that know their time."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from longtake.api.keywords import checked_keywords
+from longtake.api.arguments import checked_keywords
 from longtake.video.folders import NOMINAL_FPS
 from longtake.video.frame import VideoFrame
+from longtake.video.raw import Pixels, RawFrames
 from longtake.video.sampling import FrameSampling, parse_time
 from longtake.video.source import Source, SourceOptions, open_source
 
@@ -52,7 +53,7 @@ class Video:
 
 @checked_keywords
 def open_video(
-    source: str | Path,
+    source: str | Path | Iterable[Pixels],
     *,
     start: str | float | None = None,
     end: str | float | None = None,
@@ -63,14 +64,23 @@ def open_video(
 ) -> Video:
     """A video file, folder of pictures, take, `camera:0`, `rtsp://…`, `http://…` or `world:7` as frames.
 
+    Also frames that a program has: numpy arrays, height x width x 3, or pairs of one and its time in seconds.
+
         for frame in longtake.open_video("walk.mp4", start="00:42", fps=10):
             print(frame.index, frame.timestamp_s, frame.image.shape)
 
     Times are seconds or texts such as "00:42". `fps` takes at most so many frames a second, `stride` every n-th of
-    these; `picture_fps` is the rate of a folder, whose pictures have no times; `follow` waits for more of them.
+    these; `picture_fps` is the rate of pictures that have no times; `follow` waits for more of them in a folder.
     """
     options = SourceOptions(follow=follow, picture_fps=picture_fps)
-    return Video(open_source(str(source), frame_sampling(start, end, fps, stride), options))
+    return Video(open_any(source, frame_sampling(start, end, fps, stride), options))
+
+
+def open_any(source: str | Path | Iterable[Pixels], sampling: FrameSampling, options: SourceOptions) -> Source:
+    """What a text names, or the frames themselves."""
+    if isinstance(source, str | Path):
+        return open_source(str(source), sampling, options)
+    return RawFrames(source, sampling, fps=options.picture_fps)
 
 
 def frame_sampling(start: str | float | None, end: str | float | None, fps: float | None, stride: int) -> FrameSampling:

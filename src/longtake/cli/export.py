@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.text import Text
 
-from longtake.api.choices import one_of
+from longtake.api.arguments import one_of
 from longtake.api.exporting import UPRIGHT, cloud_settings, export_adjustments
 from longtake.cli import options
 from longtake.cli.tables import show

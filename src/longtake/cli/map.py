@@ -11,7 +11,7 @@ from typing import Annotated
 import torch
 import typer
 
-from longtake.api.choices import one_of
+from longtake.api.arguments import one_of
 from longtake.api.exporting import UPRIGHT, cloud_settings, export_adjustments
 from longtake.api.video import frame_sampling
 from longtake.cli import options

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from longtake.errors import InputError
 from longtake.evaluation.answers import AnswerReport, AskedAnswer, measure_answers
-from longtake.takes.dialogue import GivenAnswer, TrueAnswer, read_given_answers, read_true_answers
 from longtake.takes.header import ANSWERS_NAME, QUESTIONS_NAME
+from longtake.takes.questions import GivenAnswer, TrueAnswer, read_given_answers, read_true_answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

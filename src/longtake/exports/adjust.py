@@ -1,4 +1,4 @@
-"""What is corrected in a saved result before it is exported: its camera, its scale, which way is up."""
+"""Corrections before an export: a known camera, a metric scale, a level floor."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -7,11 +7,10 @@ import torch
 
 from longtake.errors import SettingError
 from longtake.exports.cameras import KnownCamera, shared_camera
-from longtake.exports.floor import Floor
+from longtake.exports.floor import Floor, floor_of
 from longtake.exports.frame import MappedFrame
 from longtake.exports.saved import saved_frames
 from longtake.exports.scale import KnownHeight, KnownLength, metres_per_unit
-from longtake.exports.upright import floor_of
 from longtake.spatial.similarity import Similarity
 from longtake.takes.header import Unit
 from longtake.takes.take import Take
@@ -19,7 +18,7 @@ from longtake.takes.take import Take
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportAdjustments:
-    """What is known, and what is wanted."""
+    """Corrections that were asked for."""
 
     camera: KnownCamera | None = None
     fixed_camera: bool = False
@@ -29,7 +28,7 @@ class ExportAdjustments:
 
     def __post_init__(self) -> None:
         if self.camera is not None and self.fixed_camera:
-            raise SettingError("A camera that is known needs no estimate; leave out --intrinsics or --fixed-camera.")
+            raise SettingError("A camera that is known needs no estimate; leave out intrinsics or fixed camera.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

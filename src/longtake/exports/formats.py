@@ -5,7 +5,6 @@ A format of one's own is a `Format` in any module that can be imported, named as
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 
 from longtake.errors import SettingError
@@ -18,7 +17,7 @@ from longtake.exports.poses import KITTI_NAME, KittiSink, TumSink
 from longtake.exports.rerun import RerunSink
 from longtake.exports.sink import AppendSink, Sink, SinkKind, SinkState
 from longtake.exports.take import TakeSettings, TakeSink
-from longtake.extras import import_from_extra
+from longtake.extras import import_from_extra, import_own
 from longtake.takes.header import POSES_NAME, Unit
 from longtake.takes.images import ImageFiles
 
@@ -125,14 +124,10 @@ FORMATS = {
 
 def format_named(name: str) -> Format:
     """One of ours, or one's own as `module:attribute`."""
-    module, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         require_format(name, tuple(FORMATS))
         return FORMATS[name]
-    try:
-        found = vars(import_module(module))[attribute]
-    except (ImportError, KeyError, ValueError) as error:
-        raise SettingError(f"Expected a format at '{name}', but it cannot be imported ({error}).") from error
+    found = import_own(name, "a format")
     if not isinstance(found, Format):
         raise SettingError(f"Expected a longtake.exports.formats.Format at '{name}', but got {type(found).__name__}.")
     return found
@@ -141,4 +136,4 @@ def format_named(name: str) -> Format:
 def require_format(name: str, known: Sequence[str]) -> None:
     """Refuse a name that is not known, with those that are."""
     if name not in known:
-        raise SettingError(f"Expected --format as {', '.join(known)}, or module:attribute, but got '{name}'.")
+        raise SettingError(f"Expected format as {', '.join(known)}, or module:attribute, but got '{name}'.")

@@ -39,7 +39,7 @@ class MaskFolder:
         return next((path for path in paths if path.is_file()), None)
 
     def wanted(self, frame: MappedFrame) -> Bool[np.ndarray, "height width"]:
-        """In the network's pixels."""
+        """Which pixels of a frame are wanted, in the network's pixels."""
         path = self.find(frame)
         if path is None:
             return np.ones(frame.depth.shape, dtype=bool)

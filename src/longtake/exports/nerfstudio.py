@@ -11,12 +11,9 @@ from typing import Any
 import torch
 
 from longtake.exports.cloud import CloudSettings
-from longtake.exports.frame import MappedFrame
 from longtake.exports.ply import write_ply
-from longtake.exports.scene_folder import SceneFolder
-from longtake.exports.sink import Sink
+from longtake.exports.scene_folder import SceneSink
 from longtake.exports.source_cameras import CORNER, PinholeLens, SourceCamera, different_lenses
-from longtake.takes.atomic_files import replacing, writing
 from longtake.takes.header import Unit
 from longtake.takes.images import ImageFiles
 
@@ -27,11 +24,8 @@ _OURS_FROM_OPENGL = torch.diag(torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.
 _NO_DISTORTION = dict.fromkeys(("k1", "k2", "p1", "p2"), 0.0)
 
 
-class NerfstudioSink(Sink):
-    """An image is there when `write` returns; the other files, empty from the start, when the sink is closed.
-
-    Frames that give no points by the cloud's settings are left out altogether.
-    """
+class NerfstudioSink(SceneSink):
+    """`transforms.json`, the images and `sparse_pc.ply`."""
 
     def __init__(
         self,
@@ -42,36 +36,24 @@ class NerfstudioSink(Sink):
         images: ImageFiles = ImageFiles.JPEG,
         overwrite: bool = False,
     ) -> None:
-        """The folder must be new or empty, or such an export that may be overwritten."""
-        self._scene = SceneFolder(folder, settings, images, own=[POINTS_NAME, TRANSFORMS_NAME], overwrite=overwrite)
-        self.cloud = self._scene.cloud
-        self._folder, self._unit = folder, unit
-        self._write_lists()  # by which the folder is known as an export, also where it is broken off
-
-    def write(self, frame: MappedFrame) -> None:
-        self._scene.add(frame)
-
-    def close(self) -> None:
-        self._write_lists()
+        self._unit = unit
+        super().__init__(folder, settings, images, own=[POINTS_NAME, TRANSFORMS_NAME], overwrite=overwrite)
 
     def _write_lists(self) -> None:
         write_ply(self._folder / POINTS_NAME, self.cloud.cloud(), unit=self._unit)
-        path = self._folder / TRANSFORMS_NAME
-        with writing(str(path)), replacing(path) as file:
-            file.write(self._transforms().encode())
+        self._replace(TRANSFORMS_NAME, self._transforms().encode())
 
     def _transforms(self) -> str:
         """One lens stands once for all frames; several stand each in its frame, where nerfstudio looks for them."""
-        cameras = self._scene.cameras
-        lenses = different_lenses(cameras)
+        lenses = different_lenses(self._cameras)
         shared = _lens_fields(lenses[0]) if len(lenses) == 1 else {}
         head = {"camera_model": "OPENCV", **_NO_DISTORTION, **shared, "ply_file_path": POINTS_NAME}
-        frames = [self._frame(camera, own_lens=len(lenses) > 1) for camera in cameras]
+        frames = [self._frame(camera, own_lens=len(lenses) > 1) for camera in self._cameras]
         return _one_line_a_frame(head, frames)
 
     def _frame(self, camera: SourceCamera, *, own_lens: bool) -> dict[str, Any]:
         return {
-            "file_path": self._scene.images.path(camera.index),
+            "file_path": self._images.path(camera.index),
             **(_lens_fields(camera.lens) if own_lens else {}),
             "transform_matrix": (camera.world_from_camera @ _OURS_FROM_OPENGL).tolist(),
         }

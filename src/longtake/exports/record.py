@@ -1,4 +1,4 @@
-"""What an export says of itself in `export.json`."""
+"""The record of an export, `export.json`: its files, unit, scale and camera."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from longtake.exports.adjust import Adjustment, ExportAdjustments
-from longtake.takes.atomic_files import replacing, writing
+from longtake.takes.atomic_files import replace_file
 from longtake.takes.fields import JsonObject
 from longtake.takes.header import Unit
 
@@ -61,8 +61,7 @@ class ExportRecord:
         )
 
     def write(self, path: Path) -> None:
-        with writing(str(path)), replacing(path) as file:
-            file.write(json.dumps(asdict(self), indent=1).encode())
+        replace_file(path, json.dumps(asdict(self), indent=1).encode())
 
 
 def make_record(
@@ -74,7 +73,7 @@ def make_record(
     adjustment: Adjustment,
     lacks: Sequence[str],
 ) -> ExportRecord:
-    """What was asked for beside what came of it; `lacks` are sentences on what the take had not."""
+    """The record of an export; `lacks` are notes on what the take did not have."""
     camera, floor = adjustment.camera, adjustment.floor
     numbers = None if camera is None else (camera.focal_x, camera.focal_y, camera.center_x, camera.center_y)
     return ExportRecord(
@@ -98,5 +97,5 @@ def _notes(adjustments: ExportAdjustments, adjustment: Adjustment) -> tuple[str,
     if adjustments.upright and adjustment.floor is None:
         notes.append("No floor was found convincingly, so the world is left as it is.")
     if adjustment.unit is Unit.MODEL:
-        notes.append("Lengths are in the model's own unit; --scale-from makes them metres.")
+        notes.append("Lengths are in the model's own unit; --scale-from (scale_from=) makes them metres.")
     return tuple(notes)

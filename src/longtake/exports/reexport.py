@@ -1,7 +1,6 @@
-"""Other files from a saved result: one pass for what must be known of the whole, where anything must, one to write."""
+"""Exports of a finished take: a first pass for what depends on all frames, such as the floor, then one that writes."""
 
-import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ from longtake.exports.frame import MappedFrame
 from longtake.exports.record import RECORD_NAME, ExportRecord, make_record
 from longtake.exports.scale import KnownDistance
 from longtake.exports.take import DepthKind, TakeSettings
-from longtake.takes.atomic_files import require_writable, writing
+from longtake.takes.atomic_files import require_writable
 from longtake.takes.header import TakeHeader, is_take
 from longtake.takes.images import ImageFiles
 from longtake.takes.take import Take
@@ -25,7 +24,7 @@ ProgressCallback = Callable[[Iterable[MappedFrame], int], Iterable[MappedFrame]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSettings:
-    """What is made of a take."""
+    """What is exported from a take."""
 
     formats: tuple[str, ...] = ("tum", "ply")
     cloud: CloudSettings = field(default_factory=CloudSettings)
@@ -34,7 +33,7 @@ class ExportSettings:
 
     def __post_init__(self) -> None:
         if not self.formats:
-            raise SettingError(f"Expected --format as {', '.join(FORMATS)}, but got none.")
+            raise SettingError(f"Expected format as {', '.join(FORMATS)}, but got none.")
         for name in self.formats:
             format_named(name)
 
@@ -65,7 +64,7 @@ class ExportSettings:
 
 
 def no_progress(frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:  # noqa: ARG001
-    """Shows nothing."""
+    """Hands on the frames and shows nothing."""
     return frames
 
 
@@ -98,24 +97,9 @@ def export_take(
     return record
 
 
-def clear_export(out: Path, formats: Sequence[str] = ()) -> None:
-    """Delete whatever an export may have left in its folder, in our formats and these; other files stay."""
-    with writing(str(out)):
-        for known in (*FORMATS.values(), *map(format_named, formats)):
-            _delete(out / known.file)
-        _delete(out / RECORD_NAME)
-
-
-def _delete(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
 def _require_room(out: Path) -> None:
     if is_take(out):
-        raise SettingError(f"{out} is a take, whose own files would be replaced; name another folder with --out.")
+        raise SettingError(f"{out} is a take, whose own files would be replaced; name another folder.")
 
 
 def _require_content(take: Take, settings: ExportSettings) -> None:
@@ -124,23 +108,23 @@ def _require_content(take: Take, settings: ExportSettings) -> None:
     if points and take.header.depth is None:
         raise InputError(
             f"Expected depth in {take.folder}, of which {points[0]} is made, but it has none; map the video again "
-            "with --format depth."
+            "with the format depth."
         )
     if take.header.images is None and settings.needs_images:
         raise InputError(
-            f"Expected images in {take.folder}, but it has none; map the video again with --format images."
+            f"Expected images in {take.folder}, but it has none; map the video again with the format images."
         )
 
 
 def _lacks(header: TakeHeader, settings: ExportSettings) -> list[str]:
-    """Sentences on what points are made without."""
+    """Notes on what the take lacks for its points."""
     lacks = []
     if settings.has_points and header.images is None:
-        lacks.append("The result has no images, so points are grey; map with --format images for colours.")
+        lacks.append("The result has no images, so points are grey; map with the format images for colours.")
     if settings.has_points and not header.confidence and settings.cloud.points.drop_percent:
         lacks.append(
             "The result has no confidence, so no pixels are left out as unsure, unlike in its cloud.ply; map with "
-            "--format confidence for the same points."
+            "the format confidence for the same points."
         )
     return lacks
 
@@ -157,7 +141,7 @@ def _sink_options(path: Path, header: TakeHeader, adjustment: Adjustment, settin
 
 
 def _take_settings(header: TakeHeader, adjustment: Adjustment) -> TakeSettings:
-    """As the take is; a step of 16-bit depth grows with what it measures, so that the values stay."""
+    """The settings of the take itself; the step of 16-bit depth is scaled with the world, so that its values stay."""
     step = None if header.depth is None else header.depth.step
     kind = DepthKind.NPZ if step is None else DepthKind.PNG
     return TakeSettings(

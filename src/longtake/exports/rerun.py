@@ -21,7 +21,7 @@ from longtake.exports.sink import Sink
 from longtake.exports.source_cameras import CORNER
 from longtake.extras import import_from_extra
 from longtake.spatial.pose import quaternion_from_matrix
-from longtake.takes.atomic_files import replacing, writing
+from longtake.takes.atomic_files import replace_file, writing
 from longtake.takes.depth_files import valid_or_zero
 
 POINTS_NAME = "points.rrd"
@@ -63,16 +63,11 @@ class RerunSink(Sink):
 
     def _write_waiting(self) -> None:
         if self._waiting is not None:
-            self._replace(self._waiting.name, self._waiting.content())
+            replace_file(self._folder / self._waiting.name, self._waiting.content())
             self._waiting = None
 
     def _write_points(self) -> None:
-        self._replace(POINTS_NAME, _points_content(self._rerun, self.cloud.cloud()))
-
-    def _replace(self, name: str, content: bytes) -> None:
-        path = self._folder / name
-        with writing(str(path)), replacing(path) as file:
-            file.write(content)
+        replace_file(self._folder / POINTS_NAME, _points_content(self._rerun, self.cloud.cloud()))
 
 
 def require_rerun() -> ModuleType:
@@ -106,7 +101,7 @@ class _Recording:
         self.num_frames += 1
 
     def content(self) -> bytes:
-        """Of a file; nothing is added afterwards, but it can be asked for again."""
+        """The content of the file; no frame may be added afterwards."""
         if self._content is None:
             self._content = self._bytes.read(flush=True)
         assert self._content is not None

@@ -1,4 +1,4 @@
-"""A saved result as mapped frames again, one at a time, for any sink."""
+"""A take of a result read back as mapped frames, one at a time, for any sink."""
 
 from collections.abc import Iterator
 from itertools import repeat
@@ -91,7 +91,7 @@ def _status(take: Take, position: int) -> FrameStatus:
 
 
 def _same_pixels(size: tuple[int, int]) -> Placement:
-    """Of a source of this (height, width) that was not resized."""
+    """The placement of a source of this (height, width) that was not resized."""
     height, width = size
     return Placement(width, height, 1.0, 1.0)
 
@@ -105,7 +105,7 @@ def _image_file(take: Take, position: int, placement: Placement) -> Path | None:
 
 
 def _grey(size: tuple[int, int]) -> UInt8[np.ndarray, "height width 3"]:
-    """Takes no memory."""
+    """A grey image that takes no memory, as a broadcast of one value."""
     return np.broadcast_to(np.uint8(_GREY), (*size, 3))
 
 

@@ -1,4 +1,4 @@
-"""How many metres a unit of a saved result is, from one thing that somebody measured."""
+"""Metric scale of a result, from one length that somebody measured."""
 
 import math
 import re
@@ -23,7 +23,7 @@ _LARGEST_STRETCH = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDistance:
-    """Between the camera's places in two frames, by their indices."""
+    """The distance between the camera centres of two frames, by their indices."""
 
     first: int
     second: int
@@ -35,7 +35,7 @@ class KnownDistance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownHeight:
-    """Of the camera above the floor, as it is most of the time."""
+    """The median height of the camera above the floor."""
 
     metres: float
 
@@ -141,7 +141,7 @@ def _read_16_bit(path: Path) -> Float[np.ndarray, "rows columns"]:
 
 
 def _number(metres: float) -> str:
-    """Without the rounding of centimetres to metres."""
+    """Without the rounding error of centimetres turned into metres."""
     return f"{metres:.12g}"
 
 

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,35 +14,53 @@ from PIL import Image
 from longtake.errors import InputError, SettingError
 from longtake.exports.cloud import CloudSettings, GrowingCloud
 from longtake.exports.frame import MappedFrame
+from longtake.exports.sink import Sink
 from longtake.exports.source_cameras import SourceCamera, source_camera
-from longtake.takes.atomic_files import writing
+from longtake.takes.atomic_files import replace_file, writing
 from longtake.takes.images import ImageFiles, encode_image
 
 _FOLDER_NAME = "images"
 _NUMBERED = re.compile(r"\d{6,}\.(jpg|png)")
 
 
-class SceneFolder:
-    """What sinks share whose files list cameras and points beside a folder of images."""
+class SceneSink(Sink):
+    """What sinks share whose files list cameras and points beside a folder of images.
+
+    An image is there when `write` returns; the lists, empty from the start, when the sink is closed. Frames that give
+    no points by the cloud's settings are left out altogether.
+    """
 
     def __init__(
         self, folder: Path, settings: CloudSettings, images: ImageFiles, *, own: Sequence[str], overwrite: bool
     ) -> None:
-        """`own` are the files beside the images, by which a folder that may be overwritten is known."""
+        """The folder must be new or empty, or may be overwritten: then one of its `own` lists must be there."""
         if images is ImageFiles.VIDEO:
             raise SettingError("Expected the images of an export as PNG or JPEG, for trainers read no video.")
         make_room(folder, own, overwrite=overwrite)
-        self._points = settings.points
         self.cloud = GrowingCloud(settings)
-        self.cameras: list[SourceCamera] = []
-        self.images = SourceImages(folder, images)
+        self._points, self._folder = settings.points, folder
+        self._cameras: list[SourceCamera] = []
+        self._images = SourceImages(folder, images)
+        self._write_lists()  # by which the folder is known as an export, also where it is broken off
 
-    def add(self, frame: MappedFrame) -> None:
-        """A frame that gives no points by the cloud's settings is left out altogether."""
+    def write(self, frame: MappedFrame) -> None:
         if self._points.takes(frame):
-            self.images.write(frame.index, frame.source_image, frame.image_file)
-            self.cameras.append(source_camera(frame))
+            self._images.write(frame.index, frame.source_image, frame.image_file)
+            self._cameras.append(source_camera(frame))
             self.cloud.add(frame)
+
+    def close(self) -> None:
+        self._write_lists()
+
+    @abstractmethod
+    def _write_lists(self) -> None:
+        """Replace the files that list cameras and points by those of the frames so far."""
+
+    def _replace(self, name: str, content: bytes) -> None:
+        path = self._folder / name
+        with writing(str(path)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, content)
 
 
 class SourceImages:

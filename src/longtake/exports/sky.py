@@ -1,4 +1,4 @@
-"""Which pixels show no sky, from the score map of a sky model."""
+"""Sky masks: which pixels show no sky, by the score map of a segmentation model."""
 
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable

@@ -1,4 +1,4 @@
-"""The cameras of a video in its own pixels, for files that list them all at once."""
+"""Cameras in the pixels of the source video, for COLMAP, nerfstudio and GLB, which list them all at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ CORNER = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinholeLens:
-    """What cameras share while the lens and the size of the picture stay; pixel (0, 0) is the first one's centre."""
+    """Pinhole intrinsics and image size, shared by frames while they stay the same; pixel centres are whole numbers."""
 
     width: int
     height: int

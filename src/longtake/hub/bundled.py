@@ -69,7 +69,7 @@ def bundled_file(name: str) -> Path | None:
     if not bundled.path.is_file():
         raise CheckpointError(
             f"Expected the weights of {name} in the package, but there is no {bundled.path}; install longtake again, "
-            "or name another --model."
+            "or name another model."
         )
     return bundled.path
 

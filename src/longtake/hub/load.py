@@ -1,11 +1,15 @@
 """Models by name: files, the package's, presets and places on the hub, and two networks without trained weights."""
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
 import torch
 
+from longtake.errors import SettingError
+from longtake.extras import import_own
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import bundled_folder
@@ -14,9 +18,21 @@ from longtake.hub.resolve import resolve
 from longtake.language.load import LanguageModel, load_language
 from longtake.weights.load import load_geometry
 from longtake.weights.presets import BY_NAME, MICRO, TINY
+from longtake.weights.published import Family
 
 RANDOM: Mapping[str, GeometryConfig] = MappingProxyType({"tiny": TINY, "micro": MICRO})
 """With random weights: for tests of the machinery, where time matters and what comes out does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedNetwork:
+    """A network that is not among ours; it lies in a module of a user's, who names it as `module:attribute`."""
+
+    weights: Path | str
+    """Its file, or its place on the Hugging Face hub as organisation/repository/file."""
+    config: GeometryConfig
+    family: Family
+    """Whose the file is, and its names as ours."""
 
 
 def load_model(
@@ -25,11 +41,14 @@ def load_model(
     """A model ready to answer, from a path, a preset's name or a place on the hub; `tiny` and `micro` are `RANDOM`.
 
     Products are computed in `trunk_dtype`, so their weights are held in it. VGGT and StreamVGGT have the same names and
-    shapes: a file of either is given as `vggt:path` or `streamvggt:path`.
+    shapes: a file of either is given as `vggt:path` or `streamvggt:path`. A `PublishedNetwork` of a user's is given as
+    `module:attribute`.
     """
     if name_or_path in RANDOM:
         model = random_model(RANDOM[str(name_or_path)], torch.device(device))
         return model if trunk_dtype == torch.float32 else model.cast_products(trunk_dtype)
+    if (own := _own_network(name_or_path)) is not None:
+        return load_geometry(resolve(own.weights), own.config, own.family, device=device, trunk_dtype=trunk_dtype)
     config = told_config(name_or_path)
     return load_geometry(resolve(name_or_path), config, device=device, trunk_dtype=trunk_dtype)
 
@@ -54,3 +73,16 @@ def told_config(name_or_path: Path | str) -> GeometryConfig | None:
     """The network that a name tells, or none where the file is to tell."""
     model = parse_name(name_or_path).model
     return None if model is None else BY_NAME[model]
+
+
+def _own_network(name_or_path: Path | str) -> PublishedNetwork | None:
+    """The network of a user's that `module:attribute` names; None for a path and for other names."""
+    text = str(name_or_path)
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text) or parse_name(text).model or Path(text).exists():
+        return None
+    found = import_own(text, "weights, or a published network,")
+    if not isinstance(found, PublishedNetwork):
+        raise SettingError(
+            f"Expected a longtake.hub.load.PublishedNetwork at '{text}', but got {type(found).__name__}."
+        )
+    return found

@@ -277,7 +277,10 @@ class Memory:
         sentence = f"Stream '{name}' needs {needed} slots for this clip, but {use.free} of {use.num_slots} are free"
         if use.held or state.forks:
             forks = len(state.forks)
-            return f"{sentence} ({use.held} held for {forks} forks); end a fork, wait, or reserve more for forks."
+            return (
+                f"{sentence} ({use.held} held for {forks} forks); end a fork, or open the session with more room for "
+                "forks: reserve_frames of a map, reserve_tokens of a dialogue."
+            )
         return f"{sentence}; give the memory a larger budget or choose a policy that forgets."
 
 

@@ -123,7 +123,7 @@ class Checkpoints:
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise InputError(
                 f"The checkpoint {path} is damaged or of another version of longtake ({error}); start again with "
-                "--overwrite."
+                "--overwrite (overwrite=True)."
             ) from error
 
     def clear(self) -> None:

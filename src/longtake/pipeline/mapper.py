@@ -75,7 +75,7 @@ class Mapper:
     def save(self, path: Path) -> None:
         """Write the session, to go on with another time; there must have been a frame."""
         assert self._session is not None
-        self._session.save(path)
+        self._session.save(path, fit=self._prepare.fit)
 
 
 def _on_cpu(geometry: Geometry) -> Geometry:

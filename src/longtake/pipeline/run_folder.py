@@ -178,13 +178,13 @@ class RunFolder:
         if changed := before.changed(self._settings):
             raise SettingError(
                 f"The run in {self._out} was begun with other settings ({', '.join(changed)}); resume it with the "
-                "same, or start again with --overwrite."
+                "same, or start again with --overwrite (overwrite=True)."
             )
         if is_done(self._out):
             self.summary = _read_summary(self._out)
             if self.summary is None or is_done(self._out, self._outputs):
                 raise SettingError(
-                    f"{self._out} is complete; there is nothing to resume. Use --overwrite to map it again."
+                    f"{self._out} is complete; there is nothing to resume; --overwrite (overwrite=True) maps it again."
                 )
         elif self._checkpoints is None:
             raise SettingError("The source is live and cannot be read again, so nothing can be resumed.")
@@ -200,13 +200,13 @@ class RunFolder:
                 )
         elif before.present(self._out) and not overwrite:
             raise InputError(
-                f"{self._out} holds a take already; name another folder, go on with --resume, or replace it with "
-                "--overwrite."
+                f"{self._out} holds a take already; name another folder, go on with --resume (resume=True), or replace "
+                "it with --overwrite (overwrite=True)."
             )
         elif self._source is not None and self._source.resolve().is_relative_to(self._out.resolve()):
             raise InputError(
-                f"Expected another folder than the one of the source {self._source}, which would be replaced; name one "
-                "with --out."
+                f"Expected another folder than the one of the source {self._source}, which would be "
+                "replaced; name another."
             )
 
     def _begin(self, before: RunRecord | None) -> None:

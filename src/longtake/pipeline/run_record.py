@@ -125,9 +125,7 @@ def locked(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise InputError(
-                f"Another run is writing to {out}; wait for its end, or name another folder with --out."
-            ) from error
+            raise InputError(f"Another run is writing to {out}; wait for its end, or name another folder.") from error
         yield
     finally:
         os.close(descriptor)

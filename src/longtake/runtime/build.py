@@ -74,9 +74,14 @@ def usual_settings(config: GeometryConfig) -> SessionSettings:
 
 
 def open_session(
-    model: GeometryModel, settings: SessionSettings, size: tuple[int, int], backend: Backend | None = None
+    model: GeometryModel,
+    settings: SessionSettings,
+    size: tuple[int, int],
+    backend: Backend | None = None,
+    *,
+    reserve_frames: int = 0,
 ) -> VideoSession:
-    """A session for images of this height and width."""
+    """A session for images of this height and width, with room for so many frames more while forks live."""
     retention, budget = _within(settings.windows, settings.retention), settings.budget
     if budget is not None and budget.num_frames is not None:
         retention = retention.of_frames(budget.num_frames, trunk_layout(model.config, size))
@@ -85,6 +90,7 @@ def open_session(
         size=size,
         retention=retention,
         num_scale_frames=settings.num_scale_frames,
+        reserve_frames=reserve_frames,
         trunk_dtype=settings.precision.dtype,
     )
     session = SequenceSession(

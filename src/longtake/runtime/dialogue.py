@@ -20,7 +20,7 @@ from torch import Tensor
 
 from longtake.attention.backend import Backend, SdpaBackend
 from longtake.attention.causal import AttentionRecorder
-from longtake.attention.choose import backend_named
+from longtake.attention.choose import recorded_backend
 from longtake.errors import InputError, UnknownWordsError
 from longtake.language.dialogue_state import DialogueState, Portion, portions, with_frames
 from longtake.language.load import LanguageModel
@@ -34,6 +34,7 @@ from longtake.memory.saved import SavedTensors, write_tensors
 from longtake.runtime.answers import Answer, Choice, DialogueInfo, LetterChoice, evidence
 from longtake.runtime.dialogue_file import (
     dialogue_record,
+    recorded_pictures,
     require_dialogue,
     state_from_record,
     state_pieces,
@@ -248,7 +249,14 @@ class DialogueSession:
         setup = self._memory.setup
         with self._memory.lock:
             state = self._memory.state
-            record = dialogue_record(self._settings, self._language.model, setup.backend.name, setup.policy, state)
+            record = dialogue_record(
+                self._settings,
+                self._language.model,
+                self._language.picture_format,
+                setup.backend.name,
+                setup.policy,
+                state,
+            )
             write_tensors(path, self._memory.contents() | state_pieces(state), record)
 
     @classmethod
@@ -257,6 +265,7 @@ class DialogueSession:
         saved = SavedTensors(path)
         record = dict(saved.record)
         require_dialogue(path, record, language.model)
+        language = replace(language, picture_format=recorded_pictures(record, language.picture_format))
         session = cls(
             language,
             budget_bytes=record["budget_bytes"],
@@ -264,7 +273,7 @@ class DialogueSession:
             stream_format=StreamFormat(record["stream_format"]),
             retaining=segment_policy_of(record["retaining"]),
             answer_tokens=record["answer_tokens"],
-            backend=backend or backend_named(record["backend"]),
+            backend=backend or recorded_backend(record["backend"]),
         )
         session._memory.restore(saved, state_from_record(record["talk"], saved, language.picture_format))
         return session

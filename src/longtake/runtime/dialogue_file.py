@@ -4,7 +4,7 @@ Some keys keep the names of earlier versions (`talk` for the state, `retaining` 
 of the last grid), so that files of either are read by both.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +70,22 @@ def state_from_record(record: dict[str, Any], saved: SavedTensors, picture_forma
     )
 
 
+def recorded_pictures(record: dict[str, Any], usual: PictureFormat) -> PictureFormat:
+    """The format with the limits that a file says; files of earlier versions say none, and keep the usual ones."""
+    return replace(
+        usual,
+        min_pixels=record.get("min_pixels", usual.min_pixels),
+        max_pixels=record.get("max_pixels", usual.max_pixels),
+    )
+
+
 def dialogue_record(
-    settings: dict[str, Any], model: nn.Module, backend: str, policy: SegmentPolicy, state: DialogueState
+    settings: dict[str, Any],
+    model: nn.Module,
+    pictures: PictureFormat,
+    backend: str,
+    policy: SegmentPolicy,
+    state: DialogueState,
 ) -> dict[str, Any]:
     """All that a file holds beside its tensors."""
     return {
@@ -80,6 +94,8 @@ def dialogue_record(
         "longtake": __version__,
         **settings,
         "weights": fingerprint(model),
+        "min_pixels": pictures.min_pixels,
+        "max_pixels": pictures.max_pixels,
         "backend": backend,
         "retaining": policy_record(policy),
         "talk": state_record(state),

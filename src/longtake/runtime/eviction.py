@@ -44,7 +44,7 @@ def beside_questions(num_tokens: int, time_s: float, patience_s: float) -> Memor
     return MemoryFullError(
         f"Frames from {time_s:g} s on need {num_tokens} places, but those of frames that left are held for questions "
         f"under way, and {patience_s:g} s of patience were not enough; wait for the questions to end, or call `see` "
-        "with a larger `patience_s`."
+        "with a larger `patience_s`; beside open forks, `reserve_tokens` keeps room."
     )
 
 

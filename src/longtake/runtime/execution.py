@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import torch
 
-from longtake.attention.choose import BACKENDS
+from longtake.attention.choose import BACKENDS, require_backend
 from longtake.errors import SettingError
 
 AUTO = "auto"
@@ -89,8 +89,7 @@ def _precision(name: str, device: torch.device) -> Precision:
 
 def _backend(name: str, device: torch.device, precision: Precision) -> str:
     if name != AUTO:
-        if name not in BACKENDS:
-            raise SettingError(f"There is no attention backend '{name}'; choose one of {', '.join((*BACKENDS, AUTO))}.")
+        require_backend(name, (*BACKENDS, AUTO))
         return name
     if device.type == "cuda" and precision is not Precision.FP32 and find_spec("flashinfer") is not None:
         return "flashinfer-fa3" if torch.cuda.get_device_capability(device)[0] == _HOPPER else "flashinfer"

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from longtake import __version__
 from longtake.attention.backend import Backend
-from longtake.attention.choose import backend_named
+from longtake.attention.choose import recorded_backend
 from longtake.errors import SavedSessionError, SettingError
 from longtake.geometry.config import GeometryConfig
 from longtake.memory.registry import policy_record, stream_policy_of
@@ -136,6 +136,8 @@ class SessionRecord:
     waiting_timestamps_s: tuple[float, ...]
     windowed: WindowedRecord | None = None
     """None in a session without windows, as all of format 1 were."""
+    fit: str | None = None
+    """How pictures became frames; None where nobody said, as in files of earlier versions."""
 
     @classmethod
     def of(cls, plan: MemoryPlan, **session: Any) -> "SessionRecord":
@@ -189,7 +191,7 @@ class SessionRecord:
         )
 
     def make_backend(self) -> Backend:
-        return backend_named(self.backend)
+        return recorded_backend(self.backend)
 
     def require_weights(self, weights: str) -> None:
         if weights != self.weights:

@@ -191,9 +191,9 @@ class SequenceSession(VideoSession):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path, *, fit: str | None = None) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
-        write_tensors(path, self.contents(), self.record().to_dict())
+        write_tensors(path, self.contents(), replace(self.record(), fit=fit).to_dict())
 
     def record(self) -> SessionRecord:
         """Settings and clocks, as a file says them."""

@@ -54,8 +54,11 @@ class VideoSession(ABC):
         """What is still to be said when no more frames come."""
 
     @abstractmethod
-    def save(self, path: Path) -> None:
-        """Write all that is needed to go on in another process; the file is complete or absent."""
+    def save(self, path: Path, *, fit: str | None = None) -> None:
+        """Write all that is needed to go on in another process; the file is complete or absent.
+
+        `fit` says how pictures became the frames that this session was given, for whoever makes the next ones.
+        """
 
     def run(self, frames: Iterable[Frame]) -> Iterator[Geometry]:
         """Step through all frames and finish: final results only, each once, as soon as they are known to be final."""

@@ -114,6 +114,12 @@ def replacing(path: Path) -> Iterator[BufferedWriter]:
     sync_path(path.parent)
 
 
+def replace_file(path: Path, content: bytes) -> None:
+    """Put a whole file in place of what was there; whatever keeps it from being written is one sentence."""
+    with writing(str(path)), replacing(path) as file:
+        file.write(content)
+
+
 def sync_path(path: Path) -> None:
     """Return when a file's content, or a folder's list of names, is on the disk."""
     if path.is_dir() and os.name != "posix":

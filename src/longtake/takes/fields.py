@@ -104,6 +104,17 @@ class JsonObject:
         return value
 
 
+def parse_file(path: Path, parse: Callable[[bytes, str], _Value]) -> _Value | None:
+    """What `parse` makes of a file's content and name, None where there is no such file."""
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}).") from error
+    return parse(content, str(path))
+
+
 def read_objects(path: Path) -> list[JsonObject] | None:
     """The objects of a JSON list, None where there is no such file."""
     try:

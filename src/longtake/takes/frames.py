@@ -2,8 +2,7 @@
 
 import json
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
@@ -126,18 +125,8 @@ class FrameRecord:
 
     def line(self) -> str:
         """The record as JSON, without what is not known."""
-        known: dict[str, Any] = {
-            "index": self.index,
-            "timestamp_s": self.timestamp_s,
-            "intrinsics": self.intrinsics,
-            "room": self.room,
-            "visible": None if self.visible is None else [_fields_of(visible) for visible in self.visible],
-            "status": self.status,
-            "keyframe": self.keyframe,
-            "window": self.window,
-            "source": None if self.source is None else placement_to_json(self.source),
-            "source_name": self.source_name,
-        }
+        source = None if self.source is None else placement_to_json(self.source)
+        known = asdict(self) | {"source": source}
         return json.dumps({name: value for name, value in known.items() if value is not None}, allow_nan=False)
 
     def intrinsics_matrix(self) -> Float[Tensor, "3 3"]:
@@ -146,10 +135,6 @@ class FrameRecord:
 
 def _visible(record: JsonObject) -> Visible:
     return Visible(record.text("thing"), record.integer("pixels"), record.number("column"))
-
-
-def _fields_of(visible: Visible) -> dict[str, Any]:
-    return {"thing": visible.thing, "pixels": visible.pixels, "column": visible.column}
 
 
 def _four_numbers(intrinsics: Float[Tensor, "3 3"]) -> tuple[float, ...]:

@@ -1,4 +1,4 @@
-"""What a take says of itself in `take.json`, before its first frame."""
+"""The header of a take, `take.json`: its content, sizes, units and files."""
 
 import json
 import math

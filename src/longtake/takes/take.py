@@ -1,4 +1,4 @@
-"""Reads a take, whole or as far as its writer came; pixels are read frame by frame, when asked for."""
+"""Reads a take, also one whose writer was killed; pixels are read when they are asked for."""
 
 import math
 from collections.abc import Iterator

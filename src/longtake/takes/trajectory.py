@@ -61,5 +61,5 @@ class Trajectory:
 
     @property
     def length(self) -> float:
-        """Of the way from pose to pose."""
+        """Of the path, summed from pose to pose."""
         return float(self.positions.diff(dim=0).norm(dim=1).sum())

@@ -32,7 +32,7 @@ _MOST_UNSYNCED = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """The frames that a take goes on after: bytes of their lines, and index and time of the last."""
+    """Where a resumed take goes on: bytes of the lines that stay, and index and time of the last frame."""
 
     record_bytes: int = 0
     pose_bytes: int = 0
@@ -91,7 +91,7 @@ class TakeWriter:
         self._close()
 
     def write(self, frame: TakeFrame) -> None:
-        """Add a frame; it counts once its two lines are on their way to the disk, after everything they name."""
+        """Add a frame: its pixels first, then its two lines, without which a reader does not see it."""
         self._require_fit(frame)
         try:
             self.write_lines(frame, self.write_pixels(frame))
@@ -164,7 +164,7 @@ class TakeWriter:
         return num_too_far
 
     def _delete_pixels(self, index: int) -> None:
-        """Of a frame that could not be written whole; where that fails too, they lie there unnamed."""
+        """Delete the pixel files of a frame that could not be written whole; if that fails, no line names them."""
         with suppress(OSError):
             for path in self._numbered_files(index):
                 path.unlink(missing_ok=True)

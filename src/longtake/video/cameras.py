@@ -7,20 +7,20 @@ import av
 
 from longtake.errors import InputError
 from longtake.video.decoding import Address
-from longtake.video.patience import PATIENT, Patience
 from longtake.video.reading import EVERY_FRAME
 from longtake.video.sampling import FrameSampling
 from longtake.video.streams import LiveStream
+from longtake.video.timeouts import DEFAULT_TIMEOUTS, StreamTimeouts
 
 
 def open_camera(
-    text: str, sampling: FrameSampling = EVERY_FRAME, *, threads: int = 0, patience: Patience = PATIENT
+    text: str, sampling: FrameSampling = EVERY_FRAME, *, threads: int = 0, timeouts: StreamTimeouts = DEFAULT_TIMEOUTS
 ) -> LiveStream:
     """The camera of a number, `camera:0`, or of a device, `/dev/video0`."""
-    return LiveStream(camera_address(text, patience=patience), sampling, threads=threads, patience=patience)
+    return LiveStream(camera_address(text, timeouts=timeouts), sampling, threads=threads, timeouts=timeouts)
 
 
-def camera_address(text: str, *, platform: str = sys.platform, patience: Patience = PATIENT) -> Address:
+def camera_address(text: str, *, platform: str = sys.platform, timeouts: StreamTimeouts = DEFAULT_TIMEOUTS) -> Address:
     """What PyAV opens for `camera:0`, or on Linux for a device such as `/dev/video0`."""
     match = re.fullmatch("(?:camera:|/dev/video)([0-9]+)", text)
     if match is None:
@@ -31,8 +31,8 @@ def camera_address(text: str, *, platform: str = sys.platform, patience: Patienc
         name=text,
         format=format_,
         options=options,
-        open_timeout_s=patience.open_timeout_s,
-        read_timeout_s=patience.read_timeout_s,
+        open_timeout_s=timeouts.open_timeout_s,
+        read_timeout_s=timeouts.read_timeout_s,
     )
 
 

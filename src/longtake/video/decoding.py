@@ -1,4 +1,4 @@
-"""Compressed video to frames: what PyAV opens, its packets decoded, its frames painted upright in RGB."""
+"""Compressed video to frames: what PyAV opens, its packets decoded, its frames converted to upright RGB."""
 
 import heapq
 import math
@@ -34,8 +34,8 @@ _COLOURS = Interpolation.BICUBIC | Interpolation.ACCURATE_RND | Interpolation.FU
 # It draws any text file as a terminal would show it.
 _NO_VIDEO_FORMATS = ("tty",)
 
-_NUM_TOLD = 64
-"""Lost frames that are remembered, more than a decoder holds back."""
+_NUM_REPORTED = 64
+"""Timestamps of lost frames that are remembered, more than a decoder holds back."""
 _WAIT_S, _LONGEST_WAIT_S = 0.005, 10.0
 
 
@@ -45,7 +45,7 @@ class Address:
 
     url: str
     name: str
-    """How it is called before people."""
+    """The name that people see."""
     format: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     open_timeout_s: float | None = None
@@ -69,7 +69,7 @@ class Address:
 
 
 def video_stream(container: InputContainer, name: str) -> VideoStream:
-    """The track to watch; an album's cover is none."""
+    """The video track of a container; the cover of a music album does not count as one."""
     stream = container.streams.best("video")
     if not isinstance(stream, VideoStream) or stream.disposition & av.stream.Disposition.attached_pic:
         raise InputError(f"Expected a video in {name}, but it has no video track; choose another file.")
@@ -86,14 +86,14 @@ def _is_decodable(codec_context: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostFrame:
     """A frame that is in the video but cannot be shown."""
 
     pts: int | None
 
 
 class Decoder:
-    """Decodes one track and keeps the books: which frames were lost, and when they should have come.
+    """Decodes one track, and reports which frames were lost and when they should have come.
 
     A decoder that works on several frames at once tells of an error later than it happens, and not whose it is; frames
     that build on a damaged one may be missing without a word. So the times of packets wait in order until their frames
@@ -111,12 +111,12 @@ class Decoder:
         self._container, self._stream = container, stream
         self._waiting: list[int] = []
         self._damaged_until = -math.inf
-        self._told: deque[int] = deque(maxlen=_NUM_TOLD)
+        self._reported: deque[int] = deque(maxlen=_NUM_REPORTED)
 
-    def frames(self) -> Generator[av.VideoFrame | Lost, None, None]:
+    def frames(self) -> Generator[av.VideoFrame | LostFrame, None, None]:
         """Frames in the order of display. An error of the container comes after what could be decoded before it."""
         try:
-            for packet in asked_again(partial(self._container.demux, self._stream)):
+            for packet in retry_demux(partial(self._container.demux, self._stream)):
                 yield from self._decode(packet)
         except av.FFmpegError:
             yield from self._decode(None)
@@ -125,12 +125,12 @@ class Decoder:
         yield from self._never_shown()
 
     def jump(self, pts: int) -> None:
-        """Go on from the keyframe before this time, or as before where that cannot be found."""
+        """Seek to the keyframe before this time; where there is none to be found, nothing changes."""
         with suppress(av.FFmpegError):
             self._container.seek(pts, stream=self._stream)
             self._waiting.clear()
 
-    def _decode(self, packet: _Packet | None) -> Iterator[av.VideoFrame | Lost]:
+    def _decode(self, packet: _Packet | None) -> Iterator[av.VideoFrame | LostFrame]:
         if packet is not None and packet.size:
             self.num_packets += 1
             if packet.pts is not None:
@@ -140,14 +140,14 @@ class Decoder:
         except av.FFmpegError:
             frames = []
             if packet is not None and packet.size and packet.pts is None:
-                yield Lost(None)
+                yield LostFrame(None)
             else:
                 self._damaged_until = math.inf if packet is None or packet.pts is None else packet.pts
         for frame in frames:
-            if frame.pts is not None and frame.pts in self._told:
+            if frame.pts is not None and frame.pts in self._reported:
                 continue  # after damage some come late, when others have overtaken them
             yield from self._overtaken_by(frame)
-            yield Lost(frame.pts) if frame.is_corrupt else frame
+            yield LostFrame(frame.pts) if frame.is_corrupt else frame
 
     def _decoded(self, packet: _Packet | None) -> list[av.VideoFrame]:
         # A transport stream suspects packets that are whole; elsewhere the file ends in the middle of this one.
@@ -155,14 +155,14 @@ class Decoder:
             raise av.InvalidDataError(0, "this packet is cut off")
         return self._stream.codec_context.decode(packet)
 
-    def _overtaken_by(self, frame: av.VideoFrame) -> Iterator[Lost]:
+    def _overtaken_by(self, frame: av.VideoFrame) -> Iterator[LostFrame]:
         if frame.pts is None:
             return
         while self._waiting and self._waiting[0] <= frame.pts:
             earlier = heapq.heappop(self._waiting)
             if earlier < frame.pts and self._is_damaged:
-                self._told.append(earlier)
-                yield Lost(earlier)
+                self._reported.append(earlier)
+                yield LostFrame(earlier)
         if frame.is_corrupt:
             self._damaged_until = max(self._damaged_until, frame.pts)
         elif frame.key_frame and frame.pts > self._damaged_until:
@@ -172,14 +172,14 @@ class Decoder:
     def _is_damaged(self) -> bool:
         return self._damaged_until > -math.inf
 
-    def _never_shown(self) -> Iterator[Lost]:
-        """What still waits at the end: an error there takes everything with it that was in work."""
+    def _never_shown(self) -> Iterator[LostFrame]:
+        """Frames whose packets came but which were never decoded, because of an error before the end."""
         if self._is_damaged:
-            yield from (Lost(pts) for pts in sorted(self._waiting))
+            yield from (LostFrame(pts) for pts in sorted(self._waiting))
 
 
-def asked_again(demux: Callable[[], Iterator[_Packet]]) -> Iterator[_Packet]:
-    """All packets of a container, also of a camera that has none yet and says so instead of waiting."""
+def retry_demux(demux: Callable[[], Iterator[_Packet]]) -> Iterator[_Packet]:
+    """All packets of a container; asks again where a camera has none yet and raises instead of waiting."""
     asked_since_s = time.monotonic()
     while True:
         try:
@@ -193,14 +193,14 @@ def asked_again(demux: Callable[[], Iterator[_Packet]]) -> Iterator[_Packet]:
             time.sleep(_WAIT_S)
 
 
-class Painter:
-    """Makes upright RGB pictures of decoded frames."""
+class RgbConverter:
+    """Converts decoded frames to upright RGB pictures."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._reformatter = VideoReformatter()
 
-    def paint(self, frame: av.VideoFrame) -> UInt8[np.ndarray, "height width 3"]:
+    def convert(self, frame: av.VideoFrame) -> UInt8[np.ndarray, "height width 3"]:
         has_alpha = any(component.is_alpha for component in frame.format.components)
         colours = "rgba" if has_alpha else "rgb24"
         try:

@@ -1,4 +1,4 @@
-"""Video files, with the times that they say themselves."""
+"""Video files, each frame at its own presentation time."""
 
 from collections.abc import Generator
 from contextlib import closing
@@ -12,7 +12,7 @@ from av.container import InputContainer
 from av.video.stream import VideoStream
 
 from longtake.errors import InputError
-from longtake.video.decoding import Address, Decoder, Lost, Painter, video_stream
+from longtake.video.decoding import Address, Decoder, LostFrame, RgbConverter, video_stream
 from longtake.video.frame import PendingFrame
 from longtake.video.reading import EVERY_FRAME, Source
 from longtake.video.sampling import Extent, FrameSampling
@@ -85,7 +85,7 @@ class VideoFile(Source):
             stream = video_stream(container, self.name)
             decoder = Decoder(container, stream, threads=self._threads, ahead="AUTO")
             clock = FileClock(stream.time_base or Fraction(1, _MICROSECONDS), _fps(stream))
-            pending = partial(self._pending, clock, Painter(self._threads))
+            pending = partial(self._pending, clock, RgbConverter(self._threads))
             jumps = self.sampling.start_s >= _SHORTEST_JUMP_S and container.format.name in _INDEXED_FORMATS
             try:
                 with closing(decoder.frames()) as frames:
@@ -113,13 +113,13 @@ class VideoFile(Source):
                 f"Expected a video in {self.name}, but it cannot be opened ({reason}); check that it plays."
             ) from error
 
-    def _pending(self, clock: FileClock, painter: Painter, frame: av.VideoFrame | Lost) -> PendingFrame:
+    def _pending(self, clock: FileClock, converter: RgbConverter, frame: av.VideoFrame | LostFrame) -> PendingFrame:
         timestamp_s = clock.read(frame.pts)
-        if isinstance(frame, Lost):
+        if isinstance(frame, LostFrame):
             return PendingFrame.unreadable(
                 timestamp_s, f"The frame at {timestamp_s:.3f} s of {self.name} is damaged and cannot be decoded."
             )
-        return PendingFrame(timestamp_s, partial(painter.paint, frame))
+        return PendingFrame(timestamp_s, partial(converter.convert, frame))
 
 
 def _extent(container: InputContainer, stream: VideoStream) -> Extent:

@@ -53,8 +53,8 @@ def open_folder(folder: Path, sampling: FrameSampling = EVERY_FRAME, *, fps: flo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Following:
-    """How a folder that is still being written is watched."""
+class FollowSettings:
+    """How a folder that is still being written is polled."""
 
     poll_s: float = 0.2
     idle_s: float = 10.0
@@ -68,7 +68,7 @@ class Following:
                 raise SettingError(f"Expected a time greater than 0 s for '{name}', but got {value} s.")
 
 
-PATIENTLY = Following()
+DEFAULT_FOLLOWING = FollowSettings()
 
 
 class FollowedFolder(Source):
@@ -83,7 +83,7 @@ class FollowedFolder(Source):
         sampling: FrameSampling = EVERY_FRAME,
         *,
         fps: float = NOMINAL_FPS,
-        following: Following = PATIENTLY,
+        following: FollowSettings = DEFAULT_FOLLOWING,
     ) -> None:
         super().__init__(str(folder), sampling)
         _require_rate(fps)

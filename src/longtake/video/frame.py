@@ -1,4 +1,4 @@
-"""One frame of a video: as it comes out of a source, and before its picture was made."""
+"""One frame of a video: decoded, and before that, when only its time is known."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class VideoFrame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingFrame:
-    """A frame that is known to be there; its picture is made only if somebody wants it."""
+    """A frame that is not decoded yet: `read` makes its picture if sampling takes it."""
 
     timestamp_s: float
     read: Callable[[], UInt8[np.ndarray, "height width 3"]] | None

@@ -1,8 +1,9 @@
-"""Frames that a Python program has already."""
+"""Frames that a Python program has in memory, as a source."""
 
 import math
 from collections.abc import Generator, Iterable, Sized
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import UInt8
@@ -15,6 +16,8 @@ from longtake.video.reading import EVERY_FRAME, Source
 from longtake.video.resize import upright_rgb
 from longtake.video.sampling import Extent, FrameSampling
 
+Pixels: TypeAlias = np.ndarray | tuple[np.ndarray, float]
+"""A frame, or a frame and its time in seconds."""
 _DTYPES: dict[tuple[int, ...], tuple[np.dtype, ...]] = {
     (): (np.dtype(np.uint8), np.dtype(np.uint16)),
     (3,): (np.dtype(np.uint8),),
@@ -32,7 +35,7 @@ class RawFrames(Source):
 
     def __init__(
         self,
-        frames: Iterable[np.ndarray | tuple[np.ndarray, float]],
+        frames: Iterable[Pixels],
         sampling: FrameSampling = EVERY_FRAME,
         *,
         fps: float = NOMINAL_FPS,

@@ -1,4 +1,4 @@
-"""What all sources have in common: frames that are wanted become pictures of one size, or say why they cannot."""
+"""The base of all sources: sampled frames become pictures of one size, or say why they cannot."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -17,16 +17,16 @@ class Source(ABC):
 
     def __init__(self, name: str, sampling: FrameSampling = EVERY_FRAME, *, is_live: bool = False) -> None:
         self.name = name
-        """How it is called before people."""
+        """The name that people see."""
         self.sampling = sampling
         self.is_live = is_live
-        """Whether it does not wait for its reader, and never comes again."""
+        """Whether frames come whether or not they are read, and cannot be read again: a camera, a stream."""
         self._stopped = threading.Event()
 
     @property
     @abstractmethod
     def extent(self) -> Extent:
-        """How long it is before sampling."""
+        """Number of frames and frame rate before sampling, as far as they are known."""
 
     @abstractmethod
     def all_frames(self) -> Generator[PendingFrame, None, None]:
@@ -46,7 +46,7 @@ class Source(ABC):
         self._stopped.set()
 
     def frames(self, skip: int = 0) -> Generator[VideoFrame, None, None]:
-        """The frames that are wanted without the first `skip`, which are counted but, but for one, not made pictures.
+        """The sampled frames from number `skip` on; those before are counted, but only the first picture is made.
 
         A file, folder or world gives the same frames each time. A frame that cannot be read, or not in the size of the
         first, comes with its problem; only where there is no picture at all an InputError says so.
@@ -66,7 +66,7 @@ class Source(ABC):
 
 
 class _Reader:
-    """Makes pictures of the size that the first one has."""
+    """Reads pictures, and refuses those of another size than the first."""
 
     def __init__(self, name: str) -> None:
         self._first_problem: str | None = None
@@ -83,7 +83,7 @@ class _Reader:
         return frame
 
     def nothing(self, sampling: FrameSampling) -> str:
-        """Why there was no picture at all."""
+        """The sentence for a source without a single picture."""
         if self._first_problem is not None:
             return f"Not one frame of {self._name} can be read: {self._first_problem}"
         if sampling.start_s == 0:

@@ -89,7 +89,7 @@ def resize_image(image: Image.Image, fit: Fit = Fit.CROP, *, size: int = 518, pa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preprocessor:
-    """All frames of a video to model pixels in one way: frames of one size give pixels of one size, in one place."""
+    """Resizes every frame of a video in the same way, so that frames of one size give model pixels of one size."""
 
     fit: Fit = Fit.CROP
     size: int = 518
@@ -99,7 +99,7 @@ class Preprocessor:
         require_whole_patches(self.size, self.patch)
 
     def __call__(self, image: UInt8[np.ndarray, "height width 3"]) -> Resized:
-        """What the network sees of a frame, and where it lies there."""
+        """The model pixels of a frame, and where the frame lies in them."""
         return resize_image(Image.fromarray(image), self.fit, size=self.size, patch=self.patch)
 
 

@@ -1,42 +1,45 @@
-"""Anything that shows something, opened as a video by what people write.
+"""Opens a video source from text: a file, a folder, a camera, a stream, a world.
 
 Sources are imported where one is opened: PyAV only where video is decoded, worlds only where one is filmed.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from longtake.errors import InputError, SettingError
+from longtake.extras import import_own
 from longtake.takes.header import is_take
 from longtake.video.folders import (
+    DEFAULT_FOLLOWING,
     NOMINAL_FPS,
-    PATIENTLY,
     PICTURE_SUFFIXES,
     FollowedFolder,
-    Following,
+    FollowSettings,
     Pictures,
     open_folder,
 )
-from longtake.video.patience import PATIENT, Patience
 from longtake.video.reading import EVERY_FRAME, Source
 from longtake.video.sampling import FrameSampling
+from longtake.video.timeouts import DEFAULT_TIMEOUTS, StreamTimeouts
 
 __all__ = ["Source", "SourceOptions", "open_source"]
 
 SCHEMES = ("http://", "https://", "rtsp://", "rtsps://", "rtmp://", "srt://", "udp://")
 """How the address of a stream begins."""
+_OWN = re.compile(r"([A-Za-z_][\w.]*:[A-Za-z_]\w*)(?:\?(.*))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """How a source is read."""
+    """How sources are read; each kind uses what concerns it."""
 
     picture_fps: float = NOMINAL_FPS
     """Frames a second of a folder, whose pictures have no times."""
     follow: bool = False
     """Whether a folder is still being written."""
-    following: Following = PATIENTLY
-    patience: Patience = PATIENT
+    following: FollowSettings = DEFAULT_FOLLOWING
+    timeouts: StreamTimeouts = DEFAULT_TIMEOUTS
     """With cameras and streams."""
     threads: int = 0
     """To decode with; 0 lets FFmpeg choose."""
@@ -48,10 +51,10 @@ class SourceOptions:
             raise SettingError(f"Expected a number of threads from 1, or 0 for as many as fit, but got {self.threads}.")
 
 
-PLAINLY = SourceOptions()
+DEFAULT_OPTIONS = SourceOptions()
 
 
-def open_source(text: str, sampling: FrameSampling = EVERY_FRAME, options: SourceOptions = PLAINLY) -> Source:
+def open_source(text: str, sampling: FrameSampling = EVERY_FRAME, options: SourceOptions = DEFAULT_OPTIONS) -> Source:
     """The source that a text names.
 
     rtsp://…, http://…           a network stream, or a file on a server
@@ -59,22 +62,36 @@ def open_source(text: str, sampling: FrameSampling = EVERY_FRAME, options: Sourc
     world:7?frames=300           a walk through a procedural house
     a folder                     a take, or pictures in natural order
     a file                       a picture, or whatever FFmpeg decodes
+    my_package.rig:open_rig?left a source of one's own: `open_rig("left", sampling, options)` returns it
     """
     if options.follow:
         return _follow(text, sampling, options)
     if text.lower().startswith(SCHEMES):
         from longtake.video.streams import open_stream
 
-        return open_stream(text, sampling, threads=options.threads, patience=options.patience)
+        return open_stream(text, sampling, threads=options.threads, timeouts=options.timeouts)
     if text.startswith(("camera:", "/dev/video")):
         from longtake.video.cameras import open_camera
 
-        return open_camera(text, sampling, threads=options.threads, patience=options.patience)
+        return open_camera(text, sampling, threads=options.threads, timeouts=options.timeouts)
     if text.startswith("world:"):
         from longtake.video.worlds import open_world
 
         return open_world(text, sampling, device=options.device)
+    if (own := _OWN.fullmatch(text)) and not _exists(Path(text)):
+        return _open_own(own[1], own[2] or "", sampling, options)
     return _open_path(Path(text), sampling, options)
+
+
+def _open_own(name: str, text: str, sampling: FrameSampling, options: SourceOptions) -> Source:
+    """What the function of this name opens, given what stands behind the question mark."""
+    opener = import_own(name, "a video, or a function that opens a source,")
+    source = opener(text, sampling, options) if callable(opener) else opener
+    if not isinstance(source, Source):
+        raise SettingError(
+            f"Expected '{name}' to return a longtake.video.reading.Source, but got {type(source).__name__}."
+        )
+    return source
 
 
 def _open_path(path: Path, sampling: FrameSampling, options: SourceOptions) -> Source:

@@ -11,12 +11,12 @@ from urllib.parse import SplitResult, urlsplit
 import av
 
 from longtake.errors import InputError
-from longtake.video.decoding import Address, Decoder, Lost, Painter, video_stream
+from longtake.video.decoding import Address, Decoder, LostFrame, RgbConverter, video_stream
 from longtake.video.files import VideoFile
 from longtake.video.frame import PendingFrame
-from longtake.video.patience import PATIENT, Patience
 from longtake.video.reading import EVERY_FRAME, Source
 from longtake.video.sampling import Extent, FrameSampling
+from longtake.video.timeouts import DEFAULT_TIMEOUTS, StreamTimeouts
 
 _SMALLEST_STEP_S = 0.001
 # Before there was a picture, these will not get better by waiting.
@@ -50,69 +50,69 @@ class LiveStream(Source):
         sampling: FrameSampling = EVERY_FRAME,
         *,
         threads: int = 0,
-        patience: Patience = PATIENT,
+        timeouts: StreamTimeouts = DEFAULT_TIMEOUTS,
     ) -> None:
         super().__init__(address.name, sampling, is_live=True)
-        self._address, self._threads, self._patience = address, threads, patience
+        self._address, self._threads, self._timeouts = address, threads, timeouts
 
     @property
     def extent(self) -> Extent:
         return Extent()
 
     def all_frames(self) -> Generator[PendingFrame, None, None]:
-        arrivals = _Arrivals()
-        pause_s = self._patience.first_pause_s
+        clock = _ArrivalClock()
+        pause_s = self._timeouts.first_pause_s
         while not self._stopped.is_set():
-            num_before = arrivals.num_pictures
+            num_before = clock.num_pictures
             try:
-                has_end = yield from self._connected(arrivals)
+                has_end = yield from self._connected(clock)
                 reason = "it ended"
             except av.FFmpegError as error:
-                if not arrivals.num_pictures and isinstance(error, _FINAL_ERRORS):
+                if not clock.num_pictures and isinstance(error, _FINAL_ERRORS):
                     raise InputError(f"Expected a video from {self.name}, but got none ({error.strerror}).") from error
                 has_end, reason = False, error.strerror or str(error)
             if has_end:
                 return
-            if arrivals.num_pictures > num_before:
-                pause_s = self._patience.first_pause_s
-            self._wait(arrivals, pause_s, reason)
-            pause_s = min(2 * pause_s, self._patience.longest_pause_s)
+            if clock.num_pictures > num_before:
+                pause_s = self._timeouts.first_pause_s
+            self._wait(clock, pause_s, reason)
+            pause_s = min(2 * pause_s, self._timeouts.longest_pause_s)
 
-    def _connected(self, arrivals: "_Arrivals") -> Generator[PendingFrame, None, bool]:
+    def _connected(self, clock: "_ArrivalClock") -> Generator[PendingFrame, None, bool]:
         """Frames of one connection; returns whether that was all there is, as in a recording that a server plays."""
         with self._address.open() as container:
             # Frames that are decoded side by side would come late.
             decoder = Decoder(container, video_stream(container, self.name), threads=self._threads, ahead="SLICE")
-            painter = Painter(self._threads)
-            num_before = arrivals.num_pictures
+            converter = RgbConverter(self._threads)
+            num_before = clock.num_pictures
             with closing(decoder.frames()) as frames:
                 for frame in frames:
-                    has_begun = arrivals.num_pictures > num_before
+                    has_begun = clock.num_pictures > num_before
                     # Who joins in the middle cannot decode anything before the next keyframe, and has lost nothing.
-                    if isinstance(frame, Lost) and has_begun:
-                        yield PendingFrame.unreadable(arrivals.stamp(), f"A frame of {self.name} came in damaged.")
+                    if isinstance(frame, LostFrame) and has_begun:
+                        yield PendingFrame.unreadable(clock.stamp(), f"A frame of {self.name} came in damaged.")
                     elif isinstance(frame, av.VideoFrame):
-                        if arrivals.num_pictures and not has_begun:
-                            problem = f"{self.name} broke off and was reconnected after {arrivals.silence_s:.1f} s."
-                            yield PendingFrame.unreadable(arrivals.stamp(), problem)
-                        arrivals.num_pictures += 1
-                        yield PendingFrame(arrivals.stamp(), partial(painter.paint, frame))
-                        arrivals.listen()
+                        if clock.num_pictures and not has_begun:
+                            problem = f"{self.name} broke off and was reconnected after {clock.silence_s:.1f} s."
+                            yield PendingFrame.unreadable(clock.stamp(), problem)
+                        clock.num_pictures += 1
+                        yield PendingFrame(clock.stamp(), partial(converter.convert, frame))
+                        clock.listen()
             return container.format.name == "rtsp" and container.duration is not None
 
-    def _wait(self, arrivals: "_Arrivals", pause_s: float, reason: str) -> None:
-        left_s = self._patience.max_silence_s - arrivals.silence_s
+    def _wait(self, clock: "_ArrivalClock", pause_s: float, reason: str) -> None:
+        left_s = self._timeouts.max_silence_s - clock.silence_s
         if left_s <= 0:
             raise InputError(
-                f"Expected pictures from {self.name}, but none came for {arrivals.silence_s:.0f} s ({reason}); check "
+                f"Expected pictures from {self.name}, but none came for {clock.silence_s:.0f} s ({reason}); check "
                 "that it is running."
             )
         _log.info("%s broke off (%s); trying again in %.1f s.", self.name, reason, pause_s)
         self._stopped.wait(min(pause_s, left_s))
 
 
-class _Arrivals:
-    """When pictures came, counted from the first."""
+class _ArrivalClock:
+    """Times of arrival, counted from the first picture, and how long there has been none."""
 
     def __init__(self) -> None:
         self.num_pictures = 0
@@ -122,11 +122,11 @@ class _Arrivals:
 
     @property
     def silence_s(self) -> float:
-        """How long has been listened since the last picture."""
+        """How long the reader has waited since the last picture."""
         return time.monotonic() - self._listening_since_s
 
     def listen(self) -> None:
-        """The reader is back from the picture before: only now the next one can be late."""
+        """Called when the reader asks for the next picture: only from now on it can be late."""
         self._listening_since_s = time.monotonic()
 
     def stamp(self) -> float:
@@ -137,7 +137,7 @@ class _Arrivals:
 
 
 def open_stream(
-    url: str, sampling: FrameSampling = EVERY_FRAME, *, threads: int = 0, patience: Patience = PATIENT
+    url: str, sampling: FrameSampling = EVERY_FRAME, *, threads: int = 0, timeouts: StreamTimeouts = DEFAULT_TIMEOUTS
 ) -> Source:
     """A stream, or a file that lies on a server: every frame of that is read, at the file's own times."""
     parts = _parts(url)
@@ -145,12 +145,12 @@ def open_stream(
         url=url,
         name=url if parts.password is None else url.replace(f":{parts.password}@", ":***@", 1),
         options=_STREAM_OPTIONS,
-        open_timeout_s=patience.open_timeout_s,
-        read_timeout_s=patience.read_timeout_s,
+        open_timeout_s=timeouts.open_timeout_s,
+        read_timeout_s=timeouts.read_timeout_s,
     )
     if parts.scheme.startswith("http") and _is_file(address):
         return VideoFile(replace(address, options=_FILE_OPTIONS), sampling, threads=threads)
-    return LiveStream(address, sampling, threads=threads, patience=patience)
+    return LiveStream(address, sampling, threads=threads, timeouts=timeouts)
 
 
 def _parts(url: str) -> SplitResult:

@@ -1,4 +1,4 @@
-"""The images of a take as a video, at the times that the take says."""
+"""The images of a take as a source, at the take's timestamps."""
 
 from collections.abc import Generator
 from contextlib import closing
@@ -15,7 +15,7 @@ from longtake.video.sampling import Extent, FrameSampling
 
 
 class TakeImages(Source):
-    """What a take shows, frame by frame."""
+    """The images of a take, frame by frame."""
 
     def __init__(self, folder: Path, sampling: FrameSampling = EVERY_FRAME, *, threads: int = 0) -> None:
         super().__init__(str(folder), sampling)

@@ -43,9 +43,9 @@ class Fitted:
     """By our names; the skeleton's, no more and no fewer."""
 
 
-def fit_geometry(checkpoint: Checkpoint, config: GeometryConfig | None = None) -> Fitted:
-    """Match a checkpoint with a model of this configuration, or of the one that the file itself implies."""
-    family = recognise(checkpoint.tensors.keys(), checkpoint.path.name)
+def fit_geometry(checkpoint: Checkpoint, config: GeometryConfig | None = None, family: Family | None = None) -> Fitted:
+    """Match a checkpoint with a model of this configuration and family, or of those that the file itself implies."""
+    family = family or recognise(checkpoint.tensors.keys(), checkpoint.path.name)
     config = config or _implied_config(checkpoint, family)
     if family == VGGT_OR_STREAMVGGT:
         family = VGGT if config.attention is Attention.FULL else STREAMVGGT
@@ -53,7 +53,7 @@ def fit_geometry(checkpoint: Checkpoint, config: GeometryConfig | None = None) -
         skeleton = GeometryModel(config)
     shapes = {name: tuple(tensor.shape) for name, tensor in skeleton.state_dict().items()}
     keys = [key for key in checkpoint.tensors if key not in UNUSED and not family.skips(key)]
-    ours = {key: key if family == LONGTAKE else our_name(key) for key in keys}
+    ours = {key: family.our_name(key) for key in keys}
     _require_names(checkpoint.path, family, ours, shapes)
     tensors = {name: checkpoint.tensors[key] for key, name in ours.items() if name is not None}
     _require_shapes(checkpoint.path, family, tensors, shapes)
@@ -137,7 +137,7 @@ def _require_shapes(
 
 
 def _in_file(name: str, family: Family) -> str:
-    return name if family == LONGTAKE else published_name(name) or name
+    return (published_name(name) or name) if family.our_name is our_name else name
 
 
 def _by(shape: tuple[int, ...]) -> str:

@@ -11,11 +11,13 @@ from longtake.geometry.model import GeometryModel
 from longtake.memory.saved import Pieces, write_tensors
 from longtake.weights.checkpoint import open_checkpoint
 from longtake.weights.fit import fit_geometry
+from longtake.weights.published import Family
 
 
 def load_geometry(
     path: Path | str,
     config: GeometryConfig | None = None,
+    family: Family | None = None,
     *,
     device: torch.device | str = "cpu",
     trunk_dtype: torch.dtype = torch.float32,
@@ -26,7 +28,7 @@ def load_geometry(
     """
     if not trunk_dtype.is_floating_point:
         raise SettingError(f"Expected a float type for the trunk, got {trunk_dtype}; take float32 or bfloat16.")
-    fitted = fit_geometry(open_checkpoint(path), config)
+    fitted = fit_geometry(open_checkpoint(path), config, family)
     products = fitted.skeleton.product_weights()
     state = {
         # the copy lets go of the file, which may change or vanish while the model lives

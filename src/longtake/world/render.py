@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from longtake.world.cast import Rays, first_hits, in_sight
+from longtake.world.ray_casting import Rays, first_hits, in_sight
 from longtake.world.scene import Scene, Solids
 from longtake.world.surface import colours, surfaces_at
 
@@ -29,7 +29,7 @@ class Cameras:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pictures:
-    """What the cameras see."""
+    """Rendered images with their truth."""
 
     image: Float[Tensor, "houses frames 3 height width"]
     """0 to 1."""
@@ -69,7 +69,7 @@ def render(scene: Scene, cameras: Cameras, *, fuse: bool = False) -> Pictures:
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """What some rays see."""
+    """Colour, depth, normals and labels of some rays."""
 
     colour: Float[Tensor, "views rays 3"]
     depth: Float[Tensor, "views rays"]

@@ -17,10 +17,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from longtake.errors import SettingError
-from longtake.world import grain
 from longtake.world.furniture import Shape
 from longtake.world.house import House, Part, Room
 from longtake.world.materials import Material
+from longtake.world.noise_textures import noise, shades
 
 NOWHERE = 1e4
 """Where padding lies, in metres along every axis."""
@@ -80,7 +80,7 @@ class SceneSize:
 
     @classmethod
     def of(cls, house: House) -> "SceneSize":
-        """What a house needs."""
+        """The size that one house needs."""
         boxes, balls, tapers = (len(_of_shape(house, shape)) for shape in Shape)
         return cls(
             boxes=boxes,
@@ -92,7 +92,7 @@ class SceneSize:
         )
 
     def __or__(self, other: "SceneSize") -> "SceneSize":
-        """Enough for both."""
+        """The smallest size that holds both."""
         return SceneSize(
             boxes=max(self.boxes, other.boxes),
             balls=max(self.balls, other.balls),
@@ -144,8 +144,8 @@ class Scene:
             light=_rows([[room.light for room in house.rooms] for house in houses], size.rooms, (0.0,) * 3, device),
             materials=_rows([[one.row() for one in table] for table in tables], num_materials, empty, device),
             standing=_rows([_standing(house) for house in houses], size.things, (*nowhere, 1.0), device),
-            noise=grain.noise().to(device),
-            shades=grain.shades().to(device),
+            noise=noise().to(device),
+            shades=shades().to(device),
         )
 
     def __len__(self) -> int:
@@ -228,7 +228,7 @@ def _of_shape(house: House, shape: Shape) -> list[Part]:
 
 
 def _label(part: Part, index: dict[Material, int]) -> tuple[float, float]:
-    """Which material and which thing, -1 for none."""
+    """Numbers of material and thing, -1 for none."""
     material = -1 if part.material is None else index[part.material]
     return (float(material), -1.0 if part.thing is None else float(part.thing))
 

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from longtake.world.cast import CEILING, Hits, Rays
-from longtake.world.grain import BANDS, NOISE_TEXELS, NUM_SHADES, TEXEL
+from longtake.world.noise_textures import BANDS, NOISE_TEXELS, NUM_SHADES, TEXEL
+from longtake.world.ray_casting import CEILING, Hits, Rays
 from longtake.world.scene import Scene
 
 

@@ -42,7 +42,7 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tour:
-    """What is filmed, and how; equal tours give equal frames."""
+    """A seed, an image size and a frame rate; equal tours give equal frames."""
 
     seed: int
     width: int

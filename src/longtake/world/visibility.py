@@ -1,4 +1,4 @@
-"""A walk as one remembers it: when each thing was seen clearly, when at all.
+"""When each thing was visible in a walk, and when clearly.
 
 A sighting is clear from a share of the image on; below it, it is faint, and people may or may not have noticed it.
 
@@ -47,7 +47,7 @@ def clear_pixels(sightings: Sightings) -> int:
 
 
 def until(sightings: Sightings, num_frames: int) -> Sightings:
-    """The beginning of a walk."""
+    """The sightings of the first frames of a walk."""
     return replace(
         sightings,
         timestamp_s=sightings.timestamp_s[:num_frames],

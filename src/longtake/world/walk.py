@@ -38,7 +38,7 @@ class Footstep:
 
 
 def walk(house: House, seed: int) -> Iterator[Footstep]:
-    """The camera's way, frame by frame, without an end; the same house and seed give the same walk."""
+    """Camera poses frame by frame, without an end; the same house and seed give the same walk."""
     rng = np.random.default_rng([seed, 1])
     gaze = _Gaze(rng)
     for position, ahead, stride in _positions(house, rng):

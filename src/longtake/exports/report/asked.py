@@ -1,4 +1,4 @@
-"""What was asked about a mapped video on the way: answers against the truth, and whether they looked where it is."""
+"""Questions asked while a video was mapped: answers against the truth, and whether they attended to the evidence."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from longtake.takes.atomic_files import replacing, writing
+from longtake.takes.atomic_files import replace_file
 from longtake.takes.fields import JsonObject
 
 ASKED_NAME = "asked.json"
@@ -107,8 +107,7 @@ class Asked:
 
     def write(self, path: Path) -> None:
         record = {"about": self.about, "questions": [question.to_json() for question in self.questions]}
-        with writing(str(path)), replacing(path) as file:
-            file.write(json.dumps(record, indent=1).encode())
+        replace_file(path, json.dumps(record, indent=1).encode())
 
 
 def asked_section(asked: Asked | None) -> str:

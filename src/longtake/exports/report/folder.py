@@ -10,7 +10,7 @@ from longtake.errors import InputError
 from longtake.exports.record import EXPORT_FOLDER, RECORD_NAME, ExportRecord
 from longtake.exports.report.asked import ASKED_NAME, Asked
 from longtake.exports.report.truth import TRUTH_NAME, Truth
-from longtake.takes.fields import JsonObject
+from longtake.takes.fields import JsonObject, parse_file
 from longtake.takes.take import Take, read_take
 
 SUMMARY_NAME = "summary.json"
@@ -73,18 +73,18 @@ def read_folder(path: Path) -> MappedFolder:
     """A folder that holds a take or at least the summary of a run."""
     problems: list[str] = []
     take = _read_or_note(lambda: read_take(path), problems)
-    summary = _read_or_note(lambda: _summary(path / SUMMARY_NAME), problems)
+    summary = _read_or_note(lambda: parse_file(path / SUMMARY_NAME, JsonObject.parse), problems)
     if take is None and summary is None:
         raise InputError(f"Expected a mapped video in {path}, but there is none. {problems[0]}")
     return MappedFolder(
         path=path,
         take=take,
-        summary=summary,
+        summary=None if summary is None else summary.fields,
         events=_read_or_note(lambda: _events(path / EVENTS_NAME), problems) or (),
         progress=_read_or_note(lambda: _progress(path / PROGRESS_NAME), problems) or (),
-        export=_read_or_note(lambda: _export(path / EXPORT_FOLDER / RECORD_NAME), problems),
-        truth=_read_or_note(lambda: _truth(path / TRUTH_NAME), problems),
-        asked=_read_or_note(lambda: _asked(path / ASKED_NAME), problems),
+        export=_read_or_note(lambda: parse_file(path / EXPORT_FOLDER / RECORD_NAME, ExportRecord.parse), problems),
+        truth=_read_or_note(lambda: parse_file(path / TRUTH_NAME, Truth.parse), problems),
+        asked=_read_or_note(lambda: parse_file(path / ASKED_NAME, Asked.parse), problems),
         problems=tuple(problems),
     )
 
@@ -95,26 +95,6 @@ def _read_or_note(read: Callable[[], _Part], problems: list[str]) -> _Part | Non
     except InputError as error:
         problems.append(str(error))
         return None
-
-
-def _summary(path: Path) -> Mapping[str, Any] | None:
-    text = _bytes_of(path)
-    return None if text is None else JsonObject.parse(text, str(path)).fields
-
-
-def _export(path: Path) -> ExportRecord | None:
-    text = _bytes_of(path)
-    return None if text is None else ExportRecord.parse(text, str(path))
-
-
-def _truth(path: Path) -> Truth | None:
-    text = _bytes_of(path)
-    return None if text is None else Truth.parse(text, str(path))
-
-
-def _asked(path: Path) -> Asked | None:
-    text = _bytes_of(path)
-    return None if text is None else Asked.parse(text, str(path))
 
 
 def _events(path: Path) -> tuple[Event, ...]:
@@ -136,15 +116,9 @@ def _progress(path: Path) -> tuple[Progress, ...]:
 
 def _lines(path: Path) -> list[JsonObject]:
     """Whole lines only: a run that was killed may have torn the last."""
-    lines = (_bytes_of(path) or b"").split(b"\n")[:-1]
-    return [JsonObject.parse(line, f"{path} line {number}") for number, line in enumerate(lines, start=1)]
+    return parse_file(path, _parse_lines) or []
 
 
-def _bytes_of(path: Path) -> bytes | None:
-    """None where there is no such file."""
-    try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}).") from error
+def _parse_lines(content: bytes, where: str) -> list[JsonObject]:
+    lines = content.split(b"\n")[:-1]
+    return [JsonObject.parse(line, f"{where} line {number}") for number, line in enumerate(lines, start=1)]

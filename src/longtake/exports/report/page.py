@@ -22,12 +22,12 @@ from longtake.exports.report.sections import (
     seconds_in_words,
     strips_section,
     table_section,
-    timeline_section,
     view_section,
 )
 from longtake.exports.report.strips import draw_strips
+from longtake.exports.report.timeline import timeline_section
 from longtake.exports.report.truth import Truth, truth_section
-from longtake.takes.atomic_files import replacing, writing
+from longtake.takes.atomic_files import replace_file
 from longtake.takes.header import Content, Unit
 from longtake.takes.take import Take
 
@@ -40,8 +40,7 @@ def write_report(out: Path) -> Path:
     """Write `report.html` into a mapped folder, replacing the one before; the same folder gives the same page."""
     page = make_page(read_folder(out))
     path = out / REPORT_NAME
-    with writing(str(path)), replacing(path) as file:
-        file.write(page.encode(errors="replace"))
+    replace_file(path, page.encode(errors="replace"))
     return path
 
 
@@ -78,11 +77,11 @@ def make_page(folder: MappedFolder) -> str:
 def _drawings(
     take: Take, axes: Axes, truth: Truth | None, cloud: PointSample | None, missing: str | None
 ) -> dict[str, str]:
-    true_way = None if truth is None else truth.centres
+    true_path = None if truth is None else truth.centres
     return {
         "cloud": view_section(cloud, missing),
-        "plan": draw_plan(take.trajectory, axes, _unit_of(take), true_way),
-        "data": as_script(payload(take, axes, cloud, true_way)),
+        "plan": draw_plan(take.trajectory, axes, _unit_of(take), true_path),
+        "data": as_script(payload(take, axes, cloud, true_path)),
     }
 
 

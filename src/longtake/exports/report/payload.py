@@ -1,4 +1,4 @@
-"""What the page's orbitable view shows, as JSON: points and the way, bounded however long the video was."""
+"""The data of the page's 3D view as JSON: points and trajectory, bounded however long the video was."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ def payload(
     take: Take,
     axes: Axes,
     cloud: PointSample | None,
-    true_way: Float64[np.ndarray, "true_frames 3"] | None = None,
+    true_path: Float64[np.ndarray, "true_frames 3"] | None = None,
 ) -> dict[str, Any]:
     """Arrays are base64 of little-endian numbers, row by row; normals are whole numbers to 127."""
     positions = chosen_positions(len(take))
@@ -43,7 +43,7 @@ def payload(
             "indices": [take.records[position].index for position in positions],
             "positions": _numbers(centres),
         },
-        "truth": None if true_way is None else _numbers(true_way[chosen_positions(len(true_way))]),
+        "truth": None if true_path is None else _numbers(true_path[chosen_positions(len(true_path))]),
         "cloud": None if cloud is None else _cloud(cloud),
     }
 
@@ -53,7 +53,7 @@ def _numbers(centres: Float64[np.ndarray, "frames 3"]) -> list[float]:
 
 
 def as_script(values: dict[str, Any]) -> str:
-    """JSON that no text in it can end early."""
+    """JSON for a script element, escaped so that no text in it can end the element."""
     return json.dumps(values, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
@@ -73,7 +73,7 @@ def _base64(values: np.ndarray) -> str:
 def _frame_of(
     shown: Float64[np.ndarray, "points 3"], centres: Float64[np.ndarray, "frames 3"]
 ) -> tuple[Float64[np.ndarray, "3"], float]:
-    """The middle of what is shown and how far it reaches, but for stray points; all of the way is within."""
+    """Centre and radius of what is shown, but for stray points; the whole trajectory is within."""
     low, high = np.percentile(shown, (_STRAY_PERCENT, 100 - _STRAY_PERCENT), axis=0)
     low, high = np.minimum(low, centres.min(axis=0)), np.maximum(high, centres.max(axis=0))
     radius = float(np.linalg.norm(high - low) / 2)

@@ -1,4 +1,4 @@
-"""A trajectory from above, as a drawing; where above is, the cameras say."""
+"""A drawing of the trajectory from above; up is the mean upward direction of the cameras."""
 
 import math
 from dataclasses import dataclass
@@ -40,12 +40,12 @@ def axes_of(world_from_camera: Float[Tensor, "frames 4 4"]) -> Axes:
 
 
 def chosen_positions(count: int) -> list[int]:
-    """Evenly spread, the first and the last among them."""
+    """Positions of some of so many frames, evenly spread, the first and the last among them."""
     return sorted({round(place) for place in np.linspace(0, count - 1, min(count, MOST_POINTS)).tolist()})
 
 
 def centres_of(trajectory: Trajectory) -> Float64[np.ndarray, "frames 3"]:
-    """Where the cameras were, near enough to be reckoned with."""
+    """Camera centres, clipped to where float arithmetic still works."""
     return trajectory.world_from_camera[:, :3, 3].clamp(-_FARTHEST, _FARTHEST).numpy()
 
 
@@ -54,11 +54,11 @@ def length_of(trajectory: Trajectory) -> float:
 
 
 def draw_plan(
-    trajectory: Trajectory, axes: Axes, unit: str, true_way: Float[np.ndarray, "true_frames 3"] | None = None
+    trajectory: Trajectory, axes: Axes, unit: str, true_path: Float[np.ndarray, "true_frames 3"] | None = None
 ) -> str:
-    """An SVG element: the way from its start to its end, the true one under it, and a bar of a round length."""
+    """An SVG element: the trajectory from above, the true one under it, and a scale bar of a round length."""
     flat = _from_above(centres_of(trajectory)[chosen_positions(len(trajectory))], axes)
-    true_flat = flat[:0] if true_way is None else _from_above(true_way[chosen_positions(len(true_way))], axes)
+    true_flat = flat[:0] if true_path is None else _from_above(true_path[chosen_positions(len(true_path))], axes)
     everything = np.vstack([flat, true_flat])
     low, extent = everything.min(axis=0), np.ptp(everything, axis=0)
     longer = float(extent.max())
@@ -90,7 +90,7 @@ def _true_way(places: Float[np.ndarray, "points 2"]) -> str:
 
 
 def _way(places: Float[np.ndarray, "points 2"]) -> str:
-    """In pieces that change colour with time; each begins where the last one ends."""
+    """The trajectory as polylines that change colour with time; each begins where the last one ends."""
     num_pieces = max(1, min(_NUM_SHADES, len(places) - 1))
     edges = [round(edge) for edge in np.linspace(0, len(places) - 1, num_pieces + 1).tolist()]
     pieces = [places[first : last + 1] for first, last in pairwise(edges)]

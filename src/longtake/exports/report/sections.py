@@ -7,25 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from longtake.exports.record import EXPORT_FOLDER, ExportRecord
-from longtake.exports.report.folder import PROGRESS_NAME, MappedFolder
+from longtake.exports.report.folder import MappedFolder
 from longtake.exports.report.ply_points import PointSample
 from longtake.exports.report.strips import Strips, colours_near_to_far
-from longtake.exports.report.timeline import (
-    count_statuses,
-    draw_curve,
-    draw_statuses,
-    draw_windows,
-    memory_of,
-    speed_of,
-    statuses_by_index,
-)
 from longtake.takes.header import Unit
 from longtake.takes.take import Take
 
 MOST_PROBLEMS = 20
 _MOST_ROWS = 80
 _LONGEST_TEXT = 400
-_NUM_TICKS = 5
 _DEEPEST = 3
 _VIEW = """<div id="stage">
 <canvas id="view" tabindex="0" role="img" aria-label="{label}"></canvas>
@@ -75,19 +65,6 @@ def view_section(cloud: PointSample | None, missing: str | None) -> str:
     return _VIEW.format(
         label="The cloud of points and the way of the camera, which can be turned and zoomed", words=words
     )
-
-
-def timeline_section(folder: MappedFolder) -> str:
-    records = folder.take.records if folder.take else ()
-    statuses = statuses_by_index(records, folder.events)
-    if not statuses:
-        return "<p>No frame is known of.</p>"
-    num_indices = max(statuses) + 1
-    rows = _row("Status", draw_statuses(statuses, num_indices)) + _row("", _legend(statuses))
-    if any(record.window is not None for record in records):
-        rows += _row("Windows", draw_windows(records, num_indices))
-    rows += _curve_rows(folder, num_indices) + _row("", _axis(folder.take, num_indices))
-    return f'<div class="rows">{rows}</div>' + _word_on_curves(folder)
 
 
 def strips_section(take: Take, strips: Strips, unit: str) -> str:
@@ -142,7 +119,7 @@ def table_section(caption: str, values: Mapping[str, Any]) -> str:
 
 
 def _flat(values: Mapping[str, Any], depth: int = _DEEPEST) -> dict[str, str]:
-    """Objects within objects get names with points."""
+    """Nested objects flattened to dotted names."""
     flat: dict[str, str] = {}
     for name, value in values.items():
         if isinstance(value, dict) and value and depth:
@@ -158,32 +135,6 @@ def _cut(text: str) -> str:
 
 def _paragraphs(sentences: Sequence[str]) -> str:
     return "".join(f"<p>{escape(_cut(sentence))}</p>" for sentence in sentences)
-
-
-def _row(name: str, drawing: str) -> str:
-    return f'<div class="{"name" if name else "empty"}">{name}</div><div>{drawing}</div>'
-
-
-def _legend(statuses: dict[int, str]) -> str:
-    items = [
-        f'<li><span class="key {status}"></span>{status} {count:,}</li>'
-        for status, count in count_statuses(statuses).items()
-    ]
-    return f'<ul class="legend">{"".join(items)}</ul>'
-
-
-def _curve_rows(folder: MappedFolder, num_indices: int) -> str:
-    rows = ""
-    speed, memory = speed_of(folder.progress), memory_of(folder.progress)
-    if speed.top > 0:
-        most = f"{speed.top:.3g} frames/s"
-        words = f"Speed over time, {most} at most"
-        rows += _row(f"Speed <small>to {most}</small>", draw_curve(speed, speed.top, num_indices, words))
-    if memory.top > 0:
-        most = bytes_in_words(memory.top)
-        words = f"Memory of the process over time, {most} at most"
-        rows += _row(f"Memory <small>to {most}</small>", draw_curve(memory, memory.top, num_indices, words))
-    return rows
 
 
 def _word_on_scale(export: ExportRecord) -> str:
@@ -205,26 +156,6 @@ def _word_on_up(export: ExportRecord) -> str:
         return f"The floor, {export.floor_share:.0%} of all surfaces, is level and at y = 0."
     found = "no floor was found convincingly, so that " if export.up == "auto" else ""
     return f"{found}the world is as it was mapped.".capitalize()
-
-
-def _word_on_curves(folder: MappedFolder) -> str:
-    if len(folder.progress) > 1:
-        return '<p class="hint">Curves begin at 0. Memory is that of the whole process.</p>'
-    return f'<p class="hint">Without {PROGRESS_NAME}, speed and memory are known for the whole run only.</p>'
-
-
-def _axis(take: Take | None, num_indices: int) -> str:
-    """Indices of frames, and their times below where a take knows them."""
-    indices = sorted({round(tick * (num_indices - 1) / (_NUM_TICKS - 1)) for tick in range(_NUM_TICKS)})
-    ticks = [f"<span>{'frame ' if index == 0 else ''}{index:,}{_time_at(take, index)}</span>" for index in indices]
-    return f'<div class="axis">{"".join(ticks)}</div>'
-
-
-def _time_at(take: Take | None, index: int) -> str:
-    if take is None:
-        return ""
-    nearest = min(take.records, key=lambda record: abs(record.index - index))
-    return f"<br>{seconds_in_words(nearest.timestamp_s)}"
 
 
 def _caption(take: Take, position: int) -> str:

@@ -56,12 +56,12 @@ def draw_strips(take: Take) -> Strips:
 
 
 def colours_near_to_far() -> list[str]:
-    """As CSS writes them."""
+    """The palette from near to far as CSS colours."""
     return ["#{:02x}{:02x}{:02x}".format(*colour) for colour in _NEAR_TO_FAR]
 
 
 def _depths(take: Take, problems: list[str]) -> dict[int, Float[np.ndarray, "height width"]]:
-    """By the frames' positions."""
+    """Depth maps by the frames' positions."""
     depths = {}
     for position in np.unique(np.linspace(0, len(take) - 1, MOST_STRIPS).round().astype(int)).tolist():
         try:
@@ -100,7 +100,7 @@ def _video_images(take: Take, positions: list[int], problems: list[str]) -> Mapp
 
 
 def _span(depths: list[Float[np.ndarray, "height width"]]) -> tuple[float, float]:
-    """What nearly all depth lies between."""
+    """The range in which nearly all depth lies."""
     known = np.concatenate([depth[depth > 0] for depth in depths]) if depths else np.empty(0)
     if not known.size:
         return 1.0, 1.0
@@ -125,7 +125,7 @@ def _palette() -> UInt8[np.ndarray, "256 3"]:
 
 
 def _shrink_by_choice(depth: Float[np.ndarray, "height width"]) -> Float[np.ndarray, "rows columns"]:
-    """No new depths between near and far."""
+    """Shrink by choosing pixels, so that no depths arise between near and far ones."""
     step = -(-max(depth.shape) // LARGEST_EDGE)
     return depth[::step, ::step]
 

@@ -6,8 +6,10 @@ from itertools import pairwise
 from typing import TypeVar
 
 from longtake.exports.frame import FrameStatus
-from longtake.exports.report.folder import Event, Progress
+from longtake.exports.report.folder import PROGRESS_NAME, Event, MappedFolder, Progress
+from longtake.exports.report.sections import bytes_in_words, seconds_in_words
 from longtake.takes.frames import FrameRecord
+from longtake.takes.take import Take
 
 UNSTATED = "unstated"
 """Of frames whose take says no status, or one that nobody knows."""
@@ -16,6 +18,7 @@ STATUSES = (*(status.value for status in FrameStatus), UNSTATED)
 
 _WIDTH, _STRIP_HEIGHT, _CURVE_HEIGHT = 1000, 24, 90
 _MOST_BINS = 500
+_NUM_TICKS = 5
 _WORST_FIRST = ("unreadable", "cut", "jump", "weak", "repeated", UNSTATED, "ok")
 
 _Value = TypeVar("_Value")
@@ -32,33 +35,46 @@ class Curve:
         return max((value for line in self.lines for _, value in line), default=0.0)
 
 
-def statuses_by_index(records: Sequence[FrameRecord], events: Sequence[Event]) -> dict[int, str]:
-    """Of all frames that are known of."""
+def timeline_section(folder: MappedFolder) -> str:
+    records = folder.take.records if folder.take else ()
+    statuses = _statuses_by_index(records, folder.events)
+    if not statuses:
+        return "<p>No frame is known of.</p>"
+    num_indices = max(statuses) + 1
+    rows = _row("Status", _draw_statuses(statuses, num_indices)) + _row("", _legend(statuses))
+    if any(record.window is not None for record in records):
+        rows += _row("Windows", _draw_windows(records, num_indices))
+    rows += _curve_rows(folder, num_indices) + _row("", _axis(folder.take, num_indices))
+    return f'<div class="rows">{rows}</div>' + _word_on_curves(folder)
+
+
+def _statuses_by_index(records: Sequence[FrameRecord], events: Sequence[Event]) -> dict[int, str]:
+    """The status of every frame that a take or its events know of."""
     stated = {record.index: record.status if record.status in STATUSES else UNSTATED for record in records}
     missing = {event.index: FrameStatus.UNREADABLE.value for event in events}
     return {index: status or UNSTATED for index, status in {**stated, **missing}.items()}
 
 
-def draw_statuses(statuses: dict[int, str], num_indices: int) -> str:
+def _draw_statuses(statuses: dict[int, str], num_indices: int) -> str:
     """A piece of frames has the colour of its worst one."""
     worst: dict[int, str] = {}
     for index, status in statuses.items():
         bin_ = _bin(index, num_indices)
         worst[bin_] = min(status, worst.get(bin_, status), key=_WORST_FIRST.index)
     rectangles = [_rectangle(run, num_indices, f"status {run[0]}", run[0]) for run in _runs(worst)]
-    counts = ", ".join(f"{count} {status}" for status, count in count_statuses(statuses).items())
+    counts = ", ".join(f"{count} {status}" for status, count in _count_statuses(statuses).items())
     return _strip(rectangles, f"Status of the frames over time: {counts or 'none'}")
 
 
-def count_statuses(statuses: dict[int, str]) -> dict[str, int]:
+def _count_statuses(statuses: dict[int, str]) -> dict[str, int]:
     counts = dict.fromkeys(STATUSES, 0)
     for status in statuses.values():
         counts[status] += 1
     return {status: count for status, count in counts.items() if count}
 
 
-def draw_windows(records: Sequence[FrameRecord], num_indices: int) -> str:
-    """Bands of two shades in turn."""
+def _draw_windows(records: Sequence[FrameRecord], num_indices: int) -> str:
+    """Windows as bands of two alternating shades."""
     windows = {_bin(record.index, num_indices): record.window for record in records if record.window is not None}
     rectangles = [
         _rectangle(run, num_indices, "window odd" if run[0] % 2 else "window", f"window {run[0]}")
@@ -67,7 +83,7 @@ def draw_windows(records: Sequence[FrameRecord], num_indices: int) -> str:
     return _strip(rectangles, f"Windows over time: {len(set(windows.values()))}")
 
 
-def speed_of(progress: Sequence[Progress]) -> Curve:
+def _speed_of(progress: Sequence[Progress]) -> Curve:
     """Frames a second between one moment and the next."""
     lines = []
     for run in _runs_of(progress):
@@ -81,7 +97,7 @@ def speed_of(progress: Sequence[Progress]) -> Curve:
     return Curve(tuple(line for line in lines if line))
 
 
-def memory_of(progress: Sequence[Progress]) -> Curve:
+def _memory_of(progress: Sequence[Progress]) -> Curve:
     """Resident bytes; where moments are many, the largest of several."""
     lines = []
     for run in _runs_of(progress):
@@ -91,8 +107,8 @@ def memory_of(progress: Sequence[Progress]) -> Curve:
     return Curve(tuple(lines))
 
 
-def draw_curve(curve: Curve, top: float, num_indices: int, words: str) -> str:
-    """From 0 to `top`."""
+def _draw_curve(curve: Curve, top: float, num_indices: int, words: str) -> str:
+    """A curve as SVG, its axis from 0 to `top`."""
     lines = "".join(
         f'<polyline class="curve" points="{_curve_points(line, top, num_indices)}"/>' for line in curve.lines
     )
@@ -112,7 +128,7 @@ def _curve_points(line: Sequence[tuple[float, float]], top: float, num_indices: 
 
 
 def _runs_of(progress: Sequence[Progress]) -> list[list[Progress]]:
-    """Apart where the clock began anew."""
+    """Moments grouped by run: a new one begins where the clock starts again."""
     runs: list[list[Progress]] = []
     for row in progress:
         if not runs or row.seconds <= runs[-1][-1].seconds:
@@ -122,7 +138,7 @@ def _runs_of(progress: Sequence[Progress]) -> list[list[Progress]]:
 
 
 def _step(num_indices: int) -> int:
-    """How many frames are drawn as one."""
+    """How many frames share one bin of the drawing."""
     return -(-num_indices // _MOST_BINS)
 
 
@@ -156,3 +172,49 @@ def _strip(rectangles: Sequence[str], words: str) -> str:
         f'<svg class="strip" viewBox="0 0 {_WIDTH} {_STRIP_HEIGHT}" preserveAspectRatio="none" role="img" '
         f'aria-label="{words}">{"".join(rectangles)}</svg>'
     )
+
+
+def _row(name: str, drawing: str) -> str:
+    return f'<div class="{"name" if name else "empty"}">{name}</div><div>{drawing}</div>'
+
+
+def _legend(statuses: dict[int, str]) -> str:
+    items = [
+        f'<li><span class="key {status}"></span>{status} {count:,}</li>'
+        for status, count in _count_statuses(statuses).items()
+    ]
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def _curve_rows(folder: MappedFolder, num_indices: int) -> str:
+    rows = ""
+    speed, memory = _speed_of(folder.progress), _memory_of(folder.progress)
+    if speed.top > 0:
+        most = f"{speed.top:.3g} frames/s"
+        words = f"Speed over time, {most} at most"
+        rows += _row(f"Speed <small>to {most}</small>", _draw_curve(speed, speed.top, num_indices, words))
+    if memory.top > 0:
+        most = bytes_in_words(memory.top)
+        words = f"Memory of the process over time, {most} at most"
+        rows += _row(f"Memory <small>to {most}</small>", _draw_curve(memory, memory.top, num_indices, words))
+    return rows
+
+
+def _word_on_curves(folder: MappedFolder) -> str:
+    if len(folder.progress) > 1:
+        return '<p class="hint">Curves begin at 0. Memory is that of the whole process.</p>'
+    return f'<p class="hint">Without {PROGRESS_NAME}, speed and memory are known for the whole run only.</p>'
+
+
+def _axis(take: Take | None, num_indices: int) -> str:
+    """Indices of frames, and their times below where a take knows them."""
+    indices = sorted({round(tick * (num_indices - 1) / (_NUM_TICKS - 1)) for tick in range(_NUM_TICKS)})
+    ticks = [f"<span>{'frame ' if index == 0 else ''}{index:,}{_time_at(take, index)}</span>" for index in indices]
+    return f'<div class="axis">{"".join(ticks)}</div>'
+
+
+def _time_at(take: Take | None, index: int) -> str:
+    if take is None:
+        return ""
+    nearest = min(take.records, key=lambda record: abs(record.index - index))
+    return f"<br>{seconds_in_words(nearest.timestamp_s)}"

@@ -1,4 +1,4 @@
-"""What is known of the truth of a mapped video: the true way, and how far the result is from it."""
+"""The true trajectory of a mapped video, and how far the result is from it: `truth.json`."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from longtake.errors import InputError
-from longtake.takes.atomic_files import replacing, writing
+from longtake.takes.atomic_files import replace_file
 from longtake.takes.fields import JsonObject
 
 TRUTH_NAME = "truth.json"
@@ -20,7 +20,7 @@ _FARTHEST = 1e30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One figure in words, of the result and of a guess without looking."""
+    """One figure as text, of the result and of a baseline that does not look at the video."""
 
     name: str
     result: str
@@ -32,7 +32,7 @@ class Truth:
     """The true camera centres, moved into the result's world, and the figures."""
 
     about: str
-    """Of what, and how it was moved."""
+    """Whose truth it is, and how it was aligned."""
     centres: Float64[np.ndarray, "frames 3"]
     figures: tuple[Figure, ...]
 
@@ -54,8 +54,7 @@ class Truth:
             "figures": [asdict(figure) for figure in self.figures],
             "way": [{"centre": centre} for centre in self.centres.tolist()],
         }
-        with writing(str(path)), replacing(path) as file:
-            file.write(json.dumps(record, indent=1).encode())
+        replace_file(path, json.dumps(record, indent=1).encode())
 
 
 def truth_section(truth: Truth | None) -> str:

@@ -9,7 +9,7 @@ from longtake.takes.header import ANSWERS_NAME, QUESTIONS_NAME
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrueAnswer:
-    """A question and what is true."""
+    """A question with its true answer, a line of `questions.json`."""
 
     kind: str
     question: str
@@ -34,7 +34,7 @@ class TrueAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenAnswer:
-    """A question and what came back."""
+    """A question with the answer that was given, a line of `answers.json`."""
 
     question: str
     frame: int
@@ -60,12 +60,12 @@ def _span(record: JsonObject, name: str) -> tuple[int, int]:
 
 
 def read_true_answers(folder: Path) -> list[TrueAnswer] | None:
-    """What was asked about a take, None where nobody did."""
+    """Questions about a take with their true answers, None where the take has none."""
     records = read_objects(folder / QUESTIONS_NAME)
     return None if records is None else [TrueAnswer.from_json(record) for record in records]
 
 
 def read_given_answers(folder: Path) -> list[GivenAnswer] | None:
-    """What was answered, None where nobody did."""
+    """Answers that were given to them, None where the take has none."""
     records = read_objects(folder / ANSWERS_NAME)
     return None if records is None else [GivenAnswer.from_json(record) for record in records]

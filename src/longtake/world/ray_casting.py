@@ -1,4 +1,4 @@
-"""Rays against the solids of a house: how far, and what is hit first.
+"""Ray casting against the solids of a house: the distance of the first hit, and what was hit.
 
 A ray's direction has length 1 along the camera's own z, so the distance found is depth. All distances of a view's rays
 to all its solids are computed at once, one shape after the other; solids out of sight are left out first.
@@ -64,7 +64,7 @@ def first_hits(rays: Rays, solids: Solids, ceiling: Float[Tensor, "views"]) -> H
 
 
 def in_sight(solids: Solids, rays: Rays, half_angle_rad: float) -> Bool[Tensor, "views solids"]:
-    """Whether a solid's ball around reaches into the cone around a view; solids are given view by view."""
+    """Whether a solid's bounding sphere reaches into the cone around a view; solids are given view by view."""
     away = solids.center - rays.origin[:, None]
     distance, radius = away.square().sum(dim=-1).sqrt(), solids.half.square().sum(dim=-1).sqrt()
     along = torch.einsum("vsi,vi->vs", away, rays.forward) / distance.clamp_min(1e-6)
@@ -85,12 +85,12 @@ def _local(
 
 
 def _components(rays: Rays) -> Float[Tensor, "3 views 1 rays"]:
-    """Directions with the rays side by side, as processors like them."""
+    """Directions with the axis of rays last, contiguous in memory."""
     return rays.direction.movedim(-1, 0).contiguous()[:, :, None]
 
 
 def _never_zero(direction: Float[Tensor, "*rays"]) -> Float[Tensor, "*rays"]:
-    """A ray along a face meets its plane far away, not nowhere: infinities of both signs would make no number."""
+    """Directions without exact zeros: a ray along a face meets its plane far away, where dividing by 0 gave NaN."""
     return torch.where(direction.abs() < PARALLEL, PARALLEL, direction)
 
 

@@ -1,4 +1,4 @@
-"""How long to wait for cameras and network streams."""
+"""Timeouts of cameras and network streams, and the pauses before they are opened again."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ from longtake.errors import SettingError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long to wait for a stream."""
+class StreamTimeouts:
+    """How long to wait for a stream, and how to reconnect."""
 
     open_timeout_s: float = 10.0
     read_timeout_s: float = 10.0
@@ -23,4 +23,4 @@ class Patience:
             raise SettingError(f"Expected times greater than 0 s to wait for a stream, but got {self}.")
 
 
-PATIENT = Patience()
+DEFAULT_TIMEOUTS = StreamTimeouts()

@@ -1,11 +1,12 @@
-"""A keyword that a function does not have is answered with those it has."""
+"""Arguments as callers write them: unknown keywords and words are answered with those there are."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from longtake.errors import SettingError
+from longtake.memory.budget import Budget
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -25,3 +26,19 @@ def checked_keywords(function: Callable[_Parameters, _Result]) -> Callable[_Para
         return function(*args, **kwargs)
 
     return checked
+
+
+def one_of(what: str, given: str, known: Iterable[str]) -> str:
+    """The word, if it is among the known ones."""
+    words = list(known)
+    if given not in words:
+        raise SettingError(f"Expected {what} as {', '.join(words)}, but got '{given}'.")
+    return given
+
+
+def memory_bytes(memory: str | int) -> int:
+    """A budget that must be in bytes, because frames vary in size."""
+    num_bytes = Budget.parse(str(memory)).num_bytes
+    if num_bytes is None:
+        raise SettingError(f"Expected memory in bytes such as 512MB, but got '{memory}'; how large a frame is varies.")
+    return num_bytes

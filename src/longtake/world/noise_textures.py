@@ -1,4 +1,4 @@
-"""Constant tables of chance that give surfaces their grain; the same in every house."""
+"""Noise textures that give surfaces their grain: constant random tables, the same in every house."""
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ NUM_SHADES = 1024
 
 
 def noise() -> Float[Tensor, "texels 3"]:
-    """A picture that repeats, row by row, in three bands of wavelength, each of standard deviation 1."""
+    """A tileable noise image, row by row, in three bands of wavelength, each of standard deviation 1."""
     rng = np.random.default_rng(20)
     frequency = np.fft.fftfreq(NOISE_TEXELS)
     wavelength = 1 / np.maximum(np.hypot(frequency[:, None], frequency[None, :]), 1e-9)
@@ -28,6 +28,6 @@ def noise() -> Float[Tensor, "texels 3"]:
 
 
 def shades() -> Float[Tensor, "shades"]:
-    """From -0.5 to 0.5, at random."""
+    """Random brightness offsets from -0.5 to 0.5, one for each cell of a pattern."""
     values = np.random.default_rng(21).uniform(-0.5, 0.5, NUM_SHADES)
     return torch.from_numpy(values.astype(np.float32))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from longtake.errors import InputError
-from longtake.takes.dialogue import GivenAnswer, TrueAnswer, read_given_answers, read_true_answers
+from longtake.takes.questions import GivenAnswer, TrueAnswer, read_given_answers, read_true_answers
 from longtake.world.question import Question, QuestionKind
 
 
