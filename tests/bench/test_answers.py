@@ -11,8 +11,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from longtake.world.answers import answer_of
 from sighted import made_up
+from slow_answers import answer_of
 
 from longtake.bench.answers import (
     Answers,

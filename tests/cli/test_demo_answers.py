@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from longtake.world.answers import answer_of
+from slow_answers import answer_of
 
 from longtake.bench.answers import AskedWorld, GivenAnswer, ask_world
 from longtake.cli import demo_report
