@@ -72,6 +72,7 @@ def test_documented_make_target_is_run_by_continuous_integration(command: str) -
     assert command in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("program", blocks("python"))
 def test_documented_program_runs_and_prints(program: str, tmp_path: Path, offline: dict[str, str]) -> None:
     command, environment = [sys.executable, "-c", program], os.environ | offline

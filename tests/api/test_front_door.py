@@ -55,6 +55,7 @@ def run(program: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.extra
 def test_the_examples_of_the_front_door_run(tmp_path: Path) -> None:
     printed = run(FRONT_DOOR, tmp_path)
     assert "Trajectory(60 poses in 5.9 s, a way of" in printed
@@ -62,6 +63,7 @@ def test_the_examples_of_the_front_door_run(tmp_path: Path) -> None:
     assert (tmp_path / "mapped" / "cloud.ply").exists()
 
 
+@pytest.mark.extra
 def test_the_first_fifteen_lines_need_one_import_of_ours(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     (tmp_path / "pictures").mkdir()

@@ -56,6 +56,7 @@ def test_import_takes_less_than_50_ms_and_loads_nothing_heavy() -> None:
     assert [name for name in runs[0][1:] if name.startswith("longtake")] == ["longtake"]
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("name", ["evaluate", "export"])
 def test_importing_rooms_leaves_the_functions_where_they_are(name: str) -> None:
     program = (

@@ -138,6 +138,7 @@ work(q, k, log_sum_exp)
 """
 
 
+@pytest.mark.extra
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what the process holds from /proc")
 def test_sums_fit_under_a_ceiling_that_the_map_breaks() -> None:
     """The map of these queries and keys takes 480 MB; 64 MiB are allowed."""

@@ -365,6 +365,7 @@ def test_answers_do_not_depend_on_what_was_asked_before(
     assert [one.posed for one in after_others.given] == sorted(posed, key=lambda one: one.num_seen)
 
 
+@pytest.mark.extra
 def test_last_frames_anew_are_a_session_that_saw_no_others(
     language: LanguageModel, film: WalkFrames, posed: tuple[PosedQuestion, ...]
 ) -> None:
@@ -378,6 +379,7 @@ def test_last_frames_anew_are_a_session_that_saw_no_others(
         assert one.span is None or first <= one.span[0] <= one.span[1] < one.posed.num_seen
 
 
+@pytest.mark.extra
 def test_streamed_answers_are_those_of_whole_clips(answers: Answers) -> None:
     kept, window = answers.rows
     assert kept.num_equal == kept.num_offline == 16
@@ -441,6 +443,7 @@ def test_model_and_folder_that_are_not_there_are_told(tmp_path: Path) -> None:
         bench_policies(**OPTIONS, card=tmp_path / "missing" / "a.json")
 
 
+@pytest.mark.extra
 def test_table_json_card_and_plot_are_written(folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     options, card = OPTIONS | {"language": str(folder)}, tmp_path / "card.json"
@@ -465,6 +468,7 @@ def test_table_json_card_and_plot_are_written(folder: Path, capsys: pytest.Captu
     assert json.loads(card.read_text()) == written
 
 
+@pytest.mark.extra
 def test_policies_are_compared_realtime_and_recall_apart(
     folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

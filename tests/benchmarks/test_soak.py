@@ -61,6 +61,7 @@ def test_every_policy_with_a_bound_stays_below_it(name: str) -> None:
     assert figures.memory_bytes > 0
 
 
+@pytest.mark.extra
 def test_managed_memory_fills_what_was_declared_to_the_byte() -> None:
     rule = replace(Managed(), num_frames=4, special_frames=4, camera_frames=6)
     figures = soak(20, 5, lambda _: None, rule)

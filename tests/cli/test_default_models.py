@@ -19,6 +19,7 @@ def test_default_is_the_trained_model_of_the_package(command: Callable[..., None
     assert signature(command).parameters["model"].default == "micro-map"
 
 
+@pytest.mark.extra
 def test_map_without_a_model_is_that_of_micro_map(longtake: Callable[..., Done], tmp_path: Path) -> None:
     poses = {}
     for name, options in (("default", ()), ("named", ("--model", "micro-map")), ("tiny", ("--model", "tiny"))):

@@ -78,6 +78,7 @@ def test_demo_runs_again_over_what_it_left(out: tuple[Path, Done], longtake: Cal
     assert "Asked on the way" not in (out[0] / "demo-map" / REPORT_NAME).read_text(encoding="utf-8")
 
 
+@pytest.mark.extra
 def test_demo_is_computed_as_asked_for(longtake: Callable[..., Done], tmp_path: Path) -> None:
     options = ("--frames", "8", "--precision", "bf16", "--backend", "reference", "--out", str(tmp_path))
     done = longtake("demo", *options)

@@ -50,6 +50,7 @@ def test_the_same_walk_gets_the_same_questions(language: LanguageModel) -> None:
     assert one == two
 
 
+@pytest.mark.extra
 def test_truth_is_that_of_the_frames_that_were_seen(language: LanguageModel) -> None:
     """Found a second time from a question's words and all frames of the walk up to it."""
     tour = Tour(seed=SEED, width=42, height=28)

@@ -196,6 +196,7 @@ def test_strange_standing_question_is_refused_before_the_video_is_watched(run_he
     assert not done.stdout
 
 
+@pytest.mark.extra
 def test_picture_too_large_for_the_dialogue_says_what_to_change(live: Callable[..., Done]) -> None:
     done = live("world:3?frames=3&size=1120x840&fps=2", "w90", "--share", "0.97")
     assert done.returncode == 1

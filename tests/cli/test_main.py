@@ -46,6 +46,7 @@ def test_list_of_commands_imports_none_of_them() -> None:
     assert loaded == "['longtake.cli', 'longtake.cli.main', 'longtake.cli.program', 'longtake.errors']"
 
 
+@pytest.mark.extra
 def test_installed_script_ends_with_the_code_of_its_command() -> None:
     done = subprocess.run([LONGTAKE, "bench", "memory", "--size", "500x300"], capture_output=True, check=False)
     assert done.returncode == 1
@@ -79,6 +80,7 @@ def test_bench_memory_agrees_with_the_formula_to_the_byte(longtake: Callable[...
     assert all(row["agrees"] for row in rows.values())
 
 
+@pytest.mark.extra
 def test_explain_positions_needs_no_transformers_and_draws(longtake: Callable[..., Done], tmp_path: Path) -> None:
     wanted = ("explain", "positions", "--fps", "4", "--chunks", "3", "--size", "1280x720")
     done = without("transformers", *wanted, "--plot", str(tmp_path / "plot.png"))

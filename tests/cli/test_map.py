@@ -212,6 +212,7 @@ def test_an_export_that_cannot_be_made_leaves_a_mapped_video_and_a_sentence(
     assert "6 frames in m" in again.stdout
 
 
+@pytest.mark.extra
 def test_interrupted_while_it_exports_a_run_ends_at_once_and_exports_when_resumed(
     tmp_path: Path, map_: Callable[..., Done]
 ) -> None:

@@ -117,6 +117,7 @@ def test_check_refuses_in_one_sentence_and_no_traceback(tmp_path: Path, longtake
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [

@@ -15,6 +15,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from selected import rest_in_extra
 from torch import Tensor
 
 from longtake.attention.backend import Keys, Queries, ReferenceBackend, SdpaBackend
@@ -337,6 +338,7 @@ def what_the_rule_shows(rule: ContextRetention, stored: list[int], resident: int
     return [(number, token) for number in whole for token in range(3, 7)] + specials
 
 
+@pytest.mark.extra
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 3),
@@ -483,6 +485,7 @@ sequences = st.builds(
 )
 
 
+@pytest.mark.extra
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2), st.integers(1, 3), st.sampled_from([0, 1, 3]), st.booleans(), sequences)
 def test_manager_equals_the_memory_under_its_rule_and_the_masked_whole_clip(
@@ -632,7 +635,7 @@ def run_over_manager(
     }
 
 
-@pytest.mark.parametrize("name", GOLDEN_RUNS)
+@pytest.mark.parametrize("name", rest_in_extra(GOLDEN_RUNS, keep=2))
 def test_whole_network_over_the_manager_reproduces_the_golden_run(
     name: str, golden: Callable[[str], Any], golden_frames: Tensor, tiny_model: GeometryModel
 ) -> None:

@@ -163,6 +163,7 @@ def test_gradients_flow_through_a_plain_call(build: Build, golden_frames: Tensor
     assert model.camera_head.first_pose.grad is not None
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize(
     ("driver", "arguments"),
     [
@@ -312,6 +313,7 @@ def test_trimmed_mean_scale_differs_from_the_median(build: Build, golden_frames:
     torch.testing.assert_close(median, trimmed, rtol=0.1, atol=0.1)
 
 
+@pytest.mark.extra
 def test_half_precision_stays_near_the_golden_run(
     build: Build, golden: Callable[[str], Any], golden_frames: Tensor
 ) -> None:

@@ -23,6 +23,7 @@ def height_of(path: Path) -> int:
         return image.height
 
 
+@pytest.mark.extra
 def test_both_pictures_are_drawn_with_a_panel_for_each_error(
     film_room: Film, elsewhere: Similarity, tmp_path: Path
 ) -> None:

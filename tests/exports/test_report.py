@@ -485,6 +485,7 @@ def test_page_of_noise_stays_small(tmp_path: Path) -> None:
     assert len(page.text.encode()) < 0.45 * LARGEST_PAGE
 
 
+@pytest.mark.extra
 def test_page_of_a_long_video_stays_small(tmp_path: Path) -> None:
     count, num_points = 2600, MOST_CLOUD_POINTS + 5000
     random = np.random.default_rng(3)

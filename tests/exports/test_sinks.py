@@ -78,6 +78,7 @@ def gappy(cut_frames: list[MappedFrame]) -> list[MappedFrame]:
     return [*walk[:5], replace(walk[5], source_image=half, placement=placed), *walk[6:]]
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("open_sink", SINKS)
 @settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kept=st.integers(0, 8), lost=st.integers(0, 8), checkpoints=st.sets(st.integers(0, 8)))

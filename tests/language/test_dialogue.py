@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from hearing import first_logits, limit_positions
+from selected import rest_in_extra
 from torch import Tensor
 from transformers import Qwen2_5_VLForConditionalGeneration
 
@@ -298,6 +299,7 @@ def test_what_was_forgotten_is_not_seen_and_the_rest_is_as_if_masked(
     assert (heard - want).abs().max() < 1e-4
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("rule", [Window.for_dialogue(), Window(anchors=0, window=4), Thinned(recent=3)])
 def test_long_video_stays_within_its_budget(rule: SegmentPolicy, tiny_language: LanguageModel, frames: Tensor) -> None:
     layout = tiny_language.network.layout()
@@ -393,7 +395,7 @@ def test_evidence_of_an_answer_without_video_is_empty(open_dialogue: Callable[..
     assert open_dialogue().ask(QUESTION, TextSampling(max_new_tokens=1)).evidence == ()
 
 
-@pytest.mark.parametrize("rule", [Window(anchors=0, window=2), Novel(recent=1), KeepAll()])
+@pytest.mark.parametrize("rule", rest_in_extra([Window(anchors=0, window=2), Novel(recent=1), KeepAll()], keep=1))
 @pytest.mark.parametrize("kind", list(StreamFormat))
 def test_resumed_dialogue_goes_on_as_if_it_had_never_stopped(
     rule: SegmentPolicy,
@@ -480,6 +482,7 @@ def test_clip_moved_back_in_time_is_the_prompt_of_a_video_that_began_later(
     assert (keys[0] - keys[1]).abs().mean() < 1e-4
 
 
+@pytest.mark.extra
 def test_hours_of_video_stay_within_the_range_of_positions(
     open_dialogue: Callable[..., DialogueSession], frames: Tensor
 ) -> None:

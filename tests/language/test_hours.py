@@ -169,6 +169,7 @@ def corrections(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
     return counted
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("rule", RULES)
 def test_clip_stays_within_the_range_and_true_in_time(
     rule: SegmentPolicy,

@@ -39,6 +39,7 @@ def ended(folder: RunFolder, *, is_complete: bool) -> None:
         num_keyframes=0,
         num_dropped=0,
         num_windows=1,
+        provisional={},
         seconds=1.0,
         frames_per_s=0.0,
         settings=SETTINGS,

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from selected import rest_in_extra
 from told import last_versions
 
 from longtake.errors import InputError, MissingExtraError, SettingError
@@ -163,7 +164,7 @@ def test_unreadable_frames_are_events_and_leave_the_rest_alone(tiny_model: Geome
     assert [record.index for record in read_take(out).records] == [i for i in range(NUM_FRAMES) if i not in (0, 11, 12)]
 
 
-@pytest.mark.parametrize("stop_after", [1, 7, 16, 27])
+@pytest.mark.parametrize("stop_after", rest_in_extra([7, 27, 1, 16], keep=2))
 def test_a_stopped_run_resumes_to_identical_files(
     tiny_model: GeometryModel, tmp_path: Path, whole: dict[str, bytes], stop_after: int
 ) -> None:
@@ -183,7 +184,7 @@ def test_a_stopped_run_resumes_to_identical_files(
     assert contents(out) == whole
 
 
-@pytest.mark.parametrize("abandoned_after", [1, 9, 24])
+@pytest.mark.parametrize("abandoned_after", rest_in_extra([9, 1, 24], keep=1))
 def test_an_abandoned_run_resumes_from_its_last_checkpoint(
     tiny_model: GeometryModel, tmp_path: Path, whole: dict[str, bytes], abandoned_after: int
 ) -> None:
@@ -198,7 +199,7 @@ def test_an_abandoned_run_resumes_from_its_last_checkpoint(
 
 @pytest.mark.parametrize(
     "session",
-    [replace(SESSION, windows=None), replace(SESSION, keyframes=ByFlow(2.0, max_gap=4))],
+    rest_in_extra([replace(SESSION, windows=None), replace(SESSION, keyframes=ByFlow(2.0, max_gap=4))], keep=1),
     ids=["one sequence", "flow"],
 )
 def test_other_sessions_resume_too(tiny_model: GeometryModel, tmp_path: Path, session: SessionSettings) -> None:
@@ -302,6 +303,7 @@ def fail_half_way(frames: Iterable[MappedFrame], num_frames: int) -> Iterator[Ma
     raise InputError("The disk is full.")
 
 
+@pytest.mark.extra
 def test_the_export_is_made_when_the_video_has_ended_and_not_before(tiny_model: GeometryModel, tmp_path: Path) -> None:
     (made,) = exported(map_video(Walk(), tiny_model, tmp_path / "whole", EXPORTING))
     assert (made.record.unit, made.record.frames) == ("m", NUM_FRAMES)
@@ -321,6 +323,7 @@ def exported_files(out: Path) -> dict[str, bytes]:
     return {name: content for name, content in contents(out / EXPORT_FOLDER).items() if name != RECORD_NAME}
 
 
+@pytest.mark.extra
 def test_an_export_that_died_is_made_when_resumed_and_no_frame_is_mapped_again(
     tiny_model: GeometryModel, tmp_path: Path
 ) -> None:
@@ -353,6 +356,7 @@ def test_what_is_left_of_a_run_can_be_exported_otherwise_but_not_mapped_otherwis
     assert set(contents(tmp_path / EXPORT_FOLDER)) == {RECORD_NAME, "poses.kitti"}
 
 
+@pytest.mark.extra
 def test_a_run_that_replaces_another_leaves_nothing_of_its_export(tiny_model: GeometryModel, tmp_path: Path) -> None:
     settings = replace(EXPORTING, outputs=replace(EXPORTING.outputs, session=True))
     list(map_video(Walk(), tiny_model, tmp_path, settings))
@@ -385,7 +389,7 @@ def answers(session: VideoSession, frames: list[torch.Tensor], times: list[float
     return Geometry.join([geometry for geometry in given if len(geometry)])
 
 
-@pytest.mark.parametrize("num_frames", [1, 13, 22], ids=lambda count: f"{count} frames")
+@pytest.mark.parametrize("num_frames", rest_in_extra([13, 1, 22], keep=1), ids=lambda count: f"{count} frames")
 @pytest.mark.parametrize("session", [SESSION, replace(SESSION, windows=None)], ids=["windows", "one sequence"])
 def test_a_saved_session_goes_on_as_if_the_video_had_never_ended(
     tiny_model: GeometryModel, tmp_path: Path, session: SessionSettings, num_frames: int

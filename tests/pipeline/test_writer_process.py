@@ -334,6 +334,7 @@ import sys, torch
 from pathlib import Path
 from longtake.hub.load import random_model
 from longtake.pipeline.checkpoint import CheckpointRule
+from longtake.pipeline.checkpoint import CheckpointRule
 from longtake.pipeline.events import Frame
 from longtake.pipeline.writer_process import WriterProcess
 from longtake.pipeline.video_map import MapSettings, map_video
@@ -352,6 +353,7 @@ with WriterProcess() as aside:
 """
 
 
+@pytest.mark.extra
 @pytest.mark.skipif(os.name != "posix", reason="kills as POSIX systems do")
 def test_killed_in_the_middle_and_resumed_the_files_are_identical(ready: WriterProcess, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-c", RUN, str(tmp_path / "cut")]

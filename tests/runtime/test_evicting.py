@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from selected import rest_in_extra
 from torch import Tensor
 
 from longtake.errors import BudgetError, SettingError
@@ -166,7 +167,7 @@ def test_resumed_session_goes_on_as_if_it_had_never_stopped(
     assert all(ids(session, layer) == ids(resumed, layer) for layer in range(LAYERS))
 
 
-@pytest.mark.parametrize("rule", RULES_HERE.values(), ids=RULES_HERE.keys())
+@pytest.mark.parametrize("rule", rest_in_extra(RULES_HERE.values(), keep=3), ids=RULES_HERE.keys())
 def test_fork_goes_on_alone_and_leaves_no_trace(rule: StreamPolicy, load_vggt: Callable[[str], GeometryModel]) -> None:
     model, frames, other = load_vggt("stream3r"), walk(14), walk(14, seed=1)
     alone, disturbed = (session_of(model, rule, reserve_frames=12) for _ in range(2))
@@ -206,7 +207,7 @@ def _fail(*_: object) -> None:
     raise RuntimeError("broken")
 
 
-@pytest.mark.parametrize("rule", RULES_HERE.values(), ids=RULES_HERE.keys())
+@pytest.mark.parametrize("rule", rest_in_extra(RULES_HERE.values(), keep=3), ids=RULES_HERE.keys())
 def test_memory_stays_within_what_was_allocated_and_protected_tokens_stay(
     rule: StreamPolicy, load_vggt: Callable[[str], GeometryModel]
 ) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from selected import rest_in_extra
 from torch import Tensor
 
 from longtake.attention.backend import ReferenceBackend
@@ -439,7 +440,7 @@ def test_fork_goes_on_alone_and_leaves_no_trace(name: str, small_model: Geometry
     require_equal(forked.finish(), plain.finish())
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", rest_in_extra(SETTINGS, keep=2))
 def test_run_saved_and_resumed_after_every_frame_equals_the_unbroken_one(
     name: str, tmp_path: Path, small_model: GeometryModel
 ) -> None:
@@ -474,7 +475,9 @@ def require_any_to_go_on(setting: Setting, model: GeometryModel, counts: range, 
     require_equal(saving.finish(), want[-1])
 
 
-@pytest.mark.parametrize("name", ["overlap-in-keyframes", "overlap-shorter-than-the-scale-block", "flow"])
+@pytest.mark.parametrize(
+    "name", rest_in_extra(["overlap-in-keyframes", "overlap-shorter-than-the-scale-block", "flow"], keep=1)
+)
 def test_saving_leaves_no_trace_and_resumed_sessions_go_on_to_the_end(
     name: str, tmp_path: Path, small_model: GeometryModel
 ) -> None:
@@ -582,6 +585,7 @@ def test_frame_whose_window_cannot_be_aligned_leaves_no_trace_and_may_come_again
     require_equal_spans(resumed.windows, plain.windows)
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("name", ["overlap-shorter-than-the-scale-block", "flow"])
 def test_resumed_session_holds_nothing_of_its_file(name: str, tmp_path: Path, small_model: GeometryModel) -> None:
     session, frames, path = SETTINGS[name].open(small_model), make_frames(20), tmp_path / "session.safetensors"

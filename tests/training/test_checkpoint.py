@@ -87,6 +87,7 @@ def test_weights_come_back_as_they_were_and_moments_rounded(learner: Learner, wa
         assert torch.equal(after[name], rounded), name
 
 
+@pytest.mark.extra
 def test_moments_in_bfloat16_change_the_next_losses_by_little(
     learner: Learner, wandering: Clips, tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ def test_every_weight_learns_from_one_clip(model: GeometryModel, wandering: Clip
     torch.testing.assert_close(parts, expected, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.extra
 def test_one_clip_is_learned_by_heart(model: GeometryModel, filmed: Footage) -> None:
     weights = list(model.parameters())
     prepare_gradients(weights)

@@ -57,6 +57,7 @@ def test_a_miniature_is_trained_to_its_end(train: Callable[..., MicroMapTraining
     assert train().is_done
 
 
+@pytest.mark.extra
 def test_a_training_goes_on_where_it_was_put_away_with_other_houses(
     train: Callable[..., MicroMapTraining], asked_seeds: list[int], tmp_path: Path
 ) -> None:
@@ -103,6 +104,7 @@ def test_no_house_for_validation_is_learned_from(
     assert set(learned) == {3}
 
 
+@pytest.mark.extra
 def test_the_same_seeds_give_the_same_training(miniature: Recipe, tmp_path: Path, asked_seeds: list[int]) -> None:
     curves = []
     for name in ("a", "b"):
@@ -130,6 +132,7 @@ def test_time_that_is_up_before_the_first_step_leaves_nothing(
     assert not is_training(tmp_path)
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize(("broken", "step"), [("loss", 10), ("weights", 8)])
 def test_a_training_that_went_astray_is_refused_and_not_put_away(
     broken: str, step: int, train: Callable[..., MicroMapTraining], miniature: Recipe, tmp_path: Path

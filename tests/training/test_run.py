@@ -31,6 +31,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     return run
 
 
+@pytest.mark.extra
 def test_a_piece_is_put_away_by_an_interrupt_and_gone_on_with(
     train: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -156,6 +156,7 @@ print(json.dumps({"weights": weights, "peak": max(samples) - samples[0], "after"
 """
 
 
+@pytest.mark.extra
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="private memory is read from /proc")
 @pytest.mark.parametrize("name", ["x.pt", "x.safetensors"])
 def test_loading_takes_hardly_more_memory_than_the_model(name: str, tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def majority_score(clues: Sequence[tuple[str, str]]) -> float:
     return sum(max(answers.values()) for answers in by_clue.values()) / len(clues)
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("kind", QuestionKind)
 def test_commonest_answer_scores_near_chance(rounds: list[tuple[Question, ...]], kind: QuestionKind) -> None:
     questions = of_kind(rounds, kind)
@@ -65,6 +66,7 @@ def test_thing_named_first_is_right_as_often_as_the_other(rounds: list[tuple[Que
     assert share == pytest.approx(0.5, abs=0.02)
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("kind", ["seen", "colour", "count", "where", "when", "room"])
 def test_words_of_a_question_do_not_tell_its_answer(rounds: list[tuple[Question, ...]], kind: str) -> None:
     questions = of_kind(rounds, kind)

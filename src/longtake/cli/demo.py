@@ -91,7 +91,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the walk, the map, the picture and the figures.")] = Path("out"),
     frames: Annotated[int, typer.Option(min=3, help="Length of the walk.")] = 150,
     seed: Annotated[int, typer.Option(min=0, help="Which house; one that ends in 9 is of no training.")] = 9,
-    device: Device = "cpu",
+    device: Device = "auto",
     precision: PrecisionName = "auto",
     backend: BackendName = "auto",
 ) -> None:
