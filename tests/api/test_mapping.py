@@ -1,6 +1,9 @@
 """`longtake.map`: the words of the command, a take at the end, and a bar on a terminal only."""
 
 import inspect
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -102,3 +105,18 @@ def test_an_unknown_model_or_source_is_one_sentence(model: GeometryModel, tmp_pa
         longtake.map(WALK, tmp_path, model="nano-map")
     with pytest.raises(InputError, match=r"there is no 'walk\.mp4'"):
         longtake.map("walk.mp4", tmp_path, model=model)
+
+
+@pytest.mark.extra
+def test_command_and_program_write_the_same_bytes(tmp_path: Path) -> None:
+    """Each as a user starts it, with as many threads as torch takes by itself."""
+    source, environment = "world:9?frames=12&size=126x98", {**os.environ}
+    environment.pop("OMP_NUM_THREADS", None)
+    for program in (
+        f"import sys; sys.argv[1:] = ['map', {source!r}, '--out', {str(tmp_path / 'command')!r}]; "
+        "from longtake.cli.main import main; main()",
+        f"import longtake; longtake.map({source!r}, out={str(tmp_path / 'program')!r})",
+    ):
+        subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True)
+    for name in ("poses.tum", "frames.jsonl", "cloud.ply", "depth/000011.png", "confidence/000011.npz"):
+        assert (tmp_path / "command" / name).read_bytes() == (tmp_path / "program" / name).read_bytes()

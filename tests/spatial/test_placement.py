@@ -156,3 +156,15 @@ def test_points_of_a_plane_are_the_same_from_both_sides(fit: Fit) -> None:
     slope = float((exact[:, 1:] - exact[:, :-1]).abs().max() + (exact[1:] - exact[:-1]).abs().max())
     assert float((mapped - exact).abs().max()) <= slope / 2 * 1.3
     assert abs(float((mapped - exact).mean())) <= slope / 50
+
+
+@pytest.mark.parametrize(
+    ("placement", "share"),
+    [
+        (Placement(56, 42, 1.0, 1.0), 1.0),
+        (Placement(270, 480, 126 / 270, 224 / 480, offset_y=-49.0), 126 / 224),
+        (Placement(100, 50, 0.5, 0.5, offset_x=3.0, offset_y=8.5), 1.0),
+    ],
+)
+def test_how_much_of_a_picture_is_seen(placement: Placement, share: float) -> None:
+    assert placement.seen_share((126, 126) if placement.source_width == 270 else (42, 56)) == pytest.approx(share)

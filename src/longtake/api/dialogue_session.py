@@ -8,7 +8,7 @@ from types import TracebackType
 import numpy as np
 import torch
 
-from longtake.api.arguments import checked_keywords, memory_bytes
+from longtake.api.arguments import checked_arguments, memory_bytes
 from longtake.api.models import load_language_model
 from longtake.api.pictures import Picture, as_pictures, as_rgb, as_text, time_of
 from longtake.attention.choose import backend_named
@@ -42,7 +42,7 @@ class DialogueSession:
         self._session, self._max_tokens = session, max_tokens
 
     @classmethod
-    @checked_keywords
+    @checked_arguments
     def from_pretrained(
         cls,
         model: str | Path | LanguageModel,
@@ -139,7 +139,7 @@ class DialogueSession:
         self._session.save(Path(path))
 
     @classmethod
-    @checked_keywords
+    @checked_arguments
     def resume(
         cls,
         path: str | Path,

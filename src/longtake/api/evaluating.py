@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from longtake.api.arguments import checked_keywords
+from longtake.api.arguments import checked_arguments
 from longtake.errors import SettingError
 from longtake.evaluation.alignment_mode import AlignmentMode
 from longtake.evaluation.depth_alignment import AlignmentSpan, DepthAlignment
@@ -19,7 +19,7 @@ from longtake.takes.take import Take
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
-@checked_keywords
+@checked_arguments
 def evaluate(
     result: str | Path | Take,
     truth: str | Path | Take,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from longtake.api.arguments import checked_keywords, one_of
+from longtake.api.arguments import checked_arguments, one_of
 from longtake.api.progress import progress_bar
 from longtake.exports.adjust import ExportAdjustments
 from longtake.exports.cameras import known_camera
@@ -22,7 +22,7 @@ UPRIGHT = ("auto", "none")
 """Whether the floor becomes level."""
 
 
-@checked_keywords
+@checked_arguments
 def export(
     result: str | Path | Take,
     out: str | Path,

@@ -7,13 +7,14 @@ from types import TracebackType
 
 import torch
 
-from longtake.api.arguments import checked_keywords, one_of
+from longtake.api.arguments import checked_arguments, one_of
 from longtake.api.models import model_and_execution
 from longtake.api.pictures import Picture, as_rgb, as_text, time_of
 from longtake.attention.backend import Backend
 from longtake.attention.choose import backend_named
 from longtake.errors import InputError, SavedSessionError, SettingError
 from longtake.geometry.model import GeometryModel
+from longtake.hub.bundled import DEFAULT_MODEL
 from longtake.memory.saved import SavedTensors
 from longtake.pipeline.video_map import adjusted_session
 from longtake.runtime.build import SessionSettings, open_session, usual_settings
@@ -75,7 +76,7 @@ class GeometrySession:
         self._is_closed = False
 
     @classmethod
-    @checked_keywords
+    @checked_arguments
     def from_pretrained(
         cls,
         model: str | Path | GeometryModel,
@@ -160,11 +161,11 @@ class GeometrySession:
         self._opened("save").save(Path(path), fit=self._prepare.fit)
 
     @classmethod
-    @checked_keywords
+    @checked_arguments
     def resume(
         cls,
         path: str | Path,
-        model: str | Path | GeometryModel,
+        model: str | Path | GeometryModel = DEFAULT_MODEL,
         *,
         fit: str | None = None,
         device: str = AUTO,

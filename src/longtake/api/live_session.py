@@ -9,7 +9,7 @@ from types import TracebackType
 from jaxtyping import Float
 from torch import Tensor
 
-from longtake.api.arguments import checked_keywords, memory_bytes
+from longtake.api.arguments import checked_arguments, memory_bytes
 from longtake.api.camera_trail import CameraTrail
 from longtake.api.dialogue_session import DialogueSession
 from longtake.api.geometry_session import GeometrySession
@@ -70,7 +70,7 @@ class LiveSession:
         self._map, self._dialogue, self._trail = mapping, dialogue, CameraTrail(ask_fps)
 
     @classmethod
-    @checked_keywords
+    @checked_arguments
     def from_pretrained(
         cls,
         *,
@@ -176,7 +176,7 @@ class LiveSession:
         replace_file(folder / _RECORD_NAME, json.dumps(record).encode())
 
     @classmethod
-    @checked_keywords
+    @checked_arguments
     def resume(
         cls,
         folder: str | Path,

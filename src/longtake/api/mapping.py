@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from longtake.api.arguments import checked_keywords, one_of
+from longtake.api.arguments import checked_arguments, one_of
 from longtake.api.exporting import cloud_settings, export_adjustments, format_names
 from longtake.api.models import model_and_execution
 from longtake.api.progress import progress_bar
@@ -29,7 +29,7 @@ from longtake.video.resize import Fit
 from longtake.video.source import SourceOptions
 
 
-@checked_keywords
+@checked_arguments
 def map(
     source: str | Path | Iterable[Pixels],
     out: str | Path = "out/map",

@@ -1,5 +1,6 @@
 """Pictures as programs have them: video frames, numpy and torch arrays, Pillow images; all become bytes in RGB."""
 
+import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -57,9 +58,13 @@ def time_of(picture: object, timestamp_s: float | None) -> float | None:
     """When a picture was taken: the time given, else that of a video frame, else None."""
     if timestamp_s is None:
         return picture.timestamp_s if isinstance(picture, VideoFrame) else None
-    if not np.isfinite(timestamp_s):
-        raise InputError(f"Expected a time in seconds, but got {timestamp_s}.")
-    return float(timestamp_s)
+    try:
+        time_s = float(timestamp_s)
+    except (TypeError, ValueError):
+        time_s = math.nan
+    if not math.isfinite(time_s):
+        raise InputError(f"Expected a time in seconds, but got {timestamp_s!r}.")
+    return time_s
 
 
 def as_text(size: tuple[int, int]) -> str:
@@ -83,7 +88,7 @@ def _require_shape(shape: Sequence[int], *, is_picture: bool, expected: str) -> 
 
 def _as_tensor(array: np.ndarray) -> Tensor:
     try:
-        return torch.from_numpy(np.ascontiguousarray(array))
+        return torch.from_numpy(array.copy())  # torch warns of arrays that cannot be written, as Pillow's
     except TypeError as error:
         raise InputError(
             f"Expected pixels as bytes or floats, but got {array.dtype}; convert them to uint8."

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from longtake.api.arguments import checked_keywords
+from longtake.api.arguments import checked_arguments
 from longtake.video.folders import NOMINAL_FPS
 from longtake.video.frame import VideoFrame
 from longtake.video.raw import Pixels, RawFrames
@@ -51,7 +51,7 @@ class Video:
         return f"Video({self.name}{count})"
 
 
-@checked_keywords
+@checked_arguments
 def open_video(
     source: str | Path | Iterable[Pixels],
     *,

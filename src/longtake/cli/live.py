@@ -12,7 +12,7 @@ from longtake.api.video import frame_sampling
 from longtake.attention.choose import backend_named
 from longtake.cli import options
 from longtake.cli.ask import QUESTION_TOKENS, AskCommand, parse_questions, require_askable
-from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
+from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, note_limits, report_run
 from longtake.errors import BudgetError, SettingError
 from longtake.exports.poses import LivePoses
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
@@ -133,6 +133,7 @@ def live(
         require_askable(dialogue, asked)
         mapper = Mapper(open_map, Preprocessor(size=mapping.image_size, patch=network.config.patch))
         poses = None if out is None else LivePoses(out / POSES_NAME)
+        note_limits(model, [source], reporter)
         if model in RANDOM:
             reporter.note("The map's weights are random: poses show how longtake works, and no geometry.")
         report_run(Run(video, LiveSession(mapper, dialogue, settings), asked, output=poses), reporter)

@@ -8,14 +8,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 
 from longtake.api.arguments import one_of
 from longtake.api.exporting import UPRIGHT, cloud_settings, export_adjustments
 from longtake.api.video import frame_sampling
 from longtake.cli import options
-from longtake.cli.reporting import INTERRUPTED, JsonReporter, Reporter, TerminalReporter, report_run
+from longtake.cli.reporting import INTERRUPTED, JsonReporter, Reporter, TerminalReporter, note_limits, report_run
 from longtake.errors import InputError, LongtakeError, SettingError
 from longtake.exports.take import PixelGrid
 from longtake.geometry.model import GeometryModel
@@ -130,8 +129,7 @@ def map_(
     reading = SourceOptions(follow=follow, picture_fps=picture_fps, device=execution.device)
     reporter: Reporter = JsonReporter() if as_json else TerminalReporter()
     reporter.uses(model, execution)
-    _note_beforehand(model, settings.outputs, reporter)
-    torch.set_num_threads(max(1, torch.get_num_threads() - 1))  # one is left to decode, prepare and write
+    _note_beforehand(model, sources, settings.outputs, reporter)
 
     @cache
     def network() -> GeometryModel:
@@ -189,7 +187,8 @@ def _map_each(
         raise InputError(f"{num_failed} of {len(folders)} sources could not be mapped; the others are done.")
 
 
-def _note_beforehand(model: str, outputs: Outputs, reporter: Reporter) -> None:
+def _note_beforehand(model: str, sources: Sequence[str], outputs: Outputs, reporter: Reporter) -> None:
+    note_limits(model, sources, reporter)
     if model in RANDOM:
         reporter.note("The weights are random: the files show how longtake works, and no geometry.")
     has_scene = outputs.export is not None and any(known.needs_images for known in outputs.export.known)

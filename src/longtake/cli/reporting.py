@@ -18,6 +18,7 @@ from rich.text import Text
 from longtake.cli.export import export_lines
 from longtake.exports.frame import FrameStatus, MappedFrame, PosedFrame
 from longtake.exports.sink import Correction
+from longtake.hub.bundled import DEFAULT_MODEL
 from longtake.memory.budget import format_bytes
 from longtake.pipeline.events import (
     Answered,
@@ -42,6 +43,10 @@ from longtake.types import FrameKind
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
+
+
+_LEAST_SEEN = 0.7
+"""Share of a picture below which it is told that the rest is cut off."""
 
 
 class Reporter(ABC):
@@ -81,8 +86,31 @@ class Reporter(ABC):
 def report_run(run: Run, reporter: Reporter) -> None:
     """A run to its end. The first Ctrl-C stops it, and what was begun is finished."""
     with reporter.watching(run), stopped_by_interrupt(partial(_stop, run)), closing(iter(run)) as events:
+        is_told = False
         for event in events:
+            if isinstance(event, Frame) and event.mapped is not None and not is_told:
+                is_told = True
+                _note_cut(event.mapped, reporter)
             reporter.report(event)
+
+
+def _note_cut(frame: MappedFrame, reporter: Reporter) -> None:
+    """Where the network sees much less than the picture has, which a viewer of the files would miss."""
+    share = frame.placement.seen_share(frame.depth.shape)
+    if share < _LEAST_SEEN:
+        reporter.note(
+            f"The model sees {share:.0%} of each picture, its middle: {frame.placement.source_width}x"
+            f"{frame.placement.source_height} pixels do not fit its shape; longtake map --fit pad shows it all of them."
+        )
+
+
+def note_limits(model: str, sources: Sequence[str], reporter: Reporter) -> None:
+    """What a newcomer must know before trusting the package's own model with a video of the real world."""
+    if model == DEFAULT_MODEL and not all(source.startswith("world:") for source in sources):
+        reporter.note(
+            f"{model} was trained on procedural houses and knows nothing else; for other video name a published model "
+            "with --model (longtake models lists them)."
+        )
 
 
 def _stop(run: Run) -> None:

@@ -30,6 +30,14 @@ class Placement:
     def shifted(self, x: int, y: int) -> "Placement":
         return replace(self, offset_x=self.offset_x + x, offset_y=self.offset_y + y)
 
+    def seen_share(self, size: tuple[int, int]) -> float:
+        """How much of the source lies within the network's pixels, (height, width) of them; the rest is cut off."""
+        height, width = size
+        left, right = self.offset_x, self.offset_x + self.scale_x * self.source_width
+        top, bottom = self.offset_y, self.offset_y + self.scale_y * self.source_height
+        seen_width, seen_height = min(right, width) - max(left, 0), min(bottom, height) - max(top, 0)
+        return seen_width * seen_height / ((right - left) * (bottom - top))
+
     def intrinsics_to_model(self, intrinsics: Float[Tensor, "*batch 3 3"]) -> Float[Tensor, "*batch 3 3"]:
         """Intrinsics of the source's pixels as those of the network's."""
         return self._model_from_source().to(intrinsics) @ intrinsics

@@ -43,18 +43,18 @@ class Take:
         """Depth along z as float32, 0 where it is invalid."""
         if self.header.depth is None:
             raise InputError(f"The take {self.folder} has no depth; make it with depth.")
-        return self.header.depth.read(self.folder, self.records[position].index, self.header.size)
+        return self.header.depth.read(self.folder, self._index_at(position), self.header.size)
 
     def confidence(self, position: int) -> Float[np.ndarray, "height width"]:
         if not self.header.confidence:
             raise InputError(f"The take {self.folder} has no confidence; make it with confidence.")
-        path = self.folder / CONFIDENCE_FILES.format(index=self.records[position].index)
+        path = self.folder / CONFIDENCE_FILES.format(index=self._index_at(position))
         return read_array(path, "confidence", self.header.size)
 
     def image(self, position: int) -> UInt8[np.ndarray, "height width 3"]:
         """One image; from a video this decodes all before it, so that `images` is the way through many."""
         files = self._image_files()
-        index = self.records[position].index
+        index = self._index_at(position)
         if files is not ImageFiles.VIDEO:
             return read_image(self.folder / files.format(index=index), self.header.size)
         return next(islice(self.images(), range(len(self))[position], None))
@@ -85,9 +85,19 @@ class Take:
         there = ", ".join(name for name, is_there in parts.items() if is_there) or "poses alone"
         return f"Take({self.folder}: {len(self)} frames of {header.width}x{header.height} in {seconds:.1f} s; {there})"
 
+    def _index_at(self, position: int) -> int:
+        try:
+            return self.records[position].index
+        except (IndexError, TypeError) as error:
+            raise InputError(
+                f"Expected a frame from 0 to {len(self) - 1} of the take {self.folder}, but got {position!r}."
+            ) from error
+
     def _image_files(self) -> ImageFiles:
         if self.header.images is None:
-            raise InputError(f"The take {self.folder} has no images; make it with images.")
+            raise InputError(
+                f"The take {self.folder} has no images; make it with images (--format or format: ...,images)."
+            )
         return self.header.images
 
     def _video_images(self) -> Iterator[UInt8[np.ndarray, "height width 3"]]:

@@ -1,0 +1,57 @@
+"""Arguments of another type than expected are one sentence, not an error from deep below."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import longtake
+from longtake.api.arguments import _require_type
+from longtake.errors import LongtakeError, SettingError
+from longtake.geometry.model import GeometryModel
+
+
+@pytest.mark.parametrize(
+    ("keywords", "sentence"),
+    [
+        ({"source": None}, "Expected source as a text or a path or Iterable, but got None"),
+        ({"source": 5}, "Expected source as a text or a path or Iterable, but got 5"),
+        ({"windows": (64, 16)}, r"Expected windows as a text, but got \(64, 16\)"),
+        ({"fps": "2"}, "Expected fps as a number, but got '2'"),
+        ({"stride": 1.5}, "Expected stride as a whole number, but got 1.5"),
+        ({"stride": True}, "Expected stride as a whole number, but got True"),
+        ({"overwrite": "yes"}, "Expected overwrite as True or False, but got 'yes'"),
+    ],
+)
+def test_map_refuses_values_of_another_type(keywords: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SettingError, match=sentence):
+        longtake.map(**{"source": "world:9?frames=3", **keywords})
+
+
+def test_sessions_refuse_values_of_another_type(tiny_model: GeometryModel) -> None:
+    with pytest.raises(SettingError, match="Expected model as a text or a path or GeometryModel, but got None"):
+        longtake.GeometrySession.from_pretrained(None)
+    with pytest.raises(SettingError, match="Expected keyframes as a text, but got 6"):
+        longtake.GeometrySession.from_pretrained(tiny_model, keyframes=6)
+
+
+def test_numbers_of_other_libraries_are_numbers() -> None:
+    _require_type("stride", np.int64(2), int)
+    _require_type("fps", 9, float | None)
+    _require_type("fps", np.float32(9), float | None)
+    with pytest.raises(SettingError, match="Expected fps as a number, but got True"):
+        _require_type("fps", True, float | None)
+
+
+def test_a_frame_that_a_take_does_not_have_is_one_sentence(tmp_path: Path) -> None:
+    take = longtake.map("world:9?frames=4&size=56x42", out=tmp_path / "out", stride=2)
+    with pytest.raises(LongtakeError, match=r"Expected a frame from 0 to 1 of the take .*, but got 99"):
+        take.depth(99)
+
+
+def test_a_picture_of_pillow_brings_no_warning(tiny_model: GeometryModel) -> None:
+    from PIL import Image
+
+    session = longtake.GeometrySession.from_pretrained(tiny_model)
+    session.step(np.asarray(Image.new("RGB", (56, 42))))  # an array that cannot be written
