@@ -41,6 +41,17 @@ def test_an_answer_says_when_and_where(both: LiveSession, model: GeometryModel, 
         assert torch.equal(moment.world_from_camera, by_time[last_s])
 
 
+def test_a_picture_that_the_dialogue_refuses_is_seen_by_neither(
+    both: LiveSession, model: GeometryModel, frames: list[VideoFrame]
+) -> None:
+    with pytest.raises(InputError, match="times as long"):
+        both.step(np.zeros((4, 2000, 3), np.uint8), 0.0)
+    alone = GeometrySession.from_pretrained(model, memory=15_000_000)
+    for frame in frames[:10]:
+        assert both.step(frame).frame_index == alone.step(frame).frame_index
+    assert both.dialogue.info.num_frames == 5
+
+
 def test_before_the_first_poses_there_are_moments_without_any(both: LiveSession, frames: list[VideoFrame]) -> None:
     assert both.ask(QUESTION).moments == ()
     for frame in frames[:3]:

@@ -59,9 +59,10 @@ def test_killed_before_the_last_line_the_one_before_is_the_newest(
     def killed(*_: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("longtake.pipeline.checkpoint.json.dumps", killed)
-    with pytest.raises(KeyboardInterrupt):
-        checkpoints.publish(saved(checkpoints, 9))
+    with monkeypatch.context() as patch:
+        patch.setattr("longtake.pipeline.checkpoint.json.dumps", killed)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoints.publish(saved(checkpoints, 9))
     newest = checkpoints.newest()
     assert newest is not None
     assert newest.num_frames == 5
@@ -85,3 +86,32 @@ def test_checkpoints_come_as_asked_or_as_often_as_costs_little() -> None:
     assert usual.is_due(num_frames=250, seconds=10.0, cost_s=0.4)
     assert not usual.is_due(num_frames=249, seconds=10.0, cost_s=0.1)
     assert not usual.is_due(num_frames=5000, seconds=10.0, cost_s=0.41)
+
+
+@pytest.mark.parametrize("num_bytes_left", [0, 100, -1])
+def test_cut_arrays_are_a_sentence(tmp_path: Path, num_bytes_left: int) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.publish(saved(checkpoints, 5))
+    arrays = tmp_path / FOLDER / "000005" / "arrays.npz"
+    arrays.write_bytes(arrays.read_bytes()[:num_bytes_left])
+    with pytest.raises(InputError, match="is damaged or of another version"):
+        checkpoints.newest()
+
+
+def test_a_changed_value_is_noticed_whichever_it_is(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.publish(saved(checkpoints, 5))
+    path = tmp_path / FOLDER / "latest.json"
+    text = path.read_text()
+    assert '"num_frames": 5' in text
+    path.write_text(text.replace('"num_frames": 5', '"num_frames": 4'))
+    with pytest.raises(InputError, match="its checksum is another"):
+        checkpoints.newest()
+
+
+def test_a_folder_of_somebody_else_beside_checkpoints_is_left_alone(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    (tmp_path / FOLDER / "notes").mkdir(parents=True)
+    for num_frames in (5, 9):
+        checkpoints.publish(saved(checkpoints, num_frames))
+    assert sorted(path.name for path in (tmp_path / FOLDER).iterdir()) == ["000009", "latest.json", "notes"]

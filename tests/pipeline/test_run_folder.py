@@ -103,6 +103,40 @@ def test_a_link_is_not_followed_out_of_the_folder(tmp_path: Path) -> None:
     assert (elsewhere / "000000.png").read_text() == "mine"
 
 
+def test_a_link_above_a_file_on_record_is_not_followed_either(tmp_path: Path) -> None:
+    elsewhere, out = tmp_path / "elsewhere", tmp_path / "out"
+    (elsewhere / "sub").mkdir(parents=True)
+    (elsewhere / "sub" / "precious.txt").write_text("mine")
+    ended(opened(out), is_complete=True)
+    (out / "link").symlink_to(elsewhere)
+    record = json.loads((out / RUN_NAME).read_text())
+    (out / RUN_NAME).write_text(json.dumps(record | {"files": [*record["files"], "link/sub/precious.txt"]}))
+    opened(out, overwrite=True).close()
+    assert (elsewhere / "sub" / "precious.txt").read_text() == "mine"
+
+
+def test_a_source_of_links_to_pictures_of_the_run_is_not_replaced(tmp_path: Path) -> None:
+    out, source = tmp_path / "out", tmp_path / "pictures"
+    ended(opened(out), is_complete=True)
+    (out / "images").mkdir()
+    (out / "images" / "000000.jpg").write_text("picture")
+    source.mkdir()
+    (source / "a.jpg").symlink_to(out / "images" / "000000.jpg")
+    with pytest.raises(InputError, match="which would be replaced"):
+        opened(out, overwrite=True, source=source)
+    assert (out / "images" / "000000.jpg").exists()
+
+
+def test_what_a_kill_after_the_last_frame_left_to_do_is_done_when_resumed(tmp_path: Path) -> None:
+    ended(opened(tmp_path), is_complete=True)
+    (tmp_path / "report.html").unlink()
+    (tmp_path / "resume" / "000005").mkdir(parents=True)
+    with pytest.raises(SettingError, match="is complete"):
+        opened(tmp_path, resume=True)
+    assert (tmp_path / "report.html").exists()
+    assert not (tmp_path / "resume").exists()
+
+
 def test_a_record_that_names_files_outside_is_refused(tmp_path: Path) -> None:
     ended(opened(tmp_path), is_complete=True)
     record = json.loads((tmp_path / RUN_NAME).read_text())

@@ -16,6 +16,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from failing_sink import FailingSink
 from PIL import Image
 
 from longtake.errors import InputError, SettingError
@@ -214,6 +215,15 @@ def test_what_the_disk_does_not_take_is_the_same_sentence(
     with WriterProcessSink(ready, partial(open_sinks, tmp_path / "next", OUTPUTS)) as sink:  # the process goes on
         sink.write(frames(1)[0])
     assert len(read_take(tmp_path / "next")) == 1
+
+
+def test_the_first_error_is_told_though_a_checkpoint_waits_behind_it(ready: WriterProcess) -> None:
+    sink = WriterProcessSink(ready, FailingSink)
+    for frame in frames(4):
+        sink.write(frame)
+    with pytest.raises(InputError, match="The disk is full"):
+        sink.checkpoint()
+    sink.close()
 
 
 def test_a_folder_that_is_taken_is_refused_before_anything_is_mapped(

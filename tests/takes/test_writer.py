@@ -163,6 +163,16 @@ def test_resumed_take_is_the_one_that_was_never_broken_off(
     assert same_files(tmp_path / "whole", tmp_path / "broken")
 
 
+def test_resuming_deletes_nothing_through_a_link(write_small_take: Callable[..., Path], tmp_path: Path) -> None:
+    take, elsewhere = write_small_take(), tmp_path / "elsewhere"
+    (take / "depth").rename(elsewhere)
+    (take / "depth").symlink_to(elsewhere)
+    (elsewhere / "000900.png").write_text("mine")
+    with TakeWriter.resume(take, 1):
+        pass
+    assert (elsewhere / "000900.png").read_text() == "mine"
+
+
 def test_take_can_be_resumed_only_after_frames_it_has(
     write_small_take: Callable[..., Path], make_frame: MakeFrame
 ) -> None:

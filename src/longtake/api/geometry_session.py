@@ -6,6 +6,7 @@ from pathlib import Path
 from types import TracebackType
 
 import torch
+from jaxtyping import UInt8
 
 from longtake.api.arguments import checked_arguments, one_of
 from longtake.api.models import model_and_execution
@@ -39,6 +40,15 @@ class SessionInfo:
     num_bytes: int
     """Declared for keys and values."""
     device: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A picture that was found fit, and the session that will take it."""
+
+    session: VideoSession
+    pixels: UInt8[torch.Tensor, "3 height width"]
+    source_size: tuple[int, int]
 
 
 class GeometrySession:
@@ -120,8 +130,12 @@ class GeometrySession:
 
         Any size will do; it is placed and scaled as `map` does. Without a time, a frame's index stands in for it.
         """
+        return self._take(self._ready(picture), time_of(picture, timestamp_s))
+
+    def _ready(self, picture: Picture) -> _Ready:
+        """All of a step that may refuse a picture; changes nothing."""
         self._require_open()
-        pixels, time_s = as_rgb(picture), time_of(picture, timestamp_s)
+        pixels = as_rgb(picture)
         height, width, _ = pixels.shape
         self._require_size((height, width))
         prepared = self._prepare(pixels).pixels
@@ -131,8 +145,11 @@ class GeometrySession:
             session = open_session(
                 self._model, self._settings, (size[0], size[1]), self._backend, reserve_frames=self._reserve_frames
             )
-        geometry = session.step(prepared, time_s)
-        self._session, self._source_size = session, (height, width)
+        return _Ready(session, prepared, (height, width))
+
+    def _take(self, ready: _Ready, time_s: float | None) -> Geometry:
+        geometry = ready.session.step(ready.pixels, time_s)
+        self._session, self._source_size = ready.session, ready.source_size
         self._num_frames += 1
         return geometry
 

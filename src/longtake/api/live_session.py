@@ -132,9 +132,10 @@ class LiveSession:
         if time_s is None:
             raise InputError("Expected a time for each picture, in seconds: only frames of open_video know theirs.")
         self._trail.require_later(time_s)
-        geometry = self._map.step(picture, time_s)
+        ready = self._map._ready(picture)  # what either session refuses, neither has seen
         if self._trail.is_due(time_s):
             self._dialogue.see(picture, time_s)
+        geometry = self._map._take(ready, time_s)
         self._trail.passed(time_s)
         self._trail.learn(geometry)
         return geometry

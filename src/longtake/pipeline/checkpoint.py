@@ -1,15 +1,17 @@
 """Where a run can go on after its process has ended, whatever ended it.
 
-resume/latest.json   what the newest complete checkpoint says, and the name of its folder; replaced whole
+resume/latest.json   what the newest complete checkpoint says, its folder and a checksum; replaced whole
 resume/000300/       the session, and the arrays of sinks, after 300 frames
 """
 
+import hashlib
 import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -103,10 +105,13 @@ class Checkpoints:
             "counts": checkpoint.counts,
             "num_event_bytes": checkpoint.num_event_bytes,
         }
+        text = json.dumps(record)
         with replacing(self._folder / _LATEST) as file:
-            file.write(json.dumps(record).encode())
+            file.write(json.dumps({"checkpoint": record, "sha256": _sha256(text)}).encode())
         for other in self._folder.iterdir():
-            if other.is_dir() and int(other.name) < int(folder.name):  # a newer one may be on its way
+            if (
+                other.is_dir() and other.name.isdecimal() and int(other.name) < int(folder.name)
+            ):  # a newer one may be on its way
                 shutil.rmtree(other)
 
     def newest(self) -> Checkpoint | None:
@@ -115,12 +120,15 @@ class Checkpoints:
         if not path.exists():
             return None
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            latest = json.loads(path.read_text(encoding="utf-8"))
+            record = latest["checkpoint"]
+            if latest["sha256"] != _sha256(json.dumps(record)):
+                raise ValueError("its checksum is another")
             folder = self._folder / record.pop("folder")
-            with np.load(folder / _ARRAYS) as file:
+            with (folder / _ARRAYS).open("rb") as stored, np.load(stored) as file:
                 arrays = {name: file[name] for name in file.files}
             return Checkpoint(**record, arrays=arrays, session=folder / _SESSION)
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile) as error:
             raise InputError(
                 f"The checkpoint {path} is damaged or of another version of longtake ({error}); start again with "
                 "--overwrite (overwrite=True)."
@@ -129,3 +137,7 @@ class Checkpoints:
     def clear(self) -> None:
         """Nothing is left to resume."""
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -181,6 +181,7 @@ class RunFolder:
                 "same, or start again with --overwrite (overwrite=True)."
             )
         if is_done(self._out):
+            self._mend_end()
             self.summary = _read_summary(self._out)
             if self.summary is None or is_done(self._out, self._outputs):
                 raise SettingError(
@@ -190,6 +191,12 @@ class RunFolder:
             raise SettingError("The source is live and cannot be read again, so nothing can be resumed.")
         else:
             self.checkpoint = self._checkpoints.newest()
+
+    def _mend_end(self) -> None:
+        """What a kill after the last frame has left to do."""
+        Checkpoints(self._out).clear()
+        if not (self._out / REPORT_NAME).exists():
+            write_report(self._out)
 
     def _require_room(self, before: RunRecord | None, *, overwrite: bool) -> None:
         if before is None:
@@ -203,7 +210,7 @@ class RunFolder:
                 f"{self._out} holds a take already; name another folder, go on with --resume (resume=True), or replace "
                 "it with --overwrite (overwrite=True)."
             )
-        elif self._source is not None and self._source.resolve().is_relative_to(self._out.resolve()):
+        elif self._source is not None and _lies_in(self._source, self._out):
             raise InputError(
                 f"Expected another folder than the one of the source {self._source}, which would be "
                 "replaced; name another."
@@ -250,6 +257,12 @@ def is_done(out: Path, outputs: Outputs | None = None) -> bool:
         return False
     has_export = outputs is not None and outputs.export is not None
     return is_mapped and ((out / EXPORT_FOLDER / RECORD_NAME).exists() or not has_export)
+
+
+def _lies_in(source: Path, out: Path) -> bool:
+    """Whether a source, or a picture of its folder, is below another folder, links followed."""
+    links = [path for path in source.iterdir() if path.is_symlink()] if source.is_dir() else []
+    return any(path.resolve().is_relative_to(out.resolve()) for path in (source, *links))
 
 
 def _read_summary(out: Path) -> MapSummary | None:

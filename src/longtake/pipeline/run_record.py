@@ -84,8 +84,9 @@ class RunRecord:
                 else:
                     path.unlink(missing_ok=True)
             for folder in {(out / name).parent for name in self.files if Path(name).is_relative_to(below)} - {out}:
-                with suppress(OSError):  # something else lies there
-                    folder.rmdir()
+                if not _leads_elsewhere(out, folder):
+                    with suppress(OSError):  # something else lies there
+                        folder.rmdir()
 
 
 def numbered(pattern: str) -> str:
@@ -139,9 +140,14 @@ def _is_below(name: str) -> bool:
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
+def _leads_elsewhere(out: Path, folder: Path) -> bool:
+    """Whether a folder below `out`, or one above it, is a link."""
+    return any(step.is_symlink() for step in (folder, *folder.parents) if step != out and step.is_relative_to(out))
+
+
 def _found(out: Path, name: str) -> list[Path]:
     path = out / name
-    if path.parent != out and path.parent.is_symlink():
+    if _leads_elsewhere(out, path.parent):
         return []
     if _DIGITS not in path.name:
         return [path] if path.exists() or path.is_symlink() else []

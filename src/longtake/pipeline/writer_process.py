@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -150,7 +151,7 @@ class WriterProcess:
     def _told_of_death(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
             assert self._process is not None
             code = self._process.wait()
             raise InputError(
@@ -260,14 +261,27 @@ def serve() -> None:
     torch.set_num_threads(1)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever prints shall not be taken for an answer
-    answers.write(b"!")
-    answers.flush()
     desk = _Desk()
-    threading.Thread(target=desk.receive, args=(sys.stdin.buffer,), daemon=True).start()
-    with suppress(BrokenPipeError):
+    with _ending_the_process(), suppress(BrokenPipeError):
+        answers.write(b"!")
+        answers.flush()
+        threading.Thread(target=desk.receive, args=(sys.stdin.buffer,), daemon=True).start()
         for answer in desk.answers():
             _send(answer, answers)
-    os._exit(0)
+
+
+@contextmanager
+def _ending_the_process() -> Iterator[None]:
+    """The block's end is that of the process: the interpreter would wait for threads that read or prepare."""
+    code = 1
+    try:
+        yield
+        code = 0
+    except BaseException:  # noqa: BLE001 - told here, for nothing comes after
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
 
 
 class _Desk:
@@ -280,13 +294,17 @@ class _Desk:
         self._requests: Queue[tuple[object, Future[Any] | None] | None] = Queue()
 
     def receive(self, requests: IO[bytes]) -> None:
-        """Take requests until they end."""
-        with suppress(EOFError, pickle.UnpicklingError):
+        """Take requests until they end; where one cannot be taken, nobody would be answered any more."""
+        try:
             while True:
                 request = pickle.load(requests)  # noqa: S301 - written by our own process
                 is_frame = isinstance(request, MappedFrame) and self._sink is not None
                 self._requests.put((request, self._threads.submit(self._prepared, request) if is_frame else None))
-        self._requests.put(None)
+        except (EOFError, pickle.UnpicklingError):
+            self._requests.put(None)
+        except BaseException:
+            with _ending_the_process():
+                raise
 
     def answers(self) -> Iterator[object]:
         while (item := self._requests.get()) is not None:
@@ -311,7 +329,7 @@ class _Desk:
             return None
         assert self._sink is not None
         if request is _Wish.CHECKPOINT:
-            return self._sink.checkpoint()
+            return None if self._has_failed else self._sink.checkpoint()
         assert prepared is not None
         self._append(self._sink, prepared)
         return None

@@ -277,9 +277,9 @@ def _delete_take(folder: Path) -> None:
 
 
 def _delete_numbered(folder: Path, *, after: int) -> None:
-    """Delete the pixels of all frames after one."""
+    """Delete the pixels of all frames after one; links to folders elsewhere are not followed."""
     for name in _NUMBERED_FOLDERS:
-        for path in (folder / name).glob("*"):
+        for path in () if (folder / name).is_symlink() else (folder / name).glob("*"):
             if re.fullmatch(r"\d{6,}\.(png|jpg|npz)", path.name) and int(path.stem) > after:
                 path.unlink()
 
