@@ -135,6 +135,7 @@ def test_bytes_are_those_of_a_session_that_watched_the_same_frames(
     assert figures.tokens_by_layer == tuple(len(session.remembered(layer)) for layer in range(LAYERS))
 
 
+@pytest.mark.extra
 def test_managed_memory_is_never_above_its_bound(model: GeometryModel) -> None:
     wanted = settings(policies=("managed",), budgets=(18,), num_frames=24)
     managed = figures_of(measure_eviction(model, wanted, lambda _: None), "managed", 18)

@@ -15,6 +15,7 @@ import pytest
 import torch
 from done import Done
 from PIL import Image
+from selected import rest_in_extra
 
 from longtake.cli.reporting import looked_at
 from longtake.language.load import load_language
@@ -80,7 +81,7 @@ def test_answer_alone_is_on_stdout_and_is_that_of_a_session(ask: Callable[..., D
     assert f"12 frames up to 00:05.5, {session.info.num_tokens} tokens in memory" in done.stderr
 
 
-@pytest.mark.parametrize("chunk", ["1", "2", "5", "auto"])
+@pytest.mark.parametrize("chunk", rest_in_extra(["2", "auto", "1", "5"], keep=2))
 def test_questions_at_moments_see_the_frames_up_to_them_whatever_the_chunks(
     chunk: str, ask: Callable[..., Done], session: DialogueSession
 ) -> None:
@@ -235,6 +236,7 @@ def test_of_an_answer_and_its_opposite_one_turns_first(ask: Callable[..., Done])
     assert sum(line.startswith("[00:00.5] w90 w10") for line in done.stdout.splitlines()) == 1
 
 
+@pytest.mark.extra
 def test_policy_says_what_stays_when_the_memory_is_full(ask: Callable[..., Done], model: Path) -> None:
     source, budget = "world:3?frames=36&size=112x84&fps=2", 1_200_000
     found = {}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from selected import rest_in_extra
 from torch import Tensor
 
 from longtake.compat.lingbot import GCTStream
@@ -79,7 +80,7 @@ WINDOWS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("name", rest_in_extra(STREAMS, keep=4))
 def test_streaming_driver_reproduces_the_golden_run(
     name: str, build: Build, golden: Callable[[str], Any], golden_frames: Tensor
 ) -> None:
@@ -87,7 +88,7 @@ def test_streaming_driver_reproduces_the_golden_run(
     check(golden(name), build(**options).inference_streaming(golden_frames, **arguments))
 
 
-@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("name", rest_in_extra(WINDOWS, keep=3))
 def test_windowed_driver_reproduces_the_golden_run(
     name: str, build: Build, golden: Callable[[str], Any], golden_frames: Tensor
 ) -> None:

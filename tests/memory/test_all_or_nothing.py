@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from broken import Break
+from selected import rest_in_extra
 from torch import Tensor
 
 from longtake.attention.backend import SdpaBackend
@@ -167,7 +168,7 @@ def test_every_policy_of_a_map_is_broken_here() -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("name", ["context", "managed"])
+@pytest.mark.parametrize("name", rest_in_extra(["context", "managed"], keep=1))
 def test_error_at_a_line_of_a_change_leaves_no_trace(name: str, change: str) -> None:
     assert break_lines(name, CHANGES[change], start=1 + len(change), step=101)
 

@@ -82,6 +82,7 @@ def test_clip_that_waits_for_room_begins_as_soon_as_a_commit_makes_room() -> Non
     thread, result = begin_in_thread(fork, 3.0)
     transaction.write("a", 0, torch.zeros(2, 1, 2), torch.zeros(2, 1, 2))
     transaction.commit()
-    assert memory.use()["a"].free == 2
+    use = memory.use()["a"]
+    assert use.free + use.staged == 2  # the clip that waits may have taken it already
     thread.join()
     assert result["waited_s"] < 1.0

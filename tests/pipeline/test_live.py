@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from selected import rest_in_extra
 from told import final, last_versions
 
 from longtake.errors import InputError, SettingError
@@ -120,7 +121,7 @@ def known(events: list[Event]) -> list[MappedFrame]:
     return list(last_versions(events).values())
 
 
-@pytest.mark.parametrize("windows", [None, Windows(size=8, overlap_frames=3)])
+@pytest.mark.parametrize("windows", rest_in_extra([Windows(size=8, overlap_frames=3), None], keep=1))
 def test_poses_are_those_of_a_map_alone(
     windows: Windows | None, watch: Callable[..., Run], tiny_model: GeometryModel
 ) -> None:

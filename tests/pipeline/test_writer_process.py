@@ -18,6 +18,7 @@ import pytest
 import torch
 from failing_sink import FailingSink
 from PIL import Image
+from selected import rest_in_extra
 
 from longtake.errors import InputError, SettingError
 from longtake.exports.cloud import CloudSettings
@@ -136,7 +137,7 @@ def test_files_are_the_same_and_a_few_frames_at_most_are_under_way(
     assert video.summary.peak_resident_bytes > ready.peak_bytes > 50_000_000
 
 
-@pytest.mark.parametrize("ready_after", [1, 7, 11])
+@pytest.mark.parametrize("ready_after", rest_in_extra([7, 1, 11], keep=1))
 def test_files_are_the_same_whenever_the_process_is_ready(
     ready: WriterProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ready_after: int
 ) -> None:
@@ -173,7 +174,7 @@ def test_a_process_is_started_only_for_a_video_that_is_long_enough(
     assert len(read_take(tmp_path)) == 6
 
 
-@pytest.mark.parametrize("abandoned_after", [1, 9, 20])
+@pytest.mark.parametrize("abandoned_after", rest_in_extra([9, 1, 20], keep=1))
 def test_a_run_left_in_the_middle_resumes_to_the_same_files(
     tiny_model: GeometryModel, ready: WriterProcess, whole: dict[str, bytes], tmp_path: Path, abandoned_after: int
 ) -> None:

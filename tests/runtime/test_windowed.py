@@ -395,7 +395,9 @@ def test_last_version_of_every_result_is_the_final_one(name: str, small_model: G
     assert versions == len(session.windows) - 1
 
 
-@pytest.mark.parametrize("name", ["overlap-in-frames", "overlap-of-the-scale-block", "flow-robust"])
+@pytest.mark.parametrize(
+    "name", rest_in_extra(["flow-robust", "overlap-in-frames", "overlap-of-the-scale-block"], keep=1)
+)
 def test_every_frame_after_the_scale_block_is_answered_at_once(name: str, small_model: GeometryModel) -> None:
     session = SETTINGS[name].open(small_model)
     given = [session.step(frame).frame_index for frame in make_frames(30)]
@@ -421,7 +423,9 @@ def test_correction_says_how_frames_moved_as_a_whole(small_model: GeometryModel)
     assert len(spans) == len(session.windows) - 1 > 3
 
 
-@pytest.mark.parametrize("name", ["overlap-in-frames", "overlap-shorter-than-the-scale-block", "flow"])
+@pytest.mark.parametrize(
+    "name", rest_in_extra(["flow", "overlap-in-frames", "overlap-shorter-than-the-scale-block"], keep=1)
+)
 def test_fork_goes_on_alone_and_leaves_no_trace(name: str, small_model: GeometryModel) -> None:
     frames, setting = make_frames(14), replace(SETTINGS[name], reserve_frames=64)
     plain, forked = setting.open(small_model), setting.open(small_model)

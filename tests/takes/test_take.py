@@ -163,6 +163,7 @@ def test_prefix_is_read_wherever_a_line_was_torn(write_small_take: WriteTake) ->
         (folder / name).write_bytes(whole)
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("images", ImageFiles)
 def test_killed_writer_leaves_all_frames_but_at_most_the_last_image(tmp_path: Path, images: ImageFiles) -> None:
     killed = subprocess.run(
