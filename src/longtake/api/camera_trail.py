@@ -1,6 +1,5 @@
 """The frames that a dialogue sees at its own rate, and the camera poses of these."""
 
-import math
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,11 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from longtake.errors import InputError
+from longtake.pipeline.live import interval_at
 from longtake.takes.fields import JsonObject
 from longtake.types import Geometry
-
-# Containers round times to a millisecond, so that a frame may come that much before its tick.
-_ROUNDING_S = 0.001
 
 
 @dataclass(slots=True)
@@ -100,7 +97,7 @@ class CameraTrail:
 
     def _interval_of(self, time_s: float) -> int:
         first_s = time_s if self.first_s is None else self.first_s
-        return math.floor((time_s - first_s + min(_ROUNDING_S, 0.25 / self.fps)) * self.fps)
+        return interval_at(time_s - first_s, self.fps)
 
 
 def _numbers(pose: Float[Tensor, "4 4"] | None) -> list[float] | None:

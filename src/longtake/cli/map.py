@@ -112,15 +112,15 @@ def map_(
     )
     settings = MapSettings(
         session=adjust(SMALL),  # until the network is known; what was asked for is checked now
-        fit=Fit(one_of("fit", fit, [known.value for known in Fit])),
+        fit=Fit(one_of("--fit", fit, Fit)),
         outputs=choose_outputs(
             tuple(dict.fromkeys(formats.split(","))),
-            pixels=PixelGrid(one_of("--pixels", pixels, [grid.value for grid in PixelGrid])),
+            pixels=PixelGrid(one_of("--pixels", pixels, PixelGrid)),
             fps=fps,
             cloud=points,
             adjustments=adjustments,
         ),
-        when_full=WhenFull(one_of("--when-full", when_full, [known.value for known in WhenFull])),
+        when_full=WhenFull(one_of("--when-full", when_full, WhenFull)),
         checkpoints=CheckpointRule(checkpoint_every),
         model_name=model,
         execution=execution,

@@ -234,6 +234,11 @@ class _Scored:
     seconds: float
 
 
+def interval_at(seconds: float, fps: float) -> int:
+    """Which interval of 1/fps a frame so long after the first one belongs to."""
+    return math.floor((seconds + min(_ROUNDING_S, 0.25 / fps)) * fps)
+
+
 class _Rate:
     """Takes the first frame in each interval of 1/fps, counted from the first frame; all where there is no rate."""
 
@@ -246,8 +251,7 @@ class _Rate:
         if self._fps is None:
             return True
         self._first_s = time_s if self._first_s is None else self._first_s
-        rounding_s = min(_ROUNDING_S, 0.25 / self._fps)
-        interval = math.floor((time_s - self._first_s + rounding_s) * self._fps)
+        interval = interval_at(time_s - self._first_s, self._fps)
         before, self._taken = self._taken, max(self._taken, interval)
         return interval > before
 

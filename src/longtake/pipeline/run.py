@@ -67,6 +67,8 @@ class Run:
         self._output = output
         self._model_name, self._execution = model_name, execution or Execution()
         self._folder = output if isinstance(output, RunFolder) else None
+        self._replacing = output if isinstance(output, ReplacingSink) else None
+        self._keeping = output if self._replacing is None else None
         self._checkpoint_rule, self._on_export = checkpoints or CheckpointRule(), on_export
         self._when_full = when_full if source.is_live else WhenFull.BLOCK
         self._writer_process = writer_process
@@ -246,24 +248,24 @@ class Run:
                 self._note(item)
                 yield item
             case Moved():
-                if isinstance(self._output, ReplacingSink):
-                    self._output.correct(item.correction)
+                if self._replacing is not None:
+                    self._replacing.correct(item.correction)
                 yield item
             case _:
                 yield item
 
     def _write(self, frame: MappedFrame) -> None:
         """A final result."""
-        if self._output is not None and not isinstance(self._output, ReplacingSink):
-            self._output.write(frame)
+        if self._keeping is not None:
+            self._keeping.write(frame)
         self.counts[frame.status] += 1
         self.counts[KEPT] += frame.kind is not FrameKind.PASSING
 
     def _note(self, event: Frame | Unreadable) -> None:
         if isinstance(event, Unreadable):
             self.counts[FrameStatus.UNREADABLE] += 1
-        elif isinstance(self._output, ReplacingSink) and event.mapped is not None:
-            self._output.write(event.mapped)
+        elif self._replacing is not None and event.mapped is not None:
+            self._replacing.write(event.mapped)
         if self._folder is None:
             return
         if isinstance(event, Unreadable):
