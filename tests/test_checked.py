@@ -6,14 +6,23 @@ from dataclasses import dataclass
 import pytest
 import torch
 from beartype import beartype
-from beartype.roar import BeartypeCallHintParamViolation, BeartypeCallHintReturnViolation
+from beartype.roar import (
+    BeartypeCallHintParamViolation,
+    BeartypeCallHintReturnViolation,
+    BeartypeDoorHintViolation,
+)
 from checked import jaxtyped
 from jaxtyping import Float, TypeCheckError
 from torch import Tensor
 
 from longtake.spatial.pose import matrix_from_quaternion
 
-REFUSED = (BeartypeCallHintParamViolation, BeartypeCallHintReturnViolation, TypeCheckError)
+REFUSED = (
+    BeartypeCallHintParamViolation,
+    BeartypeCallHintReturnViolation,
+    BeartypeDoorHintViolation,
+    TypeCheckError,
+)
 check = jaxtyped(typechecker=beartype)
 
 
@@ -76,6 +85,30 @@ def test_an_axis_has_one_size_in_all_arguments_and_the_result() -> None:
         repeat(torch.zeros(3, 4), [], 3)
     with pytest.raises(REFUSED):
         each([torch.zeros(2)], torch.zeros(3))
+
+
+@pytest.mark.parametrize("bad", [torch.zeros(2, 8, dtype=torch.int64), torch.zeros(2, 7), None])
+def test_what_passed_once_is_checked_again_where_it_differs(bad: object) -> None:
+    @check
+    def give(rows: Float[Tensor, "rows columns"], result: list[object]) -> Float[Tensor, "rows 2*columns"]:
+        return result[0]  # type: ignore[return-value]
+
+    def holding(result: object) -> list[object]:
+        return Holder([result])
+
+    for _ in range(2):
+        assert give(torch.zeros(2, 4), holding(torch.zeros(2, 8))).shape == (2, 8)
+    with pytest.raises(REFUSED):
+        give(torch.zeros(2, 4), holding(bad))
+    with pytest.raises(REFUSED):
+        give(torch.zeros(2, 5), holding(torch.zeros(2, 8)))
+
+
+class Holder(list[object]):
+    """A list whose values the checks do not see, so that only the result differs."""
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(())
 
 
 def test_sizes_that_are_values_and_types_that_are_named_later_are_checked() -> None:

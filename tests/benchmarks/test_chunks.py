@@ -22,6 +22,8 @@ from longtake.runtime.answers import Answer, Ending
 from longtake.runtime.dialogue import SYSTEM, DialogueSession
 from training.vqa_model import TINY_VQA, build_vqa, save_vqa
 
+pytestmark = pytest.mark.extra
+
 
 @pytest.fixture(scope="module")
 def study() -> ChunkStudy:

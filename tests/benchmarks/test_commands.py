@@ -8,6 +8,8 @@ from typer.testing import CliRunner
 from benchmarks.__main__ import benchmarks
 from longtake.errors import SettingError
 
+pytestmark = pytest.mark.extra
+
 
 def test_ask_compares_a_session_with_encoding_anew() -> None:
     done = CliRunner().invoke(benchmarks, ["ask", "--quick", "--json"])

@@ -13,6 +13,8 @@ from longtake.runtime.build import SessionSettings
 from longtake.takes.take import read_take
 from longtake.video.source import open_source
 
+pytestmark = pytest.mark.extra
+
 
 def test_every_stage_is_measured_on_the_same_frames(tiny_model: GeometryModel, tmp_path: Path) -> None:
     retention = ContextRetention(anchors=2, window=3, history=12)

@@ -81,7 +81,7 @@ def test_answer_alone_is_on_stdout_and_is_that_of_a_session(ask: Callable[..., D
     assert f"12 frames up to 00:05.5, {session.info.num_tokens} tokens in memory" in done.stderr
 
 
-@pytest.mark.parametrize("chunk", rest_in_extra(["2", "auto", "1", "5"], keep=2))
+@pytest.mark.parametrize("chunk", rest_in_extra(["auto", "2", "1", "5"], keep=1))
 def test_questions_at_moments_see_the_frames_up_to_them_whatever_the_chunks(
     chunk: str, ask: Callable[..., Done], session: DialogueSession
 ) -> None:
@@ -210,7 +210,7 @@ def test_question_every_so_often_is_told_with_its_time(ask: Callable[..., Done],
     assert [(answer["kind"], answer["time_s"]) for answer in answers] == [("every", 2.0), ("every", 4.0)]
 
 
-@pytest.mark.parametrize("waited", ["yes", "no"])
+@pytest.mark.parametrize("waited", rest_in_extra(["no", "yes"], keep=1))
 def test_standing_question_is_told_only_when_its_answer_turns(
     waited: str, ask: Callable[..., Done], session: DialogueSession
 ) -> None:

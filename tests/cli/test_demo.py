@@ -12,6 +12,8 @@ from longtake.exports.report.asked import ASKED_NAME, Asked
 from longtake.exports.report.page import REPORT_NAME
 from longtake.takes.take import read_take
 
+pytestmark = pytest.mark.extra
+
 FRAMES = 10
 
 

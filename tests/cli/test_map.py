@@ -63,6 +63,7 @@ def whole(map_: Callable[..., Done], tmp_path_factory: pytest.TempPathFactory) -
     return contents(out)
 
 
+@pytest.mark.extra
 def test_killed_in_the_middle_and_resumed_the_files_are_identical(
     whole: dict[str, bytes], tmp_path: Path, map_: Callable[..., Done]
 ) -> None:
@@ -76,6 +77,7 @@ def test_killed_in_the_middle_and_resumed_the_files_are_identical(
     assert contents(out) == whole
 
 
+@pytest.mark.extra
 def test_interrupted_a_run_finishes_its_frames_and_says_how_to_go_on(
     whole: dict[str, bytes], tmp_path: Path, map_: Callable[..., Done]
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hearing import limit_positions
 from jaxtyping import Float64, Int64
+from selected import rest_in_extra
 from torch import Tensor
 
 from longtake.attention.causal import CausalRecall
@@ -208,8 +209,8 @@ def test_memory_that_spans_the_range_is_not_corrected_at_every_grid(
     assert max(corrections.values()) <= 4
 
 
-@pytest.mark.parametrize("rule", [*RULES, Window(anchors=0, window=3)])
-@pytest.mark.parametrize("every", [7, pytest.param(30, marks=pytest.mark.extra)])
+@pytest.mark.parametrize("rule", rest_in_extra([*RULES, Window(anchors=0, window=3)], keep=1))
+@pytest.mark.parametrize("every", rest_in_extra([7, 30], keep=1))
 def test_remembered_questions_now_and_then_leave_positions_within_the_range(
     rule: SegmentPolicy,
     every: int,

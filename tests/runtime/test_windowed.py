@@ -370,7 +370,9 @@ def steps(session: WindowedSession, frames: Sequence[Tensor], first: int = 0) ->
     return [*parts, session.finish()]
 
 
-@pytest.mark.parametrize("name", ["overlap-in-frames", "overlap-shorter-than-the-scale-block", "flow-robust"])
+@pytest.mark.parametrize(
+    "name", rest_in_extra(["flow-robust", "overlap-in-frames", "overlap-shorter-than-the-scale-block"], keep=1)
+)
 def test_last_version_of_every_result_is_the_final_one(name: str, small_model: GeometryModel) -> None:
     setting, frames = SETTINGS[name], make_frames(18)
     newest: dict[int, Geometry] = {}
@@ -444,7 +446,7 @@ def test_fork_goes_on_alone_and_leaves_no_trace(name: str, small_model: Geometry
     require_equal(forked.finish(), plain.finish())
 
 
-@pytest.mark.parametrize("name", rest_in_extra(SETTINGS, keep=2))
+@pytest.mark.parametrize("name", rest_in_extra(SETTINGS, keep=1))
 def test_run_saved_and_resumed_after_every_frame_equals_the_unbroken_one(
     name: str, tmp_path: Path, small_model: GeometryModel
 ) -> None:

@@ -86,6 +86,7 @@ def test_a_training_goes_on_where_it_was_put_away_with_other_houses(
     assert by_split[0][Split.TEST] == by_split[1][Split.TEST] == []
 
 
+@pytest.mark.extra
 def test_no_house_for_validation_is_learned_from(
     train: Callable[..., MicroMapTraining], miniature: Recipe, asked_seeds: list[int]
 ) -> None:
