@@ -281,7 +281,7 @@ def test_memory_counted_in_frames(name: str, load_vggt: Callable[[str], Geometry
     assert sum(counts) == whole, trunk
 
 
-@pytest.mark.parametrize("name", ["stream3r", "tiny"])
+@pytest.mark.parametrize("name", rest_in_extra(["stream3r", "tiny"], keep=1))
 @pytest.mark.parametrize("rule", RULES_HERE.values(), ids=RULES_HERE.keys())
 def test_every_rule_runs_on_every_network(
     name: str, rule: StreamPolicy, load_vggt: Callable[[str], GeometryModel], tiny_model: GeometryModel

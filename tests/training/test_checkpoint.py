@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from selected import rest_in_extra
 from torch import Tensor
 
 from longtake.errors import InputError
@@ -185,14 +186,17 @@ def lack_a_tensor(part: Path) -> None:
 
 @pytest.mark.parametrize(
     ("damage", "told"),
-    [
-        (remove, r"training-1\.safetensors, but it cannot be read"),
-        (cut_short, r"training-1\.safetensors, but it cannot be read"),
-        (say_nothing, r"training-1\.safetensors, but it cannot be read"),
-        (say_something_else, r"training-1\.safetensors, but it cannot be read"),
-        (be_of_another_step, "of different steps"),
-        (lack_a_tensor, "of another network"),
-    ],
+    rest_in_extra(
+        [
+            (cut_short, r"training-1\.safetensors, but it cannot be read"),
+            (be_of_another_step, "of different steps"),
+            (remove, r"training-1\.safetensors, but it cannot be read"),
+            (say_nothing, r"training-1\.safetensors, but it cannot be read"),
+            (say_something_else, r"training-1\.safetensors, but it cannot be read"),
+            (lack_a_tensor, "of another network"),
+        ],
+        keep=2,
+    ),
     ids=lambda value: value.__name__ if callable(value) else "",
 )
 @pytest.mark.usefixtures("in_small_parts")

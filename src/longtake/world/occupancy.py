@@ -4,7 +4,6 @@ Cells are squares of `CELL` metres; row is along z, column along x. Heights play
 in the way, what hangs above a door is not.
 """
 
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -117,19 +116,21 @@ def _grown(cells: Bool[np.ndarray, "rows columns"], radius: float) -> Bool[np.nd
 
 def steps_to(walkable: Bool[np.ndarray, "rows columns"], goal: tuple[int, int]) -> Int[np.ndarray, "rows columns"]:
     """Steps from every cell to the goal, along rows and columns over walkable cells; -1 where there is no way."""
-    steps = np.full(walkable.shape, -1, dtype=np.int32)
-    front = np.zeros(walkable.shape, dtype=bool)
-    front[goal] = walkable[goal]
-    free = walkable.copy()
-    for count in itertools.count():
-        if not front.any():
-            return steps
+    free = np.pad(walkable, 1).ravel()
+    steps = np.full(free.shape, -1, dtype=np.int32)
+    last_place = np.zeros(free.shape, dtype=np.int32)
+    width = walkable.shape[1] + 2
+    neighbours = np.array([-width, -1, 1, width])[:, None]
+    goal_cell = (goal[0] + 1) * width + goal[1] + 1
+    front = np.array([goal_cell])[free[[goal_cell]]]
+    count = 0
+    while len(front):
+        free[front] = False
         steps[front] = count
-        free &= ~front
-        reached = np.zeros_like(front)
-        reached[:, 1:] |= front[:, :-1]
-        reached[:, :-1] |= front[:, 1:]
-        reached[1:] |= front[:-1]
-        reached[:-1] |= front[1:]
-        front = reached & free
-    raise AssertionError("counting never ends")
+        around = (front + neighbours).ravel()
+        reached = around[free[around]]
+        places = np.arange(len(reached), dtype=np.int32)
+        last_place[reached] = places
+        front = reached[last_place[reached] == places]  # each cell once
+        count += 1
+    return steps.reshape(-1, width)[1:-1, 1:-1]
