@@ -159,7 +159,8 @@ def test_a_file_that_does_not_say_its_fit_is_resumed_with_the_one_given(
         GeometrySession.resume(older, model, fit="stretch")
 
 
-@pytest.mark.parametrize("words", rest_in_extra([{"windows": "none", "policy": "managed"}, {}], keep=1))
+@pytest.mark.extra
+@pytest.mark.parametrize("words", [{}, {"windows": "none", "policy": "managed"}])
 def test_a_session_and_its_fork_go_on_side_by_side(model: GeometryModel, words: dict[str, str]) -> None:
     frames = list(longtake.open_video("world:9?frames=40&size=126x98"))
     session, still, alone = (GeometrySession.from_pretrained(model, reserve_frames=40, **words) for _ in range(3))

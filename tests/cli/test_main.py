@@ -26,6 +26,7 @@ def test_version_and_help_need_no_torch() -> None:
     assert "doctor" in without("torch", "--help").stdout
 
 
+@pytest.mark.extra
 def test_help_of_a_command_is_its_own_and_begins_as_the_list_says(longtake: Callable[..., Done]) -> None:
     for name, about in COMMANDS.items():
         done = longtake(name, "--help")

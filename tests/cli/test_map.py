@@ -235,6 +235,7 @@ def test_interrupted_while_it_exports_a_run_ends_at_once_and_exports_when_resume
     assert (tmp_path / "out" / EXPORT_FOLDER / RECORD_NAME).exists()
 
 
+@pytest.mark.extra
 @pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell's limits")
 def test_a_full_disk_ends_the_run_with_a_sentence_and_whole_files(tmp_path: Path) -> None:
     """No file may grow beyond 20 kB, which the cloud does."""

@@ -1,6 +1,7 @@
 """How far tokens have moved, by a rule and by a table of every token; and keys that are turned once for all of it."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,6 +91,7 @@ def test_keys_that_moved_are_those_written_at_the_new_place() -> None:
     assert torch.equal(turn(0, written)[0], written[0])  # what has not moved is as it was, to the bit
 
 
+@pytest.mark.extra
 def test_thousand_departures_drift_no_more_than_one() -> None:
     """The key of words behind a thousand turns that leave one by one, in float32 and in bfloat16."""
     raw = torch.randn(1, 2, 16, generator=torch.Generator().manual_seed(1))

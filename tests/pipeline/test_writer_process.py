@@ -186,6 +186,7 @@ def test_a_run_left_in_the_middle_resumes_to_the_same_files(
     assert contents(tmp_path / "out") == whole
 
 
+@pytest.mark.extra
 def test_two_runs_at_once_have_a_process_each(
     tiny_model: GeometryModel, ready: WriterProcess, own: WriterProcess, whole: dict[str, bytes], tmp_path: Path
 ) -> None:

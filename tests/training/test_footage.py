@@ -104,6 +104,7 @@ def test_a_house_too_large_for_the_scene_gives_way_to_the_next_of_its_split(monk
     assert [one.house.seed for one in walked] == [smaller, smaller]
 
 
+@pytest.mark.extra
 def test_two_processes_give_the_houses_of_the_seeds_in_order() -> None:
     walkers = Walkers(in_groups([4, 0, 3]), 3, processes=2)
     try:

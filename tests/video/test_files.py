@@ -214,6 +214,7 @@ def test_colours_are_converted_as_the_film_says(tmp_path: Path, drawn: Drawn, co
     assert np.abs(read(path)[0].image.astype(int) - drawn(20)).max() <= 4
 
 
+@pytest.mark.extra
 def test_part_far_in_is_the_same_with_and_without_a_jump(tmp_path: Path, film: Film, drawn: Drawn) -> None:
     options = {"g": "25", "x264-params": "bframes=4:b-pyramid=normal:b-adapt=0:scenecut=0:open-gop=1"}
     pictures = [drawn(number % 32) for number in range(400)]

@@ -81,6 +81,7 @@ def test_the_same_seed_walks_the_same_way() -> None:
     assert not np.array_equal(first[-1].world_from_camera, other[-1].world_from_camera)
 
 
+@pytest.mark.extra
 def test_memory_does_not_grow_with_a_long_walk() -> None:
     steps = walk(build_house(2), 2)
     used = []
