@@ -45,7 +45,7 @@ def test_postscript_under_another_name_starts_no_program(tmp_path: Path, monkeyp
 def test_formats_that_are_not_meant_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.png").write_bytes(content)
     with (
-        pytest.raises(InputError, match="but it cannot be read .*; check the file"),
+        pytest.raises(InputError, match=r"but it cannot be read .*; check the file"),
         open_picture(tmp_path / "a.png") as image,
     ):
         image.load()
@@ -58,7 +58,7 @@ def test_more_pixels_than_a_frame_may_have_are_refused_before_they_are_read(
     (tmp_path / "a.png").write_bytes(png(*size))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with (
-        pytest.raises(InputError, match="Expected (at most 50 million pixels in|a picture at)"),
+        pytest.raises(InputError, match=r"Expected (at most 50 million pixels in|a picture at)"),
         open_picture(tmp_path / "a.png") as image,
     ):
         image.load()
