@@ -12,8 +12,9 @@ from av.container import InputContainer
 from av.video.stream import VideoStream
 
 from longtake.errors import InputError
-from longtake.video.decoding import Address, Decoder, LostFrame, RgbConverter, video_stream
+from longtake.video.decoding import Address, Decoder, LostFrame, RgbConverter, note_on, video_stream
 from longtake.video.frame import PendingFrame
+from longtake.video.matroska import num_missing_bytes
 from longtake.video.reading import EVERY_FRAME, Source
 from longtake.video.sampling import Extent, FrameSampling
 
@@ -85,7 +86,7 @@ class VideoFile(Source):
             stream = video_stream(container, self.name)
             decoder = Decoder(container, stream, threads=self._threads, ahead="AUTO")
             clock = FileClock(stream.time_base or Fraction(1, _MICROSECONDS), _fps(stream))
-            pending = partial(self._pending, clock, RgbConverter(self._threads))
+            pending = partial(self._pending, clock, RgbConverter(self._threads, stream.sample_aspect_ratio))
             jumps = self.sampling.start_s >= _SHORTEST_JUMP_S and container.format.name in _INDEXED_FORMATS
             try:
                 with closing(decoder.frames()) as frames:
@@ -103,6 +104,14 @@ class VideoFile(Source):
             if num_missing > 0:
                 problem = f"{self.name} is damaged or cut off; {num_missing} of its frames are missing."
                 yield PendingFrame.unreadable(clock.read(None), problem)
+            elif num_bytes := self._num_missing_bytes:
+                problem = f"{self.name} is cut off, its last {num_bytes} bytes are not there; frames are missing."
+                yield PendingFrame.unreadable(clock.read(None), problem)
+
+    @property
+    def _num_missing_bytes(self) -> int:
+        path = Path(self._address.url)
+        return num_missing_bytes(path) if path.is_file() else 0
 
     def _open(self) -> InputContainer:
         try:
@@ -119,6 +128,7 @@ class VideoFile(Source):
             return PendingFrame.unreadable(
                 timestamp_s, f"The frame at {timestamp_s:.3f} s of {self.name} is damaged and cannot be decoded."
             )
+        self.note = self.note or note_on(frame, self.name)
         return PendingFrame(timestamp_s, partial(converter.convert, frame))
 
 

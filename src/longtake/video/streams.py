@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 import av
 
 from longtake.errors import InputError
-from longtake.video.decoding import Address, Decoder, LostFrame, RgbConverter, video_stream
+from longtake.video.decoding import Address, Decoder, LostFrame, RgbConverter, note_on, video_stream
 from longtake.video.files import VideoFile
 from longtake.video.frame import PendingFrame
 from longtake.video.reading import EVERY_FRAME, Source
@@ -82,8 +82,9 @@ class LiveStream(Source):
         """Frames of one connection; returns whether that was all there is, as in a recording that a server plays."""
         with self._address.open() as container:
             # Frames that are decoded side by side would come late.
-            decoder = Decoder(container, video_stream(container, self.name), threads=self._threads, ahead="SLICE")
-            converter = RgbConverter(self._threads)
+            stream = video_stream(container, self.name)
+            decoder = Decoder(container, stream, threads=self._threads, ahead="SLICE")
+            converter = RgbConverter(self._threads, stream.sample_aspect_ratio)
             num_before = clock.num_pictures
             with closing(decoder.frames()) as frames:
                 for frame in frames:
@@ -96,6 +97,7 @@ class LiveStream(Source):
                             problem = f"{self.name} broke off and was reconnected after {clock.silence_s:.1f} s."
                             yield PendingFrame.unreadable(clock.stamp(), problem)
                         clock.num_pictures += 1
+                        self.note = self.note or note_on(frame, self.name)
                         yield PendingFrame(clock.stamp(), partial(converter.convert, frame))
                         clock.listen()
             return container.format.name == "rtsp" and container.duration is not None
