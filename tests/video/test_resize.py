@@ -96,6 +96,11 @@ def test_size_must_be_whole_patches():
         resize_image(Image.new("RGB", (8, 8)), size=512)
 
 
+def test_size_without_room_for_its_square_is_refused():
+    with pytest.raises(InputError, match="Expected at most 50 million pixels in the square"):
+        Preprocessor(fit=Fit.PAD, size=14_000)
+
+
 def test_files_that_are_no_pictures_are_refused(tmp_path):
     note = tmp_path / "note.jpg"
     note.write_text("no picture")

@@ -103,7 +103,7 @@ def _note_cut(frame: MappedFrame, reporter: Reporter) -> None:
         sides = "left and right" if frame.placement.offset_x < 0 else "above and below"
         reporter.note(
             f"The model sees the middle of each picture, {share:.0%} of it: of {frame.placement.source_width}x"
-            f"{frame.placement.source_height} pixels the rest, {sides}, is cut off; longtake map --fit pad shows it all."
+            f"{frame.placement.source_height} pixels those {sides} are cut off; longtake map --fit pad shows all."
         )
 
 

@@ -66,7 +66,8 @@ def _eight_bits(image: Image.Image) -> Image.Image:
 
 
 def require_whole_patches(size: int, patch: int) -> None:
-    """Refuse a size that is not made of patches."""
+    """Refuse a size that is not made of patches, or for whose square there is no room."""
+    require_pixels(size, size, "the square that a network may see")
     if size < patch or size % patch:
         raise InputError(
             f"Expected an image size that is a multiple of {patch}, got {size}; try {max(size // patch, 1) * patch}."
