@@ -1,7 +1,7 @@
 """Video files, each frame at its own presentation time."""
 
 from collections.abc import Generator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from fractions import Fraction
 from functools import partial
 from itertools import islice
@@ -69,12 +69,22 @@ class FileClock:
 class VideoFile(Source):
     """A video that has an end, on disk or behind an address; read as far as it can be."""
 
-    def __init__(self, place: Path | Address, sampling: FrameSampling = EVERY_FRAME, *, threads: int = 0) -> None:
-        """Looks into the file, and refuses what is no video. `threads` decode it; 0 lets FFmpeg choose."""
+    def __init__(
+        self,
+        place: Path | Address,
+        sampling: FrameSampling = EVERY_FRAME,
+        *,
+        threads: int = 0,
+        opened: InputContainer | None = None,
+    ) -> None:
+        """Looks into the file, and refuses what is no video. `threads` decode it; 0 lets FFmpeg choose.
+
+        `opened` is the place where it is open already, and is read first.
+        """
         self._address = Address.of_file(place) if isinstance(place, Path) else place
         super().__init__(self._address.name, sampling)
-        self._threads = threads
-        with self._open() as container:
+        self._threads, self._opened = threads, opened
+        with nullcontext(opened) if opened is not None else self._open() as container:
             self._extent = _extent(container, video_stream(container, self.name))
 
     @property
@@ -82,7 +92,8 @@ class VideoFile(Source):
         return self._extent
 
     def all_frames(self) -> Generator[PendingFrame, None, None]:
-        with self._open() as container:
+        opened, self._opened = self._opened, None
+        with opened or self._open() as container:
             stream = video_stream(container, self.name)
             decoder = Decoder(container, stream, threads=self._threads, ahead="AUTO")
             clock = FileClock(stream.time_base or Fraction(1, _MICROSECONDS), _fps(stream))
