@@ -88,11 +88,12 @@ def report_run(run: Run, reporter: Reporter) -> None:
     with reporter.watching(run), stopped_by_interrupt(partial(_stop, run)), closing(iter(run)) as events:
         is_told = False
         for event in events:
-            if isinstance(event, Frame) and event.mapped is not None and not is_told:
+            if isinstance(event, Frame) and not is_told:
                 is_told = True
-                _note_cut(event.mapped, reporter)
                 if run.source.note is not None:
                     reporter.note(run.source.note)
+                if event.mapped is not None:
+                    _note_cut(event.mapped, reporter)
             reporter.report(event)
 
 
