@@ -10,8 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from done import Done
+from PIL import Image
 
 from longtake.exports.record import EXPORT_FOLDER, RECORD_NAME
 from longtake.exports.report.folder import PROGRESS_NAME, SUMMARY_NAME
@@ -20,6 +22,7 @@ from longtake.pipeline.checkpoint import FOLDER
 from longtake.pipeline.outputs import SESSION_NAME
 from longtake.takes.take import read_take
 from longtake.takes.tum import read_tum
+from longtake.takes.video_file import VideoWriter
 
 LONGTAKE = str(Path(sys.executable).with_name("longtake"))
 MODEL = ["--model", "tiny"]
@@ -117,6 +120,52 @@ def test_many_sources_go_to_folders_of_their_own_and_done_ones_are_skipped(
     again = map_(*sources, *options, "--skip-done")
     assert again.returncode == 0
     assert [json.loads(line)["event"] for line in again.stdout.splitlines()] == ["note", "skipped", "skipped"]
+
+
+def film(path: Path, size: tuple[int, int]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    writer = VideoWriter(path, size, 10.0)
+    for index in range(3):
+        writer.write(index, index / 10, np.random.default_rng(index).integers(0, 256, (*size, 3), dtype=np.uint8))
+    writer.close()
+
+
+def test_folders_of_videos_are_mapped_one_by_one_and_equal_names_told_apart(
+    tmp_path: Path, map_: Callable[..., Done]
+) -> None:
+    film(tmp_path / "left" / "walk.mp4", (48, 64))
+    film(tmp_path / "right" / "walk.mp4", (40, 80))
+    film(tmp_path / "right" / "wide.mp4", (40, 180))
+    sources = [str(tmp_path / "left"), str(tmp_path / "right")]
+    done = map_(*sources, "--size", "56", "--format", "tum", "--out", str(tmp_path / "out"), "--json")
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["left_walk", "right_walk", "wide"]
+    notes = [event["text"] for event in map(json.loads, done.stdout.splitlines()) if event["event"] == "note"]
+    cut = [note for note in notes if "cut off" in note]
+    assert len(cut) == 1
+    assert "of 180x40 pixels those left and right are cut off; longtake map --fit pad shows all" in cut[0]
+
+
+def test_pictures_that_are_none_are_unreadable_frames_and_too_tall_ones_one_sentence(
+    tmp_path: Path, map_: Callable[..., Done]
+) -> None:
+    mixed, tall = tmp_path / "mixed", tmp_path / "tall"
+    mixed.mkdir()
+    tall.mkdir()
+    for index in (0, 3):
+        Image.new("RGB", (64, 48), (0, 80 * index, 0)).save(mixed / f"{index}.png")
+    (mixed / "1.avif").write_bytes(bytes.fromhex("0000001c66747970617669660000000061766966") + bytes(300))
+    (mixed / "2.png").write_bytes(b"BLP2" + bytes(300))
+    Image.new("1", (1, 40_000)).save(tall / "0.png")
+    options = ["--size", "56", "--format", "tum", "--json", "--out", str(tmp_path / "out")]
+    done = map_(str(mixed), *options)
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [event["index"] for event in events if event["event"] == "unreadable"] == [1, 2]
+    refused = map_(str(tall), "--size", "518", *options[2:], "--overwrite")
+    assert refused.returncode == 1
+    assert "at most 50 million pixels in a picture of 1x40000" in refused.stderr
+    assert refused.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

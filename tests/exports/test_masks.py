@@ -91,7 +91,7 @@ def test_folder_without_masks_is_one_sentence(tmp_path: Path) -> None:
 def test_mask_that_cannot_be_one_is_one_sentence(tmp_path: Path, frames: list[MappedFrame]) -> None:
     (tmp_path / "0.png").write_bytes(b"no picture")
     put(tmp_path / "1.png", white(64, 48))
-    with pytest.raises(InputError, match=r"Expected a mask in .*0\.png, but it cannot be read"):
+    with pytest.raises(InputError, match=r"Expected a mask at .*0\.png, but it cannot be read"):
         MaskFolder(tmp_path).wanted(frames[0])
     with pytest.raises(InputError, match=r"shape as the picture, 64x48, in .*1\.png, but got 48x64"):
         MaskFolder(tmp_path).wanted(frames[1])

@@ -192,3 +192,8 @@ def test_a_clip_of_one_frame_is_refused_where_limits_are_of_a_clip() -> None:
 def test_limits_without_meaning_are_refused(limits: tuple[int, int]) -> None:
     with pytest.raises(SettingError, match=r"^Pixels of a frame must have limits .* came; raise the higher one\.$"):
         PictureFormat(min_pixels=limits[0], max_pixels=limits[1])
+
+
+def test_limit_beyond_what_a_frame_may_take_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"^Expected a limit of at most 16777216 pixels a frame, but 100000000 came"):
+        PictureFormat(max_pixels=100_000_000)

@@ -49,6 +49,37 @@ def test_the_same_picture_again_is_repeated_even_with_the_noise_of_an_encoder(fr
     assert see(judge, *frames[20]) is FrameStatus.OK
 
 
+def drifting(step_px: float, count: int) -> list[Frame]:
+    """A textured square that glides over a plain wall, seen by a camera that stands still."""
+    columns = np.arange(64) + 0.5
+    sure = np.full((48, 64), 3.0, np.float32)
+    frames = []
+    for place in range(count):
+        covered = np.clip(columns - 20 - step_px * place + 0.5, 0, 1) * np.clip(36 + step_px * place - columns, 0, 1)
+        image = np.full((48, 64, 3), 90.0)
+        image[16:32] += 100 * covered[:, None]
+        frames.append((image.round().astype(np.uint8), torch.eye(4, dtype=torch.float64), sure))
+    return frames
+
+
+def test_slow_motion_adds_up_until_it_counts() -> None:
+    frames = drifting(0.01, 400)  # by half a level a frame where it moves, and none elsewhere
+    counted = [place for place, status in enumerate(judged(StatusJudge(), frames)) if status is FrameStatus.OK]
+    assert max(np.diff(counted)) <= 4
+    assert counted[-1] >= 395
+
+
+def test_small_thing_that_moves_is_no_repetition() -> None:
+    assert set(judged(StatusJudge(), drifting(0.1, 100))) == {FrameStatus.OK}
+
+
+def test_repetition_is_one_however_long_it_lasts(frames: list[Frame]) -> None:
+    judge = StatusJudge()
+    judged(judge, frames[:20])
+    assert set(judged(judge, [frames[19]] * 50)) == {FrameStatus.REPEATED}
+    assert see(judge, *frames[20]) is FrameStatus.OK
+
+
 def test_another_house_is_a_cut(frames: list[Frame]) -> None:
     cuts = 0
     for other in range(10, 20):

@@ -163,9 +163,9 @@ def cut(path: Path) -> None:
     ("damage", "sentence"),
     [
         (lambda path: None, "000000.png, which the take lists, but it is missing"),
-        (lambda path: path.write_bytes(b"no image"), "Expected an image in .*000000.png"),
-        (lambda path: path.mkdir(), "Expected an image in .*000000.png"),
-        (cut, "Expected an image in .*000000.png"),
+        (lambda path: path.write_bytes(b"no image"), "Expected an image at .*000000.png"),
+        (lambda path: path.mkdir(), "Expected an image at .*000000.png"),
+        (cut, "Expected an image at .*000000.png"),
         (save_grey, "16-bit grey PNG in .*000000.png, but got mode L"),
         (save_small, "Expected 4x3 pixels in .*000000.png.*got 2x2"),
     ],

@@ -33,6 +33,7 @@ def write_film(
     options: Mapping[str, str] | None = None,
     container: Mapping[str, str] | None = None,
     turn: tuple[int, bool] | None = None,
+    pixel_aspect: Fraction | None = None,
     time_base: Fraction = TIME_BASE,
     file_format: str | None = None,
 ) -> Path:
@@ -42,6 +43,8 @@ def write_film(
         stream = file.add_stream(codec, rate=30, options=dict(options or {"qp": "0", "threads": "1"}))
         stream.width, stream.height, stream.pix_fmt = width, height, pixels
         stream.time_base = stream.codec_context.time_base = time_base
+        if pixel_aspect is not None:
+            stream.codec_context.sample_aspect_ratio = pixel_aspect
         if turn is not None:
             stream.set_display_rotation(turn[0], hflip=turn[1])
         for number, pixels_of_one in enumerate(pictures):

@@ -5,6 +5,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import av
@@ -482,3 +483,58 @@ def test_any_flipped_byte_is_one_sentence_or_frames_in_order(tmp_path: Path, fil
         with suppress(InputError):
             times_s = times_of(read(path, threads=1))
             assert times_s == sorted(set(times_s))
+
+
+@pytest.mark.parametrize("name", ["a.mkv", "a.webm"])
+@pytest.mark.parametrize("kept", [0.35, 0.6, 0.9, 0.98])
+def test_matroska_that_is_cut_off_says_so(tmp_path: Path, film: Film, name: str, kept: float) -> None:
+    codec = {"codec": "libvpx-vp9", "pixels": "yuv420p", "options": {"cpu-used": "8"}} if name.endswith("webm") else {}
+    path = film(tmp_path / name, [noise(number) for number in range(12)], **codec)
+    assert all(frame.problem is None for frame in read(path))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(kept * len(whole))])
+    frames = read(path)
+    assert sum(frame.image is not None for frame in frames) in range(1, 13)
+    assert "cut off" in frames[-1].problem or "damaged" in frames[-1].problem
+    assert all(later > earlier for earlier, later in pairwise(times_of(frames)))
+
+
+def test_matroska_of_unknown_length_is_complete(tmp_path: Path, film: Film, drawn: Drawn) -> None:
+    path = film(tmp_path / "a.mkv", [drawn(number) for number in range(6)], container={"live": "1"})
+    assert [frame.problem for frame in read(path)] == [None] * 6
+
+
+@pytest.mark.parametrize(("aspect", "size"), [((4, 3), (48, 85)), ((2, 3), (72, 64)), ((1, 1), (48, 64))])
+@pytest.mark.parametrize("name", ["a.mp4", "a.mkv", "a.ts"])
+def test_pixels_that_are_not_square_are_drawn_out(
+    tmp_path: Path, film: Film, drawn: Drawn, aspect: tuple[int, int], size: tuple[int, int], name: str
+) -> None:
+    codec = {"codec": "libx264", "pixels": "yuv420p"}
+    path = film(tmp_path / name, [drawn(number) for number in range(3)], pixel_aspect=Fraction(*aspect), **codec)
+    for number, frame in enumerate(read(path)):
+        assert frame.image.shape == (*size, 3)
+        np.testing.assert_allclose(frame.image[8:-8, 8:-8], drawn(number, *size)[8:-8, 8:-8], atol=8)
+
+
+def test_shape_of_pixels_that_is_damage_is_passed_over(tmp_path: Path, film: Film, drawn: Drawn) -> None:
+    path = film(tmp_path / "a.mp4", [drawn(0)], pixel_aspect=Fraction(65535, 1))
+    assert read(path)[0].image.shape == (48, 64, 3)
+
+
+def test_interlaced_video_is_noticed(tmp_path: Path, film: Film, drawn: Drawn) -> None:
+    codec = {"codec": "libx264", "pixels": "yuv420p"}
+    pictures = [drawn(number) for number in range(3)]
+    for name, options in (("woven.mp4", {"flags": "+ildct+ilme"}), ("whole.mp4", {})):
+        source = VideoFile(film(tmp_path / name, pictures, options=options, **codec))
+        assert len(list(source.frames())) == 3
+        assert (source.note is not None and "woven.mp4 is interlaced" in source.note) == (name == "woven.mp4")
+
+
+def test_video_of_too_many_pixels_is_refused_before_it_is_decoded(tmp_path: Path, film: Film, drawn: Drawn) -> None:
+    path = film(tmp_path / "a.mkv", [drawn(0, 256, 320)], codec="ffv1", pixels="gray", options={})
+    data, width, height = path.read_bytes(), b"\xb0\x82\x01\x40", b"\xba\x82\x01\x00"
+    assert width in data
+    assert height in data
+    path.write_bytes(data.replace(width, b"\xb0\x82\x3e\x80").replace(height, b"\xba\x82\x3e\x80"))
+    with pytest.raises(InputError, match=r"Expected at most 50 million pixels in .*a.mkv, but it has 16000x16000"):
+        VideoFile(path)

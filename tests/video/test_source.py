@@ -12,7 +12,7 @@ from longtake.takes.header import Content, TakeHeader
 from longtake.video.files import VideoFile
 from longtake.video.folders import FollowedFolder, FollowSettings, Pictures
 from longtake.video.sampling import FrameSampling
-from longtake.video.source import Source, SourceOptions, open_source
+from longtake.video.source import Source, SourceOptions, open_source, videos_of
 from longtake.video.streams import LiveStream
 from longtake.video.worlds import WorldTour
 
@@ -113,3 +113,16 @@ def test_every_source_that_can_be_read_again_gives_the_same_frames(
         assert len(first) > 0 or skip == 4
         assert [(f.index, f.timestamp_s) for f in first] == [(f.index, f.timestamp_s) for f in again]
         assert all(np.array_equal(a.image, b.image) for a, b in zip(first, again, strict=True))
+
+
+def test_folder_of_videos_is_taken_apart_and_is_no_source_itself(tmp_path: Path) -> None:
+    for name in ("b10.mp4", "b9.MKV", "notes.txt", ".hidden.mp4"):
+        (tmp_path / name).write_text("not looked into")
+    assert [Path(text).name for text in videos_of(str(tmp_path))] == ["b9.MKV", "b10.mp4"]
+    with pytest.raises(
+        InputError, match=r"but it holds videos \(2, b9\.MKV first\); name one of them, or .* longtake map"
+    ):
+        open_source(str(tmp_path))
+    (tmp_path / "a.png").write_text("a picture")
+    for text in (str(tmp_path), str(tmp_path / "b10.mp4"), "world:7", "rtsp://host/path", str(tmp_path / "absent")):
+        assert videos_of(text) == [text]

@@ -130,7 +130,7 @@ def kinds(frames: list[VideoFrame]) -> str:
 
 def test_stream_that_is_cut_off_is_taken_up_again(server: Server, transport_stream: bytes, number_in: NumberIn) -> None:
     half = len(transport_stream) // 2 // 188 * 188
-    server.answers = [live(transport_stream[:half]), live(transport_stream[:half]), live(transport_stream)]
+    server.answers = [live(transport_stream[:half]), live(transport_stream)]
     source = open_stream(server.url, timeouts=QUICK)
     assert isinstance(source, LiveStream)
     assert source.is_live
@@ -274,6 +274,36 @@ def test_file_on_a_server_is_read_whole_at_its_own_times(server: Server, mp4: by
         np.testing.assert_allclose([frame.timestamp_s for frame in frames], np.arange(NUM_FRAMES) / 30, atol=1e-4)
 
 
+def test_address_is_opened_once(server: Server, mp4: bytes, transport_stream: bytes) -> None:
+    for answer, is_live in ((file_of(mp4, sends=len(mp4), ranges=False), False), (live(transport_stream), True)):
+        server.num_requests, server.answers = 0, [answer, refusing(404)]
+        source = open_stream(server.url, timeouts=QUICK)
+        assert source.is_live == is_live
+        frames = source.frames()
+        assert kinds(list(islice(frames, NUM_FRAMES - 2))) == "p" * (NUM_FRAMES - 2)
+        assert server.num_requests == 1
+        frames.close()
+
+
+def test_address_that_never_answers_is_told_when_it_did_not_open_in_time() -> None:
+    timeouts = StreamTimeouts(open_timeout_s=0.5)
+    assert StreamTimeouts().open_timeout_s < 10
+    with socket.create_server(("127.0.0.1", 0)) as mute, socket.create_server(("127.0.0.1", 0)) as closed:
+        mute_port, closed_port = mute.getsockname()[1], closed.getsockname()[1]
+        closed.close()
+        for address in (
+            f"rtsp://127.0.0.1:{mute_port}",
+            f"http://127.0.0.1:{mute_port}",
+            f"rtsp://127.0.0.1:{closed_port}",
+        ):
+            began_s = time.monotonic()
+            with pytest.raises(
+                InputError, match=r"Expected pictures from .*, but none came for \d s .*; check that it is running"
+            ):
+                list(open_stream(f"{address}/film", timeouts=timeouts).frames())
+            assert time.monotonic() - began_s < 1.5
+
+
 def test_file_whose_server_does_not_know_its_length_is_a_file(server: Server, mp4: bytes) -> None:
     server.answers = [live(mp4)]
     source = open_stream(server.url, timeouts=QUICK)
@@ -282,18 +312,15 @@ def test_file_whose_server_does_not_know_its_length_is_a_file(server: Server, mp
 
 
 def test_file_on_a_server_goes_on_where_it_was_cut_off(server: Server, mp4: bytes, number_in: NumberIn) -> None:
-    server.answers = [file_of(mp4, sends=len(mp4), ranges=True)]
-    source = open_stream(server.url, timeouts=QUICK)
     server.answers = [file_of(mp4, sends=len(mp4) // 2, ranges=True), file_of(mp4, sends=len(mp4), ranges=True)]
+    source = open_stream(server.url, timeouts=QUICK)
     frames = list(source.frames())
     assert [number_in(frame.image) for frame in frames] == list(range(NUM_FRAMES))
 
 
 def test_file_that_cannot_be_taken_up_again_says_that_it_is_cut_off(server: Server, mp4: bytes) -> None:
-    server.answers = [file_of(mp4, sends=len(mp4), ranges=False)]
-    source = open_stream(server.url, timeouts=QUICK)
     server.answers = [file_of(mp4, sends=len(mp4) // 2, ranges=False)]
-    frames = list(source.frames())
+    frames = list(open_stream(server.url, timeouts=QUICK).frames())
     assert re.fullmatch("p+g+", kinds(frames))
     assert "missing" in frames[-1].problem
 

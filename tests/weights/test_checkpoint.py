@@ -1,6 +1,7 @@
 import json
 import os
 import pickle
+import resource
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -187,6 +188,67 @@ def test_bare_pickle_is_refused_unopened(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="bare pickle"):
         open_checkpoint(path)
     assert not trace.exists()
+
+
+class Asks:
+    """A pickle that makes something huge when it is opened, of what torch itself allows."""
+
+    def __init__(self, make: Callable[..., object], *arguments: object) -> None:
+        self.make, self.arguments = make, arguments
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return self.make, self.arguments
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        Asks(bytearray, 5_000_000_000),
+        Asks(torch.FloatTensor, 1_000_000_000),
+        Asks(torch.FloatStorage, 1_000_000_000),
+        Asks(torch.Tensor, 1_000_000_000),
+    ],
+    ids=["bytearray", "FloatTensor", "FloatStorage", "Tensor"],
+)
+def test_archive_that_asks_for_memory_is_refused_before_it_gets_any(bomb: Asks, tmp_path: Path) -> None:
+    torch.save({"model": STATE, "surprise": bomb}, tmp_path / "x.pt")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(CheckpointError, match=r"was refused because its pickle|is damaged") as caught:
+        open_checkpoint(tmp_path / "x.pt")
+    assert_one_sentence(caught.value)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # of 1024 bytes
+
+
+def rewritten(path: Path, change: Callable[[bytes], bytes], compression: int = zipfile.ZIP_STORED) -> None:
+    """The archive again, its pickle changed."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, change(content) if name.endswith("/data.pkl") else content)
+
+
+@pytest.mark.parametrize(
+    ("change", "compression", "reason"),
+    [
+        (lambda pickled: pickled, zipfile.ZIP_DEFLATED, "compressed"),
+        (lambda pickled: pickled[:-1] + b"]0" * 4_000_000 + b".", zipfile.ZIP_STORED, "more than the names of tensors"),
+        (lambda pickled: b"\x80\x02}r\xff\xff\xff\xef.", zipfile.ZIP_STORED, "counts more things"),
+        (lambda pickled: b"\x80\x02\x8d" + bytes([0, 0, 0, 0, 9, 0, 0, 0]) + b"a.", zipfile.ZIP_STORED, "damaged"),
+        (lambda pickled: pickled.replace(b"K\x01", b"J\xff\xff\xff\x7f"), zipfile.ZIP_STORED, "damaged"),
+    ],
+    ids=["deflated", "long", "memo", "text", "shape"],
+)
+def test_pickle_that_declares_too_much_is_refused(
+    change: Callable[[bytes], bytes], compression: int, reason: str, tmp_path: Path
+) -> None:
+    save_model(STATE, tmp_path / "x.pt")
+    rewritten(tmp_path / "x.pt", lambda pickled: pickled)
+    assert set(open_checkpoint(tmp_path / "x.pt").tensors) == set(STATE)
+    rewritten(tmp_path / "x.pt", change, compression)
+    with pytest.raises(CheckpointError, match=reason) as caught:
+        open_checkpoint(tmp_path / "x.pt")
+    assert_one_sentence(caught.value)
 
 
 def test_some_names_the_first_few() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -30,7 +31,7 @@ from longtake.pipeline.writer_process import WriterProcess
 from longtake.runtime.build import SMALL, usual_settings
 from longtake.runtime.execution import choose_execution
 from longtake.video.resize import Fit
-from longtake.video.source import Source, SourceOptions, open_source
+from longtake.video.source import Source, SourceOptions, open_source, videos_of
 
 app = options.command_app()
 
@@ -38,7 +39,10 @@ app = options.command_app()
 @app.command("map")
 def map_(
     sources: Annotated[
-        list[str], typer.Argument(help="Videos, image folders, takes, camera:0, rtsp://…, http://…, or world:7.")
+        list[str],
+        typer.Argument(
+            help="Videos or folders of them, image folders, takes, camera:0, rtsp://…, http://…, or world:7."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Folder to write; several sources get one each below it.")] = Path(
         "out/map"
@@ -56,7 +60,10 @@ def map_(
     ] = None,
     align: Annotated[str | None, typer.Option(help="Windows by first-frame, keyframe-pairs or robust.")] = None,
     size: Annotated[int | None, typer.Option(help="Longer side of what the network sees, in pixels.")] = None,
-    fit: Annotated[str, typer.Option(help="crop, pad or square.")] = "crop",
+    fit: Annotated[
+        str,
+        typer.Option(help="Of a picture that is not the network's shape: crop shows the middle, pad and square all."),
+    ] = "crop",
     formats: Annotated[
         str,
         typer.Option(
@@ -127,6 +134,8 @@ def map_(
     )
     sampling = frame_sampling(start, end, fps, stride)
     reading = SourceOptions(follow=follow, picture_fps=picture_fps, device=execution.device)
+    if not follow:
+        sources = [video for text in sources for video in videos_of(text)]
     reporter: Reporter = JsonReporter() if as_json else TerminalReporter()
     reporter.uses(model, execution)
     _note_beforehand(model, sources, settings.outputs, reporter)
@@ -200,15 +209,41 @@ def _folders(sources: Sequence[str], out: Path) -> list[tuple[str, Path]]:
     """Where each source goes: into the folder itself if it is the only one, else into one of its own below it."""
     if len(sources) == 1:
         return [(sources[0], out)]
-    folders = [(text, out / _stem(text)) for text in sources]
-    names = [folder.name for _, folder in folders]
+    names = [_name_among(sources, text) for text in sources]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise SettingError(f"Two sources would go to '{twice[0]}'; map them one by one, each with its own --out.")
-    return folders
+    return [(text, out / name) for text, name in zip(sources, names, strict=True)]
+
+
+def _name_among(sources: Sequence[str], text: str) -> str:
+    """A source's name, with as much of what it lies in as others of the same name make needful."""
+    parents = _parents(text)
+    for num_parents in range(len(parents) + 1):
+        name = _joined(text, num_parents)
+        if [_joined(other, num_parents) for other in sources].count(name) == 1:
+            return name
+    return _stem(text)
+
+
+def _joined(text: str, num_parents: int) -> str:
+    parents = _parents(text)
+    return "_".join([*(_plain(parent) for parent in parents[len(parents) - num_parents :]), _stem(text)])
+
+
+def _parents(text: str) -> Sequence[str]:
+    """What a source lies in, the nearest last: folders, or the host of an address and what follows."""
+    if "://" not in text:
+        return Path(text).absolute().parts[1:-1]
+    address = urlsplit(text)
+    return [address.hostname or "", *Path(address.path).parts[1:-1]]
 
 
 def _stem(text: str) -> str:
     path = Path(text)
     name = path.stem if path.is_file() else path.name
-    return re.sub(r"[^\w.-]+", "_", name or text)
+    return _plain(name or text)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", name)

@@ -45,7 +45,7 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
 
-_LEAST_SEEN = 0.7
+_LEAST_SEEN = 0.99
 """Share of a picture below which it is told that the rest is cut off."""
 
 
@@ -88,19 +88,23 @@ def report_run(run: Run, reporter: Reporter) -> None:
     with reporter.watching(run), stopped_by_interrupt(partial(_stop, run)), closing(iter(run)) as events:
         is_told = False
         for event in events:
-            if isinstance(event, Frame) and event.mapped is not None and not is_told:
+            if isinstance(event, Frame) and not is_told:
                 is_told = True
-                _note_cut(event.mapped, reporter)
+                if run.source.note is not None:
+                    reporter.note(run.source.note)
+                if event.mapped is not None:
+                    _note_cut(event.mapped, reporter)
             reporter.report(event)
 
 
 def _note_cut(frame: MappedFrame, reporter: Reporter) -> None:
-    """Where the network sees much less than the picture has, which a viewer of the files would miss."""
+    """Where the network sees less than the picture has, which a viewer of the files would miss."""
     share = frame.placement.seen_share(frame.depth.shape)
     if share < _LEAST_SEEN:
+        sides = "left and right" if frame.placement.offset_x < 0 else "above and below"
         reporter.note(
-            f"The model sees {share:.0%} of each picture, its middle: {frame.placement.source_width}x"
-            f"{frame.placement.source_height} pixels do not fit its shape; longtake map --fit pad shows it all of them."
+            f"The model sees the middle of each picture, {share:.0%} of it: of {frame.placement.source_width}x"
+            f"{frame.placement.source_height} pixels those {sides} are cut off; longtake map --fit pad shows all."
         )
 
 

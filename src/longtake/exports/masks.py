@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, UInt8
-from PIL import Image
 
 from longtake.errors import InputError
 from longtake.exports.frame import MappedFrame
 from longtake.exports.pixels import seen_by_network
+from longtake.takes.picture_files import open_picture
 
 _ENDINGS = (".png", ".jpg", ".jpeg")
 _LEAST_WHITE = 128
@@ -57,11 +57,8 @@ def _names_of(frame: MappedFrame) -> list[str]:
 
 
 def _read_mask(path: Path) -> UInt8[np.ndarray, "rows columns"]:
-    try:
-        with Image.open(path) as image:
-            return np.asarray(image.convert("L"))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise InputError(f"Expected a mask in {path}, but it cannot be read ({error}).") from error
+    with open_picture(path, "a mask") as image:
+        return np.asarray(image.convert("L"))
 
 
 def _require_shape_of_source(mask: UInt8[np.ndarray, "rows columns"], frame: MappedFrame, path: Path) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
-from PIL import Image
 
 from longtake.errors import InputError, SettingError
 from longtake.exports.floor import Floor
 from longtake.exports.pixels import seen_by_network
 from longtake.exports.saved import position_of, source_placement
+from longtake.takes.picture_files import open_picture
 from longtake.takes.take import Take
 
 _METRES = {"m": 1.0, "cm": 0.01, "mm": 0.001}
@@ -130,14 +130,10 @@ def _depth_in_metres(known: KnownDepth, take: Take, position: int) -> Float[np.n
 
 
 def _read_16_bit(path: Path) -> Float[np.ndarray, "rows columns"]:
-    try:
-        with Image.open(path) as image:
-            if image.mode.startswith("I"):
-                return np.asarray(image).astype(np.float64)
-            mode = image.mode
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise InputError(f"Expected depth as a 16-bit PNG in {path}, but it cannot be read ({error}).") from error
-    raise InputError(f"Expected depth as a 16-bit grey PNG in {path}, but got mode {mode}.")
+    with open_picture(path, "depth as a 16-bit PNG") as image:
+        if not image.mode.startswith("I"):
+            raise InputError(f"Expected depth as a 16-bit grey PNG in {path}, but got mode {image.mode}.")
+        return np.asarray(image).astype(np.float64)
 
 
 def _number(metres: float) -> str:

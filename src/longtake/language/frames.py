@@ -15,6 +15,8 @@ from torch import Tensor
 from longtake.errors import InputError, SettingError
 
 _LARGEST_ASPECT = 200
+_LARGEST_PIXELS = 2**24
+"""That a limit of pixels a frame may allow; published models stay below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,10 @@ class PictureFormat:
             raise SettingError(
                 f"Pixels of a frame must have limits with 0 < least <= most and room for one token of "
                 f"{self.factor}x{self.factor}, but {self.min_pixels} and {self.max_pixels} came; raise the higher one."
+            )
+        if self.max_pixels > _LARGEST_PIXELS:
+            raise SettingError(
+                f"Expected a limit of at most {_LARGEST_PIXELS} pixels a frame, but {self.max_pixels} came; lower it."
             )
 
     @property

@@ -28,10 +28,10 @@ _ENOUGH = 5
 class StatusRule:
     """Where each judgement begins."""
 
-    same_difference: float = 0.5
-    """Mean difference of blocks, of 255, up to which a picture is the one before; an encoder may add as much."""
+    same_difference: float = 1.5
+    """Of the block that differs most, of 255, up to which a picture is the same again; an encoder may add as much."""
     shared_colours: float = 0.5
-    """Share of the colours in common with the picture before, below which the scene has changed."""
+    """Share of the colours in common with the last picture, below which the scene has changed."""
     jump_steps: float = 10.0
     """How many usual steps a camera may make at once."""
     jump_turn_deg: float = 60.0
@@ -55,7 +55,7 @@ class PictureSummary:
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """The frame before."""
+    """The last frame that counted: repeated ones do not, so that motion too slow to be seen between two adds up."""
 
     picture: PictureSummary
     pose: Float[Tensor, "4 4"]
@@ -92,7 +92,8 @@ class StatusJudge:
             self._confidences.append(sureness)
             if self._last is not None:
                 self._steps.append(_step(self._last, now))
-        self._last = now
+        if status is not FrameStatus.REPEATED:
+            self._last = now
         return status
 
     def state(self) -> dict[str, Any]:
@@ -116,7 +117,7 @@ class StatusJudge:
         self._confidences = deque(state["confidences"], maxlen=_REMEMBERED)
 
     def _compare(self, last: _Last, now: _Last) -> FrameStatus:
-        if np.abs(now.picture.blocks - last.picture.blocks).mean() <= self._rule.same_difference:
+        if np.abs(now.picture.blocks - last.picture.blocks).max() <= self._rule.same_difference:
             return FrameStatus.REPEATED
         if np.minimum(now.picture.colours, last.picture.colours).sum() < self._rule.shared_colours:
             return FrameStatus.CUT

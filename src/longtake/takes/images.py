@@ -10,6 +10,7 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from longtake.errors import InputError, SettingError
+from longtake.takes.picture_files import open_picture
 
 _JPEG_QUALITY = 95
 _PNG_EFFORT = 6
@@ -77,15 +78,12 @@ def encode_image(image: Image.Image, suffix: str, *, png_effort: int = _PNG_EFFO
 
 def load_image(path: Path, size: tuple[int, int]) -> Image.Image:
     """An image file of this (height, width); whatever is wrong with it is one sentence."""
-    try:
-        with Image.open(path) as image:
-            require_size((image.height, image.width), size, path)
-            image.load()
-            return image
-    except FileNotFoundError as error:
-        raise InputError(f"Expected {path}, which the take lists, but it is missing; make the take again.") from error
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise InputError(f"Expected an image in {path}, but it cannot be read ({error}).") from error
+    if not path.exists():
+        raise InputError(f"Expected {path}, which the take lists, but it is missing; make the take again.")
+    with open_picture(path, "an image") as image:
+        require_size((image.height, image.width), size, path)
+        image.load()
+        return image
 
 
 def read_image(path: Path, size: tuple[int, int]) -> UInt8[np.ndarray, "height width 3"]:

@@ -93,7 +93,9 @@ def read_video(path: Path, size: tuple[int, int]) -> Iterator[UInt8[np.ndarray, 
     """The video's images in order, one in memory at a time."""
     try:
         with av.open(str(path)) as container:
-            for frame in container.decode(video=0):
+            stream = container.streams.video[0]
+            require_size((stream.height, stream.width), size, path)  # before there is room for a frame
+            for frame in container.decode(stream):
                 require_size((frame.height, frame.width), size, path)
                 yield frame.to_ndarray(format="rgb24", interpolation=_COLOURS)
     except (av.FFmpegError, OSError, IndexError) as error:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -22,6 +23,7 @@ from jaxtyping import Int, UInt8
 from PIL import Image
 
 from longtake.errors import InputError
+from longtake.takes.picture_files import LARGEST_PIXELS, require_pixels
 from longtake.video.resize import upright_rgb
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ _COLOURS = Interpolation.BICUBIC | Interpolation.ACCURATE_RND | Interpolation.FU
 # It draws any text file as a terminal would show it.
 _NO_VIDEO_FORMATS = ("tty",)
 
+_LARGEST_PIXEL_ASPECT = 4
+"""Beyond, what a file says of the shape of its pixels is damage."""
 _NUM_REPORTED = 64
 """Timestamps of lost frames that are remembered, more than a decoder holds back."""
 _WAIT_S, _LONGEST_WAIT_S = 0.005, 10.0
@@ -77,7 +81,15 @@ def video_stream(container: InputContainer, name: str) -> VideoStream:
         raise InputError(f"Expected a video in {name}, but it holds text; choose another file.")
     if not _is_decodable(stream.codec_context):
         raise InputError(f"Expected a video in {name}, but no decoder knows its codec; convert it to H.264.")
+    require_pixels(stream.codec_context.width, stream.codec_context.height, name)
     return stream
+
+
+def note_on(frame: av.VideoFrame, name: str) -> str | None:
+    """What a viewer should know of a video with such a frame."""
+    if not frame.interlaced_frame:
+        return None
+    return f"{name} is interlaced: each frame shows two moments, line by line; deinterlace it for better results."
 
 
 def _is_decodable(codec_context: object) -> bool:
@@ -107,6 +119,8 @@ class Decoder:
         """`AUTO` decodes several frames at once where it can; `SLICE` holds none back."""
         stream.codec_context.thread_count = threads
         stream.codec_context.thread_type = ahead
+        # The size of frames may change on the way.
+        stream.codec_context.options = {"max_pixels": str(LARGEST_PIXELS)}
         self.num_packets = 0
         self._container, self._stream = container, stream
         self._waiting: list[int] = []
@@ -194,17 +208,28 @@ def retry_demux(demux: Callable[[], Iterator[_Packet]]) -> Iterator[_Packet]:
 
 
 class RgbConverter:
-    """Converts decoded frames to upright RGB pictures."""
+    """Converts decoded frames to upright RGB pictures of square pixels."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, pixel_aspect: Fraction | None) -> None:
+        """`pixel_aspect` is a pixel's width over its height, None where the video does not say."""
         self._threads = threads
+        is_stated = pixel_aspect is not None and 1 <= _LARGEST_PIXEL_ASPECT * pixel_aspect <= _LARGEST_PIXEL_ASPECT**2
+        self._pixel_aspect = pixel_aspect if pixel_aspect is not None and is_stated else Fraction(1)
         self._reformatter = VideoReformatter()
 
     def convert(self, frame: av.VideoFrame) -> UInt8[np.ndarray, "height width 3"]:
         has_alpha = any(component.is_alpha for component in frame.format.components)
         colours = "rgba" if has_alpha else "rgb24"
         try:
-            converted = self._reformatter.reformat(frame, format=colours, interpolation=_COLOURS, threads=self._threads)
+            converted = self._reformatter.reformat(
+                frame,
+                # The narrower way is drawn out, so that nothing is lost.
+                width=round(frame.width * max(self._pixel_aspect, Fraction(1))),
+                height=round(frame.height / min(self._pixel_aspect, Fraction(1))),
+                format=colours,
+                interpolation=_COLOURS,
+                threads=self._threads,
+            )
         except av.FFmpegError as error:
             raise InputError(f"A frame in pixels of {frame.format.name} cannot be converted to RGB.") from error
         pixels = np.asarray(converted.to_ndarray(), np.uint8)

@@ -1,7 +1,7 @@
 """Video files, each frame at its own presentation time."""
 
 from collections.abc import Generator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from fractions import Fraction
 from functools import partial
 from itertools import islice
@@ -12,8 +12,9 @@ from av.container import InputContainer
 from av.video.stream import VideoStream
 
 from longtake.errors import InputError
-from longtake.video.decoding import Address, Decoder, LostFrame, RgbConverter, video_stream
+from longtake.video.decoding import Address, Decoder, LostFrame, RgbConverter, note_on, video_stream
 from longtake.video.frame import PendingFrame
+from longtake.video.matroska import num_missing_bytes
 from longtake.video.reading import EVERY_FRAME, Source
 from longtake.video.sampling import Extent, FrameSampling
 
@@ -68,12 +69,22 @@ class FileClock:
 class VideoFile(Source):
     """A video that has an end, on disk or behind an address; read as far as it can be."""
 
-    def __init__(self, place: Path | Address, sampling: FrameSampling = EVERY_FRAME, *, threads: int = 0) -> None:
-        """Looks into the file, and refuses what is no video. `threads` decode it; 0 lets FFmpeg choose."""
+    def __init__(
+        self,
+        place: Path | Address,
+        sampling: FrameSampling = EVERY_FRAME,
+        *,
+        threads: int = 0,
+        opened: InputContainer | None = None,
+    ) -> None:
+        """Looks into the file, and refuses what is no video. `threads` decode it; 0 lets FFmpeg choose.
+
+        `opened` is the place where it is open already, and is read first.
+        """
         self._address = Address.of_file(place) if isinstance(place, Path) else place
         super().__init__(self._address.name, sampling)
-        self._threads = threads
-        with self._open() as container:
+        self._threads, self._opened = threads, opened
+        with nullcontext(opened) if opened is not None else self._open() as container:
             self._extent = _extent(container, video_stream(container, self.name))
 
     @property
@@ -81,11 +92,12 @@ class VideoFile(Source):
         return self._extent
 
     def all_frames(self) -> Generator[PendingFrame, None, None]:
-        with self._open() as container:
+        opened, self._opened = self._opened, None
+        with opened or self._open() as container:
             stream = video_stream(container, self.name)
             decoder = Decoder(container, stream, threads=self._threads, ahead="AUTO")
             clock = FileClock(stream.time_base or Fraction(1, _MICROSECONDS), _fps(stream))
-            pending = partial(self._pending, clock, RgbConverter(self._threads))
+            pending = partial(self._pending, clock, RgbConverter(self._threads, stream.sample_aspect_ratio))
             jumps = self.sampling.start_s >= _SHORTEST_JUMP_S and container.format.name in _INDEXED_FORMATS
             try:
                 with closing(decoder.frames()) as frames:
@@ -103,6 +115,14 @@ class VideoFile(Source):
             if num_missing > 0:
                 problem = f"{self.name} is damaged or cut off; {num_missing} of its frames are missing."
                 yield PendingFrame.unreadable(clock.read(None), problem)
+            elif num_bytes := self._num_missing_bytes:
+                problem = f"{self.name} is cut off, its last {num_bytes} bytes are not there; frames are missing."
+                yield PendingFrame.unreadable(clock.read(None), problem)
+
+    @property
+    def _num_missing_bytes(self) -> int:
+        path = Path(self._address.url)
+        return num_missing_bytes(path) if path.is_file() else 0
 
     def _open(self) -> InputContainer:
         try:
@@ -119,6 +139,7 @@ class VideoFile(Source):
             return PendingFrame.unreadable(
                 timestamp_s, f"The frame at {timestamp_s:.3f} s of {self.name} is damaged and cannot be decoded."
             )
+        self.note = self.note or note_on(frame, self.name)
         return PendingFrame(timestamp_s, partial(converter.convert, frame))
 
 

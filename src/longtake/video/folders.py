@@ -18,6 +18,10 @@ from longtake.video.resize import open_image
 from longtake.video.sampling import Extent, FrameSampling
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp", ".ppm", ".pgm", ".pnm", ".jp2", ".avif")
+VIDEO_SUFFIXES = (
+    *(".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".ts", ".mts", ".m2ts"),
+    *(".mpg", ".mpeg", ".flv", ".wmv", ".3gp", ".ogv"),
+)
 DONE_NAME = ".done"
 """An empty file of this name says that a folder will get no more pictures."""
 NOMINAL_FPS = 30.0
@@ -45,6 +49,11 @@ class Pictures(Source):
 def open_folder(folder: Path, sampling: FrameSampling = EVERY_FRAME, *, fps: float = NOMINAL_FPS) -> Pictures:
     """The pictures that lie in a folder now, img2 before img10."""
     paths = pictures_in(folder)
+    if not paths and (videos := videos_in(folder)):
+        raise InputError(
+            f"Expected pictures in the folder {folder}, but it holds videos ({len(videos)}, {videos[0].name} first); "
+            "name one of them, or give the folder to longtake map, which takes them all."
+        )
     if not paths:
         raise InputError(
             f"Expected pictures in the folder {folder}, but found none; they end in {', '.join(PICTURE_SUFFIXES)}."
@@ -163,11 +172,20 @@ def _state(path: Path) -> tuple[int, int] | None:
 
 def pictures_in(folder: Path) -> list[Path]:
     """Files whose names say that they are pictures, in natural order; hidden ones are none."""
+    return _files_in(folder, PICTURE_SUFFIXES)
+
+
+def videos_in(folder: Path) -> list[Path]:
+    """The same of videos."""
+    return _files_in(folder, VIDEO_SUFFIXES)
+
+
+def _files_in(folder: Path, suffixes: Sequence[str]) -> list[Path]:
     try:
         paths = [
             path
             for path in folder.iterdir()
-            if path.suffix.lower() in PICTURE_SUFFIXES and not path.name.startswith(".") and not path.is_dir()
+            if path.suffix.lower() in suffixes and not path.name.startswith(".") and not path.is_dir()
         ]
     except OSError as error:
         raise InputError(f"The folder {folder} cannot be read ({error.strerror}); check its permissions.") from error

@@ -21,6 +21,8 @@ class Source(ABC):
         self.sampling = sampling
         self.is_live = is_live
         """Whether frames come whether or not they are read, and cannot be read again: a camera, a stream."""
+        self.note: str | None = None
+        """What a viewer should know of the frames read so far."""
         self._stopped = threading.Event()
 
     @property

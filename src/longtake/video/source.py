@@ -18,6 +18,8 @@ from longtake.video.folders import (
     FollowSettings,
     Pictures,
     open_folder,
+    pictures_in,
+    videos_in,
 )
 from longtake.video.reading import EVERY_FRAME, Source
 from longtake.video.sampling import FrameSampling
@@ -81,6 +83,14 @@ def open_source(text: str, sampling: FrameSampling = EVERY_FRAME, options: Sourc
     if (own := _OWN.fullmatch(text)) and not _exists(Path(text)):
         return _open_own(own[1], own[2] or "", sampling, options)
     return _open_path(Path(text), sampling, options)
+
+
+def videos_of(text: str) -> list[str]:
+    """What a text names, one by one: the videos of a folder that holds no pictures, and anything else itself."""
+    folder = Path(text)
+    if "://" in text or not (_exists(folder) and folder.is_dir()) or is_take(folder) or pictures_in(folder):
+        return [text]
+    return [str(video) for video in videos_in(folder)] or [text]
 
 
 def _open_own(name: str, text: str, sampling: FrameSampling, options: SourceOptions) -> Source:

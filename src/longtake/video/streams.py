@@ -4,14 +4,14 @@ import logging
 import time
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from urllib.parse import SplitResult, urlsplit
 
 import av
+from av.container import InputContainer
 
 from longtake.errors import InputError
-from longtake.video.decoding import Address, Decoder, LostFrame, RgbConverter, video_stream
+from longtake.video.decoding import Address, Decoder, LostFrame, RgbConverter, note_on, video_stream
 from longtake.video.files import VideoFile
 from longtake.video.frame import PendingFrame
 from longtake.video.reading import EVERY_FRAME, Source
@@ -32,7 +32,7 @@ _FINAL_ERRORS = (
 # FFmpeg looks at a stream before it hands out frames, which then come all at once; our clock needs no frame rate.
 _STREAM_OPTIONS = {"fpsprobesize": "0", "analyzeduration": "2000000", "rtsp_transport": "tcp"}
 # FFmpeg itself goes on where a file on a server broke off, if the server can begin in the middle.
-_FILE_OPTIONS = {"reconnect": "1", "reconnect_on_network_error": "1", "reconnect_delay_max": "8"}
+_HTTP_OPTIONS = {"reconnect": "1", "reconnect_delay_max": "8"}
 
 _log = logging.getLogger(__name__)
 
@@ -51,9 +51,12 @@ class LiveStream(Source):
         *,
         threads: int = 0,
         timeouts: StreamTimeouts = DEFAULT_TIMEOUTS,
+        opened: InputContainer | None = None,
     ) -> None:
+        """`opened` is the address where it is open already, and is read first."""
         super().__init__(address.name, sampling, is_live=True)
         self._address, self._threads, self._timeouts = address, threads, timeouts
+        self._opened = opened
 
     @property
     def extent(self) -> Extent:
@@ -69,8 +72,8 @@ class LiveStream(Source):
                 reason = "it ended"
             except av.FFmpegError as error:
                 if not clock.num_pictures and isinstance(error, _FINAL_ERRORS):
-                    raise InputError(f"Expected a video from {self.name}, but got none ({error.strerror}).") from error
-                has_end, reason = False, error.strerror or str(error)
+                    raise _no_video(self.name, error) from error
+                has_end, reason = False, _reason(error)
             if has_end:
                 return
             if clock.num_pictures > num_before:
@@ -80,10 +83,13 @@ class LiveStream(Source):
 
     def _connected(self, clock: "_ArrivalClock") -> Generator[PendingFrame, None, bool]:
         """Frames of one connection; returns whether that was all there is, as in a recording that a server plays."""
-        with self._address.open() as container:
+        container, self._opened = self._opened or self._address.open(), None
+        with container:
+            clock.has_answered = True
             # Frames that are decoded side by side would come late.
-            decoder = Decoder(container, video_stream(container, self.name), threads=self._threads, ahead="SLICE")
-            converter = RgbConverter(self._threads)
+            stream = video_stream(container, self.name)
+            decoder = Decoder(container, stream, threads=self._threads, ahead="SLICE")
+            converter = RgbConverter(self._threads, stream.sample_aspect_ratio)
             num_before = clock.num_pictures
             with closing(decoder.frames()) as frames:
                 for frame in frames:
@@ -96,17 +102,18 @@ class LiveStream(Source):
                             problem = f"{self.name} broke off and was reconnected after {clock.silence_s:.1f} s."
                             yield PendingFrame.unreadable(clock.stamp(), problem)
                         clock.num_pictures += 1
+                        self.note = self.note or note_on(frame, self.name)
                         yield PendingFrame(clock.stamp(), partial(converter.convert, frame))
                         clock.listen()
             return container.format.name == "rtsp" and container.duration is not None
 
     def _wait(self, clock: "_ArrivalClock", pause_s: float, reason: str) -> None:
-        left_s = self._timeouts.max_silence_s - clock.silence_s
+        most_s = self._timeouts.max_silence_s
+        if not clock.has_answered:
+            most_s = min(most_s, self._timeouts.open_timeout_s)
+        left_s = most_s - clock.silence_s
         if left_s <= 0:
-            raise InputError(
-                f"Expected pictures from {self.name}, but none came for {clock.silence_s:.0f} s ({reason}); check "
-                "that it is running."
-            )
+            raise _silent(self.name, clock.silence_s, reason)
         _log.info("%s broke off (%s); trying again in %.1f s.", self.name, reason, pause_s)
         self._stopped.wait(min(pause_s, left_s))
 
@@ -116,6 +123,8 @@ class _ArrivalClock:
 
     def __init__(self) -> None:
         self.num_pictures = 0
+        self.has_answered = False
+        """Whether there was a connection."""
         self._first_s: float | None = None
         self._last_s = -_SMALLEST_STEP_S
         self._listening_since_s = time.monotonic()
@@ -144,13 +153,14 @@ def open_stream(
     address = Address(
         url=url,
         name=url if parts.password is None else url.replace(f":{parts.password}@", ":***@", 1),
-        options=_STREAM_OPTIONS,
+        options={**_STREAM_OPTIONS, **(_HTTP_OPTIONS if parts.scheme.startswith("http") else {})},
         open_timeout_s=timeouts.open_timeout_s,
         read_timeout_s=timeouts.read_timeout_s,
     )
-    if parts.scheme.startswith("http") and _is_file(address):
-        return VideoFile(replace(address, options=_FILE_OPTIONS), sampling, threads=threads)
-    return LiveStream(address, sampling, threads=threads, timeouts=timeouts)
+    opened = _open_now(address) if parts.scheme.startswith("http") else None
+    if opened is not None and _is_file(opened):
+        return VideoFile(address, sampling, threads=threads, opened=opened)
+    return LiveStream(address, sampling, threads=threads, timeouts=timeouts, opened=opened)
 
 
 def _parts(url: str) -> SplitResult:
@@ -160,12 +170,37 @@ def _parts(url: str) -> SplitResult:
         raise InputError(f"Expected an address such as rtsp://host/path, but got '{url}' ({error}).") from error
 
 
-def _is_file(address: Address) -> bool:
-    """Whether a server knows where it ends; one that does not answer may be a stream that is yet to start."""
+def _open_now(address: Address) -> InputContainer | None:
+    """What a server has there, to see whether it is a file; None for what may be a stream that is yet to start."""
+    started_s = time.monotonic()
     try:
-        with address.open() as container:
-            if container.format.name in ("hls", "dash"):
-                return container.duration is not None
-            return container.size > 0 or any(stream.frames for stream in container.streams.video)
-    except av.FFmpegError:
-        return False
+        return address.open()
+    except _FINAL_ERRORS as error:
+        raise _no_video(address.name, error) from error
+    except av.FFmpegError as error:
+        silence_s = time.monotonic() - started_s
+        if address.open_timeout_s is not None and silence_s >= address.open_timeout_s:
+            raise _silent(address.name, silence_s, _reason(error)) from error
+        return None
+
+
+def _no_video(name: str, error: av.FFmpegError) -> InputError:
+    return InputError(f"Expected a video from {name}, but got none ({_reason(error)}).")
+
+
+def _silent(name: str, silence_s: float, reason: str) -> InputError:
+    return InputError(
+        f"Expected pictures from {name}, but none came for {silence_s:.0f} s ({reason}); check that it is running."
+    )
+
+
+def _reason(error: av.FFmpegError) -> str:
+    """FFmpeg's own, but for its words on a timeout."""
+    return "it did not answer" if isinstance(error, av.ExitError) else error.strerror or str(error)
+
+
+def _is_file(container: InputContainer) -> bool:
+    """Whether a server knows where it ends."""
+    if container.format.name in ("hls", "dash"):
+        return container.duration is not None
+    return container.size > 0 or any(stream.frames for stream in container.streams.video)

@@ -9,7 +9,8 @@ from longtake.errors import SettingError
 class StreamTimeouts:
     """How long to wait for a stream, and how to reconnect."""
 
-    open_timeout_s: float = 10.0
+    open_timeout_s: float = 5.0
+    """Without an answer for so long, an address that never gave one is given up."""
     read_timeout_s: float = 10.0
     first_pause_s: float = 0.5
     """Before the first new try; every further one waits twice as long, until there is a picture."""

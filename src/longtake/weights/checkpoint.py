@@ -8,6 +8,8 @@ A file is told by its first bytes:
 """
 
 import pickle
+import struct
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,9 +19,9 @@ import torch
 from jaxtyping import Shaped
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from torch.serialization import get_unsafe_globals_in_checkpoint
 
 from longtake.errors import CheckpointError
+from longtake.weights.archive import UnsafePickleError, require_tensors_only
 from longtake.weights.files import is_index, locate, read_index
 
 _DTYPES = {
@@ -40,7 +42,19 @@ _ARCHIVE = b"PK\x03\x04"
 _PICKLE = b"\x80"
 _POINTER = b"version https://git-lfs"
 # what reading a damaged archive was seen to raise, besides UnpicklingError; its pickle can be broken in any way
-_DAMAGE = (RuntimeError, OSError, ValueError, LookupError, TypeError, AttributeError, EOFError)
+_DAMAGE = (
+    RuntimeError,
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    EOFError,
+    MemoryError,
+    zipfile.BadZipFile,
+    struct.error,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +155,13 @@ def _open_archive(path: Path) -> Checkpoint:
 def _unpickle(path: Path) -> object:
     """What an archive holds, storages mapped; refused before anything is made if it asks for more than tensors."""
     try:
-        unsafe = get_unsafe_globals_in_checkpoint(str(path))
-        if not unsafe:
-            content: object = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-            return content
+        require_tensors_only(path)
+        content: object = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except UnsafePickleError as error:
+        raise CheckpointError(
+            f"{path} was refused because its pickle asks for {error}, which is no tensor and could run code on this "
+            "machine; ask for the weights as safetensors."
+        ) from error
     except pickle.UnpicklingError as error:
         raise CheckpointError(
             f"{path} was refused because its pickle is damaged or asks for more than tensors; "
@@ -152,10 +169,7 @@ def _unpickle(path: Path) -> object:
         ) from error
     except _DAMAGE as error:
         raise _damaged(path, error) from error
-    raise CheckpointError(
-        f"{path} was refused because its pickle asks for {some(unsafe)}, which could run code on this machine; "
-        "ask for the weights as safetensors."
-    )
+    return content
 
 
 def _mapped(tensor: Shaped[Tensor, "..."]) -> Stored:
