@@ -89,6 +89,7 @@ class SavedTensors:
     """
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         try:
             if path.exists() and not path.is_file():
                 raise ValueError("it is no file")

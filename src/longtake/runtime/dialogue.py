@@ -259,8 +259,14 @@ class DialogueSession:
     @classmethod
     def resume(cls, path: Path, language: LanguageModel, backend: Backend | None = None) -> "DialogueSession":
         """Go on where `save` was called, with the same weights; bit-identical on the same backend."""
-        saved = SavedTensors(path)
-        record = DialogueRecord.read(path, saved.record, language.model)
+        return cls.restored(SavedTensors(path), language, backend)
+
+    @classmethod
+    def restored(
+        cls, saved: SavedTensors, language: LanguageModel, backend: Backend | None = None
+    ) -> "DialogueSession":
+        """The session of a file that is open already."""
+        record = DialogueRecord.read(saved.path, saved.record, language.model)
         language = replace(language, picture_format=record.pictures(language.picture_format))
         session = cls(
             language,

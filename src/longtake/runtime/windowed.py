@@ -397,6 +397,12 @@ def _read_spans(saved: SavedTensors) -> list[WindowSpan]:
 def resume_session(path: Path, model: GeometryModel, backend: Backend | None = None) -> VideoSession:
     """Go on with a saved session, with or without windows."""
     saved = SavedTensors(path)
-    record = SessionRecord.from_dict(saved.record)
+    return restored_session(saved, SessionRecord.from_dict(saved.record), model, backend)
+
+
+def restored_session(
+    saved: SavedTensors, record: SessionRecord, model: GeometryModel, backend: Backend | None = None
+) -> VideoSession:
+    """The session of a file that is open already."""
     kind = SequenceSession if record.windowed is None else WindowedSession
     return kind.restored(saved, record, model, backend)
