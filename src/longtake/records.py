@@ -76,8 +76,7 @@ def _read_tuple(kinds: tuple[Any, ...], values: Any, name: str) -> tuple[Any, ..
     _require(is_list and (is_long or len(values) == len(kinds)), of_length, values, name)
     of_each = kinds[:1] * len(values) if is_long else kinds
     return tuple(
-        _read(kind, value, f"{name}[{place}]")
-        for place, (kind, value) in enumerate(zip(of_each, values, strict=True))
+        _read(kind, value, f"{name}[{place}]") for place, (kind, value) in enumerate(zip(of_each, values, strict=True))
     )
 
 

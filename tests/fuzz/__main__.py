@@ -92,11 +92,13 @@ def _watched(target: Target, numbers: list[int], seed: int, root: Path) -> Itera
     process = os.fork()
     if not process:
         os.close(reading)
+        status = 1
         try:
             with os.fdopen(writing, "w", buffering=1) as told:
                 _run_cases(target, numbers, seed, root, told)
+            status = 0
         finally:
-            os._exit(0)
+            os._exit(status)
     os.close(writing)
     with os.fdopen(reading) as told:
         for line in told:

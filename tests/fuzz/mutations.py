@@ -135,5 +135,5 @@ def _doubled(content: bytearray, random: Random) -> bytes:
     return bytes(content[:first] + content[first : first + random.randrange(1, 500)] * 2 + content[first:])
 
 
-def _emptied(content: bytearray, random: Random) -> bytes:  # noqa: ARG001
+def _emptied(content: bytearray, random: Random) -> bytes:
     return b""

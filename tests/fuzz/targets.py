@@ -24,7 +24,7 @@ from longtake.pipeline.outputs import choose_outputs
 from longtake.pipeline.run import Run
 from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.runtime.build import SMALL
-from longtake.video.source import SourceOptions, open_source
+from longtake.video.source import open_source
 from longtake.weights.load import load_geometry, save_geometry
 from tests.fuzz.mutations import mutated, mutated_text
 
@@ -37,7 +37,7 @@ _CONFIG = GeometryConfig(
     camera=CameraConfig(depth=1, heads=2, iterations=1),
     dense=DenseConfig(features=8, channels=(4, 4, 4, 4)),
 )
-_WORLD = "world:9?frames=6&size=70x42"
+_WORLD = "world:9?frames=12&size=70x42"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +107,8 @@ def _language() -> "longtake.language.load.LanguageModel":  # type: ignore[name-
 
 def _save_dialogue(folder: Path, *, seal: bool) -> None:
     session = longtake.DialogueSession.from_pretrained(_language(), memory="20MB", size=56)
-    for picture in _pictures(5):
-        session.see(picture)
+    for number, picture in enumerate(_pictures(5)):
+        session.see(picture, float(number))
     session.save(folder / "session.safetensors")
     if not seal:
         _as_an_earlier_version(folder / "session.safetensors")
@@ -116,21 +116,17 @@ def _save_dialogue(folder: Path, *, seal: bool) -> None:
 
 def _resume_dialogue(folder: Path) -> None:
     session = longtake.DialogueSession.resume(folder / "session.safetensors", _language(), max_tokens=1)
-    session.see(next(_pictures(1)))
+    session.see(next(_pictures(1)), 9.0)
     session.ask("have you seen a red ball?")
 
 
 def _save_live(folder: Path) -> None:
-    _save_session(folder, windows=None, seal=True)
-    (folder / "session.safetensors").rename(folder / "map.safetensors")
-    _save_dialogue(folder, seal=True)
-    (folder / "session.safetensors").rename(folder / "dialogue.safetensors")
     session = longtake.LiveSession(
         longtake.GeometrySession.from_pretrained(_model(), memory="20MB", size=70),
         longtake.DialogueSession.from_pretrained(_language(), memory="20MB", size=56),
     )
-    for picture in _pictures(3):
-        session.step(picture)
+    for number, picture in enumerate(_pictures(3)):
+        session.step(picture, float(number))
     session.save(folder)
 
 
@@ -142,19 +138,21 @@ def _mapping(out: Path, *, resume: bool) -> Run:
     settings = MapSettings(
         session=SMALL, outputs=choose_outputs(("tum", "ply", "depth", "kitti")), checkpoints=CheckpointRule(2)
     )
-    return map_video(open_source(_WORLD, SourceOptions()), _model(), out, settings, resume=resume)
+    return map_video(open_source(_WORLD), _model(), out, settings, resume=resume)
 
 
 def _break_off(folder: Path) -> None:
-    run = _mapping(folder / "out", resume=False)
-    for number, _ in enumerate(run):
-        if number == 4:
-            run.stop()
+    events = iter(_mapping(folder / "out", resume=False))
+    for _ in events:
+        if (folder / "out" / "depth" / "000005.png").exists():
+            break
+    events.close()
 
 
 def _go_on(folder: Path) -> None:
-    for _ in _mapping(folder / "out", resume=True):
-        pass
+    for number, _ in enumerate(_mapping(folder / "out", resume=True)):
+        if number == 5:
+            break
 
 
 def _write_weights(folder: Path) -> None:

@@ -16,11 +16,11 @@ from longtake.pipeline.events import MapSummary
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.run_folder import RunFolder
 from longtake.pipeline.run_record import RUN_NAME, RunRecord, plain
-from longtake.takes.sealed_json import sealed
 from longtake.runtime.build import SMALL
 from longtake.runtime.execution import Precision
 from longtake.runtime.keyframes import EveryNth
 from longtake.takes.images import ImageFiles
+from longtake.takes.sealed_json import sealed
 
 SETTINGS = {"source": {"name": "walk", "fps": 10.0}, "model": "abc"}
 OUTPUTS = Outputs()

@@ -20,9 +20,9 @@ from longtake.memory.saved import SavedTensors
 from longtake.pipeline.video_map import adjusted_session
 from longtake.runtime.build import SessionSettings, open_session, usual_settings
 from longtake.runtime.execution import AUTO, Precision
+from longtake.runtime.record import SessionRecord
 from longtake.runtime.session import SequenceSession
 from longtake.runtime.steps import VideoSession
-from longtake.runtime.record import SessionRecord
 from longtake.runtime.windowed import WindowedSession, restored_session
 from longtake.types import Geometry
 from longtake.video.resize import Fit, Preprocessor

@@ -77,7 +77,10 @@ def _saved_tokens(saved: SavedTensors, name: str, stream: Stream, num_layer_stat
     token_stats, layer_stats = np.zeros((len(frame), 0), dtype=np.float32), ()
     if stream.keeps_stats:
         token_stats = saved.read(f"{name}.notes", torch.float32, (len(frame), None)).numpy().copy()
-        _require(not len(frame) or token_stats.shape[1] == stream.num_token_stats, f"{stream.num_token_stats} statistics a token in '{name}.notes'")
+        _require(
+            not len(frame) or token_stats.shape[1] == stream.num_token_stats,
+            f"{stream.num_token_stats} statistics a token in '{name}.notes'",
+        )
         layer_stats = tuple(saved.read(f"{name}.memo", torch.float64, (num_layer_stats,)).tolist())
     queue = Tokens(frame, index, np.arange(len(frame)), token_stats)
     retained, evict_next = np.split(np.arange(len(frame)), [num_retained])

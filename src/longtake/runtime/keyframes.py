@@ -104,7 +104,9 @@ def rule_from_record(record: Mapping[str, int | float]) -> KeyframeRule:
     try:
         return record_from(EveryNth if "interval" in record else ByFlow, record)
     except (ValueError, SettingError) as error:
-        raise SavedSessionError(f"The saved session's rule of keyframes means nothing ({error}); save it again.") from error
+        raise SavedSessionError(
+            f"The saved session's rule of keyframes means nothing ({error}); save it again."
+        ) from error
 
 
 def interval_for(num_frames: int, trained_frames: int = TRAINED_FRAMES) -> EveryNth:

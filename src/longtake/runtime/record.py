@@ -68,9 +68,7 @@ class FramesRecord:
         if self.frame_index and (not _NEEDED <= {*self.tensors} <= _TENSORS.keys()):
             raise SettingError(f"Expected tensors among {', '.join(_TENSORS)}, but got {', '.join(self.tensors)}.")
 
-    def parts(
-        self, saved: SavedTensors, prefix: str, size: tuple[int, int], device: torch.device
-    ) -> list[Geometry]:
+    def parts(self, saved: SavedTensors, prefix: str, size: tuple[int, int], device: torch.device) -> list[Geometry]:
         """One part with all frames of this size, or none; `frame_pieces` wrote the tensors under this prefix."""
         if not self.frame_index:
             return []

@@ -266,7 +266,10 @@ class _Window:
             for name, frames in (("shared", record.shared), ("unplaced", record.unplaced), ("held", record.held))
         )
         num_placed = record.num_released + len(record.held.frame_index)
-        if span.num_shared != len(record.shared.frame_index) or not record.num_released <= record.num_given <= num_placed:
+        if (
+            span.num_shared != len(record.shared.frame_index)
+            or not record.num_released <= record.num_given <= num_placed
+        ):
             raise SavedSessionError("The saved session's current window does not fit its frames; save it again.")
         return cls(
             index=span.index,
