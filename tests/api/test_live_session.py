@@ -127,6 +127,6 @@ def test_a_folder_that_is_no_live_session_is_refused(tmp_path: Path) -> None:
         LiveSession.resume(tmp_path)
     (tmp_path / "live.json").write_text('{"format": 99}')
     with pytest.raises(
-        SavedSessionError, match=r"of format 1 in .*, but got 99; resume it with the longtake that wrote it"
+        SavedSessionError, match=r"of format 2 in .*, but got 99; resume it with the longtake that wrote it"
     ):
         LiveSession.resume(tmp_path)

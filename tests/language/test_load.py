@@ -205,8 +205,49 @@ def test_another_kind_of_model_is_refused_before_its_weights_are_fetched(
 def test_name_is_fetched_where_the_hub_can_be_reached(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda url: None)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda repo, file: str(cache / file))
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda repo, allow_patterns: str(cache))
+    asked_for: dict[str, Any] = {}
+
+    def fetched(repo: str, **options: Any) -> str:
+        asked_for.update(options)
+        return str(cache)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetched)
     assert load_language("org/other").text.num_layers == 4
+    assert asked_for["revision"] == cache.name, "the commit of the configuration that was looked at"
+    assert not any(".pt" in pattern or ".bin" in pattern or pattern == "*" for pattern in asked_for["allow_patterns"])
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "sets quantization_config; remove it, or give"),
+        ({"quantization_config": 7}, "sets quantization_config"),
+        ({"attn_implementation": "flash_attention_2"}, "sets attn_implementation"),
+        ({"_attn_implementation": "kernels-community/flash-attn"}, "sets _attn_implementation"),
+        ({"num_hidden_layers": 100_000}, "1 to 1000 layers as num_hidden_layers .* but got 100000"),
+        ({"num_hidden_layers": int("9" * 400)}, "1 to 1000 layers"),
+        ({"text_config": 7}, "Expected settings by name"),
+    ],
+)
+def test_settings_that_change_how_a_model_is_computed_are_refused_at_the_door(
+    tiny_folder: Path, change: dict[str, Any], sentence: str
+) -> None:
+    edit(tiny_folder / "config.json", **change)
+    with pytest.raises(CheckpointError, match=sentence) as error:
+        load_language(tiny_folder)
+    assert "\n" not in str(error.value)
+
+
+def test_deep_json_is_one_sentence(tiny_folder: Path) -> None:
+    (tiny_folder / "config.json").write_text("[" * 100_000)
+    with pytest.raises(CheckpointError, match="Expected settings as JSON"):
+        load_language(tiny_folder)
+
+
+@pytest.mark.parametrize("name", ["n" * 5000, "~nobody-of-this-name/model"])
+def test_a_name_that_can_be_no_path_is_one_sentence(name: str) -> None:
+    with pytest.raises(CheckpointError, match="Expected the folder of a model, but"):
+        load_language(name)
 
 
 def without_weights(folder: Path) -> None:

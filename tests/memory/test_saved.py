@@ -214,3 +214,47 @@ def test_missing_tensor_is_refused_by_name(tmp_path: Path) -> None:
     write_tensors(path, {"here": Pieces.of(torch.ones(2))}, {})
     with pytest.raises(SavedSessionError, match="no tensor 'there'"):
         SavedTensors(path)["there"]
+
+
+@pytest.mark.parametrize("where", ["first header byte", "checksum", "record", "first number", "last number"])
+def test_one_bit_anywhere_is_noticed(where: str, tmp_path: Path) -> None:
+    path = tmp_path / "saved.safetensors"
+    write_tensors(path, pieces_of(TENSORS), RECORD)
+    content = bytearray(path.read_bytes())
+    header = 8 + int.from_bytes(content[:8], "little")
+    places = {
+        "first header byte": 8,
+        "checksum": content.index(b"sha256") + 12,
+        "record": content.index(b"quoted"),
+        "first number": header,
+        "last number": len(content) - 1,
+    }
+    content[places[where]] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(SavedSessionError, match=r"not a complete saved session \(.*\); save it again.$"):
+        SavedTensors(path)
+
+
+def test_a_file_of_an_earlier_version_without_a_checksum_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "saved.safetensors"
+    save_file({"tensor": torch.arange(3.0)}, path, metadata={"longtake": json.dumps(RECORD)})
+    assert SavedTensors(path).record == RECORD
+    save_file({"tensor": torch.arange(3.0)}, path, metadata={"longtake": json.dumps(RECORD), "sha257": "0"})
+    with pytest.raises(SavedSessionError, match="'sha256' in its metadata"):
+        SavedTensors(path)
+
+
+def test_a_tensor_of_another_shape_or_type_is_refused_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "saved.safetensors"
+    write_tensors(path, pieces_of(TENSORS), RECORD)
+    saved = SavedTensors(path)
+    assert saved.read("floats", torch.float32, (None, 3, 4)).shape == (2, 3, 4)
+    for dtype, shape in ((torch.float32, (2, 3)), (torch.float32, (2, 3, 5)), (torch.int64, (2, 3, 4))):
+        with pytest.raises(SavedSessionError, match=r"Expected 'floats' of the saved session as 2 x 3.*save it again"):
+            saved.read("floats", dtype, shape)
+
+
+def test_a_pipe_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(SavedSessionError, match="it is no file"):
+        SavedTensors(tmp_path / "pipe")

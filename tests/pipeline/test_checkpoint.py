@@ -56,11 +56,11 @@ def test_killed_before_the_last_line_the_one_before_is_the_newest(
     checkpoints = Checkpoints(tmp_path)
     checkpoints.publish(saved(checkpoints, 5))
 
-    def killed(*_: object) -> str:
+    def killed(*_: object, **options: object) -> str:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("longtake.pipeline.checkpoint.json.dumps", killed)
+        patch.setattr("longtake.takes.sealed_json.json.dumps", killed)
         with pytest.raises(KeyboardInterrupt):
             checkpoints.publish(saved(checkpoints, 9))
     newest = checkpoints.newest()
@@ -86,6 +86,14 @@ def test_checkpoints_come_as_asked_or_as_often_as_costs_little() -> None:
     assert usual.is_due(num_frames=250, seconds=10.0, cost_s=0.4)
     assert not usual.is_due(num_frames=249, seconds=10.0, cost_s=0.1)
     assert not usual.is_due(num_frames=5000, seconds=10.0, cost_s=0.41)
+
+
+def test_a_changed_number_of_an_array_is_noticed(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.publish(saved(checkpoints, 5))
+    np.savez(tmp_path / FOLDER / "000005" / "arrays.npz", **{"cloud/keys": np.arange(5) + 1})
+    with pytest.raises(InputError, match=r"the checksum of arrays.npz is another"):
+        checkpoints.newest()
 
 
 @pytest.mark.parametrize("num_bytes_left", [0, 100, -1])

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from longtake.runtime.build import SMALL
 from longtake.runtime.execution import Precision
 from longtake.runtime.keyframes import EveryNth
 from longtake.takes.images import ImageFiles
+from longtake.takes.sealed_json import sealed
 
 SETTINGS = {"source": {"name": "walk", "fps": 10.0}, "model": "abc"}
 OUTPUTS = Outputs()
@@ -109,8 +111,8 @@ def test_a_link_above_a_file_on_record_is_not_followed_either(tmp_path: Path) ->
     (elsewhere / "sub" / "precious.txt").write_text("mine")
     ended(opened(out), is_complete=True)
     (out / "link").symlink_to(elsewhere)
-    record = json.loads((out / RUN_NAME).read_text())
-    (out / RUN_NAME).write_text(json.dumps(record | {"files": [*record["files"], "link/sub/precious.txt"]}))
+    record = without_checksum(out)
+    (out / RUN_NAME).write_bytes(sealed(record | {"files": [*record["files"], "link/sub/precious.txt"]}))
     opened(out, overwrite=True).close()
     assert (elsewhere / "sub" / "precious.txt").read_text() == "mine"
 
@@ -139,14 +141,30 @@ def test_what_a_kill_after_the_last_frame_left_to_do_is_done_when_resumed(tmp_pa
 
 def test_a_record_that_names_files_outside_is_refused(tmp_path: Path) -> None:
     ended(opened(tmp_path), is_complete=True)
-    record = json.loads((tmp_path / RUN_NAME).read_text())
+    record = without_checksum(tmp_path)
     for name in ("../mine", "/mine", ""):
-        (tmp_path / RUN_NAME).write_text(json.dumps(record | {"files": [name]}))
+        (tmp_path / RUN_NAME).write_bytes(sealed(record | {"files": [name]}))
         with pytest.raises(InputError, match="names below the folder"):
             RunRecord.read(tmp_path)
-    (tmp_path / RUN_NAME).write_text(json.dumps(record | {"version": 2}))
+    (tmp_path / RUN_NAME).write_text(json.dumps(record | {"version": 1}))
     with pytest.raises(InputError, match="of this version of longtake"):
         opened(tmp_path, resume=True)
+
+
+def test_a_record_that_was_changed_is_refused_before_anything_is_removed(tmp_path: Path) -> None:
+    ended(opened(tmp_path), is_complete=True)
+    (tmp_path / "mine.txt").write_text("mine")
+    record = json.loads((tmp_path / RUN_NAME).read_text())
+    (tmp_path / RUN_NAME).write_text(json.dumps(record | {"files": [*record["files"], "mine.txt"]}))
+    for how in ({"overwrite": True}, {"resume": True}):
+        with pytest.raises(InputError, match="run.json was damaged or changed, for its checksum is another; name"):
+            opened(tmp_path, **how)
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+def without_checksum(out: Path) -> dict[str, Any]:
+    record = json.loads((out / RUN_NAME).read_text())
+    return {name: value for name, value in record.items() if name != "sha256"}
 
 
 def test_what_differs_is_said_also_before_the_first_checkpoint(tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ def test_frames_come_back_joined_and_whole(points: bool, tmp_path: Path) -> None
     parts = [some_frames(0, 3, points=points), some_frames(3, 1, points=points), some_frames(4, 2, points=points)]
     record = FramesRecord.of(parts)
     write_tensors(tmp_path / "frames.safetensors", frame_pieces("held", parts), {})
-    (got,) = record.parts(SavedTensors(tmp_path / "frames.safetensors"), "held", torch.device("cpu"))
+    (got,) = record.parts(SavedTensors(tmp_path / "frames.safetensors"), "held", (2, 5), torch.device("cpu"))
     want = Geometry.join(parts)
     for field in fields(Geometry):
         a, b = getattr(got, field.name), getattr(want, field.name)
@@ -261,4 +261,4 @@ def test_frames_are_written_from_where_they_lie() -> None:
 def test_no_frames_are_no_part(tmp_path: Path) -> None:
     write_tensors(tmp_path / "frames.safetensors", {}, {})
     saved = SavedTensors(tmp_path / "frames.safetensors")
-    assert FramesRecord.of([]).parts(saved, "held", torch.device("cpu")) == []
+    assert FramesRecord.of([]).parts(saved, "held", (2, 5), torch.device("cpu")) == []

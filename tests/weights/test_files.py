@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,27 @@ def test_index_says_which_file_holds_each_tensor(tmp_path: Path) -> None:
     assert read_index(index) == {"a": "model-1.safetensors"}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"weight_map": 3}', '{"weight_map": ["a"]}'])
+@pytest.mark.parametrize("file", [INDEX, "../elsewhere.safetensors", "/etc/hostname", "", "n" * 5000])
+def test_an_index_names_files_of_weights_beside_it_and_never_itself(file: str, tmp_path: Path) -> None:
+    index = tmp_path / INDEX
+    index.write_text(json.dumps({"weight_map": {"a": file}}))
+    with pytest.raises(CheckpointError, match="Expected files of weights beside .*; fetch it again"):
+        read_index(index)
+
+
+@pytest.mark.parametrize("name", ["n" * 5000, "~nobody-of-this-name/model.pt"])
+def test_a_name_that_can_be_no_path_is_one_sentence(name: str) -> None:
+    with pytest.raises(CheckpointError, match="nothing is there; check the path"):
+        locate(Path(name))
+
+
+def test_a_pipe_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model.pt")
+    with pytest.raises(CheckpointError, match="it is a pipe or a device"):
+        locate(tmp_path / "model.pt")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"weight_map": 3}', '{"weight_map": ["a"]}', "[" * 100_000])
 def test_broken_index_is_refused(text: str, tmp_path: Path) -> None:
     index = tmp_path / INDEX
     index.write_text(text)

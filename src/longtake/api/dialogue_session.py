@@ -155,7 +155,8 @@ class DialogueSession:
 
         The file holds all settings. Only those of earlier versions do not say their `size`: give it if there was one.
         """
-        saved_pixels = SavedTensors(Path(path)).record.get("max_pixels")
+        saved = SavedTensors(Path(path))
+        saved_pixels = saved.record.get("max_pixels")
         if size is not None and saved_pixels not in (None, size**2):
             raise SettingError(
                 f"This dialogue was saved with pictures of at most {saved_pixels} pixels, but got a size of {size}; "
@@ -164,7 +165,7 @@ class DialogueSession:
         language, execution = _loaded(model, device, precision, backend)
         chosen = None if backend == AUTO else backend_named(execution.backend)
         sized = language if size is None else _with_size(language, size)
-        return cls(dialogue.DialogueSession.resume(Path(path), sized, chosen), max_tokens=max_tokens)
+        return cls(dialogue.DialogueSession.restored(saved, sized, chosen), max_tokens=max_tokens)
 
     def close(self) -> None:
         """End the session and let go of its memory; ending twice is fine."""

@@ -20,9 +20,10 @@ from longtake.memory.saved import SavedTensors
 from longtake.pipeline.video_map import adjusted_session
 from longtake.runtime.build import SessionSettings, open_session, usual_settings
 from longtake.runtime.execution import AUTO, Precision
+from longtake.runtime.record import SessionRecord
 from longtake.runtime.session import SequenceSession
 from longtake.runtime.steps import VideoSession
-from longtake.runtime.windowed import WindowedSession, resume_session
+from longtake.runtime.windowed import WindowedSession, restored_session
 from longtake.types import Geometry
 from longtake.video.resize import Fit, Preprocessor
 
@@ -192,13 +193,14 @@ class GeometrySession:
 
         The file holds all settings. Only those of earlier versions do not say their `fit`: give it if it was not crop.
         """
-        record = SavedTensors(Path(path)).record
-        if record.get("kind") == "dialogue":
+        saved = SavedTensors(Path(path))
+        if saved.record.get("kind") == "dialogue":
             raise SavedSessionError(f"{path} is a saved dialogue; resume it with DialogueSession.resume.")
-        held = next((known for known in Precision if str(known.dtype) == record.get("compute_dtype")), AUTO)
-        fitted = _resumed_fit(fit, record.get("fit"))
+        record = SessionRecord.from_dict(saved.record)
+        held = next((known for known in Precision if str(known.dtype) == record.compute_dtype), AUTO)
+        fitted = _resumed_fit(fit, record.fit)
         loaded, execution = model_and_execution(model, device, held, backend)
-        inner = resume_session(Path(path), loaded, None if backend == AUTO else backend_named(execution.backend))
+        inner = restored_session(saved, record, loaded, None if backend == AUTO else backend_named(execution.backend))
         _, width = _sequence(inner).plan.size
         session = cls(loaded, adjusted_session(usual_settings(loaded.config), size=width), fit=fitted)
         session._session, session._num_frames = inner, _num_frames(inner)

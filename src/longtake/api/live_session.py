@@ -1,6 +1,5 @@
 """Geometry and questions side by side: one `step` feeds both, and an answer knows where the camera was."""
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +21,11 @@ from longtake.runtime.answers import Answer
 from longtake.runtime.execution import AUTO
 from longtake.takes.atomic_files import replace_file, writing
 from longtake.takes.fields import JsonObject
+from longtake.takes.sealed_json import sealed, unsealed
 from longtake.types import Geometry
 
 _MAP_NAME, _DIALOGUE_NAME, _RECORD_NAME = "map.safetensors", "dialogue.safetensors", "live.json"
-_FORMAT = 1
+_FORMAT, _WITHOUT_CHECKSUM = 2, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -174,7 +174,7 @@ class LiveSession:
         self._map.save(folder / _MAP_NAME)
         self._dialogue.save(folder / _DIALOGUE_NAME)
         record = {"format": _FORMAT, **self._trail.to_record()}
-        replace_file(folder / _RECORD_NAME, json.dumps(record).encode())
+        replace_file(folder / _RECORD_NAME, sealed(record))
 
     @classmethod
     @checked_arguments
@@ -226,9 +226,14 @@ def _read_record(path: Path) -> JsonObject:
             f"Expected a saved live session in {path.parent}, but its {path.name} cannot be read ({error.strerror}); "
             "name a folder that LiveSession.save wrote."
         ) from error
+    if record.fields.get("format") == _WITHOUT_CHECKSUM and "sha256" not in record.fields:
+        return record
     if record.fields.get("format") != _FORMAT:
         raise SavedSessionError(
             f"Expected a saved live session of format {_FORMAT} in {path}, but got {record.fields.get('format')}; "
             "resume it with the longtake that wrote it."
         )
-    return record
+    try:
+        return unsealed(record)
+    except InputError as error:
+        raise SavedSessionError(f"{str(error)[:-1]}; save the session again.") from error

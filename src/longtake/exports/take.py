@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from longtake.errors import SettingError
+from longtake.errors import InputError, SettingError
 from longtake.exports.frame import MappedFrame
 from longtake.exports.pixels import in_model_pixels, in_source_pixels
 from longtake.exports.sink import PreparingSink, SinkState
 from longtake.takes.atomic_files import writing
 from longtake.takes.depth_files import DepthFiles, step_for, valid_or_zero
 from longtake.takes.frames import TakeFrame
-from longtake.takes.header import Content, TakeHeader, Unit, is_take
+from longtake.takes.header import HEADER_NAME, Content, TakeHeader, Unit, is_take
 from longtake.takes.images import ImageFiles
 from longtake.takes.writer import TakeWriter, make_room_for_take
 from longtake.types import FrameKind
@@ -87,7 +87,13 @@ class TakeSink(PreparingSink):
         self._num_frames: int = 0 if state is None else state.values["num_frames"]
         self._num_earlier_too_far: int = 0 if state is None else state.values["num_pixels_too_far"]
         if self._num_frames:
-            self._enter(TakeWriter.resume(folder, self._num_frames))
+            writer = TakeWriter.resume(folder, self._num_frames)
+            if state is not None and writer.header.to_json() != state.values["header"]:
+                raise InputError(
+                    f"{folder / HEADER_NAME} was changed since the run that made it; start again with --overwrite "
+                    "(overwrite=True)."
+                )
+            self._enter(writer)
         elif state is None:
             make_room_for_take(folder, overwrite=overwrite)
         else:
@@ -118,7 +124,9 @@ class TakeSink(PreparingSink):
     def checkpoint(self) -> SinkState:
         if self._writer is not None:
             self._writer.sync()
-        return SinkState(values={"num_frames": self._num_frames, "num_pixels_too_far": self.num_pixels_too_far})
+        header = None if self._writer is None else self._writer.header.to_json()
+        counts = {"num_frames": self._num_frames, "num_pixels_too_far": self.num_pixels_too_far}
+        return SinkState(values={**counts, "header": header})
 
     def close(self) -> None:
         self._opened.close()

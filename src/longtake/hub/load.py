@@ -16,6 +16,7 @@ from longtake.hub.bundled import bundled_folder
 from longtake.hub.presets import parse_name
 from longtake.hub.resolve import resolve
 from longtake.language.load import LanguageModel, load_language
+from longtake.weights.files import existing
 from longtake.weights.load import load_geometry
 from longtake.weights.presets import BY_NAME, MICRO, TINY
 from longtake.weights.published import Family
@@ -65,7 +66,7 @@ def load_language_model(
 ) -> LanguageModel:
     """A model ready to be asked, from its folder, by the name of one in the package, or from the hub."""
     named = str(name_or_path)
-    folder = None if Path(named).expanduser().exists() else bundled_folder(named)
+    folder = None if existing(named) is not None else bundled_folder(named)
     return load_language(folder or name_or_path, device=device, dtype=dtype)
 
 
@@ -78,7 +79,7 @@ def told_config(name_or_path: Path | str) -> GeometryConfig | None:
 def _own_network(name_or_path: Path | str) -> PublishedNetwork | None:
     """The network of a user's that `module:attribute` names; None for a path and for other names."""
     text = str(name_or_path)
-    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text) or parse_name(text).model or Path(text).exists():
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", text) or parse_name(text).model or existing(text) is not None:
         return None
     found = import_own(text, "weights, or a published network,")
     if not isinstance(found, PublishedNetwork):

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from longtake.weights.files import existing
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
@@ -85,7 +87,7 @@ class Named:
 def parse_name(name_or_path: Path | str) -> Named:
     """`streamvggt:weights.pth` is a file and its model; a preset's name or repository tells the model by itself."""
     text = str(name_or_path)
-    if Path(text).expanduser().exists():
+    if existing(text) is not None:
         return Named(name_or_path)
     model, colon, weights = text.partition(":")
     if colon and weights and model in _MODELS:

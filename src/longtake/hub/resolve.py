@@ -13,7 +13,7 @@ from longtake.errors import CheckpointError
 from longtake.extras import import_from_extra
 from longtake.hub.bundled import BUNDLED, bundled_file
 from longtake.hub.presets import PRESETS, alone_in, parse_name
-from longtake.weights.files import INDEX, SUFFIXES, is_index, read_index
+from longtake.weights.files import INDEX, SUFFIXES, existing, is_index, read_index
 
 _log = logging.getLogger(__name__)
 _NAME = r"[A-Za-z0-9](?:[\w.-]*\w)?"
@@ -40,7 +40,7 @@ def resolve(name_or_path: Path | str) -> Path:
 def find(name_or_path: Path | str) -> Path | None:
     """The same without a download; none if the weights are known but not on this machine."""
     weights = parse_name(name_or_path).weights
-    if (path := Path(weights).expanduser()).exists():
+    if (path := existing(weights)) is not None:
         return path
     if (bundled := bundled_file(str(weights))) is not None:
         return bundled
@@ -81,7 +81,7 @@ def _download(hub: ModuleType, place: Place) -> Path:
         path = _fetch(hub, place, file)
         if path is not None and is_index(path):
             for shard in sorted(set(read_index(path).values())):
-                _fetch(hub, place, shard)
+                _fetch(hub, place, shard, revision=path.parent.name)  # the cache has a folder for each commit
         if path is not None:
             return path
     raise CheckpointError(
@@ -90,16 +90,16 @@ def _download(hub: ModuleType, place: Place) -> Path:
     )
 
 
-def _fetch(hub: ModuleType, place: Place, file: str) -> Path | None:
-    """One file of a repository, in the cache from now on; none if the repository has no such file."""
+def _fetch(hub: ModuleType, place: Place, file: str, revision: str | None = None) -> Path | None:
+    """One file of a repository, newest or of one commit, in the cache from now on; none if there is no such file."""
     errors = import_from_extra("huggingface_hub.errors", "hub", f"Fetching {file}")
     # the base of its HTTP errors stands for whichever client this version uses; its transfers raise RuntimeError
     failures = (OSError, RuntimeError, *errors.HfHubHTTPError.__bases__)
     try:
         # asks once; the download alone asks for 20 s where there is no network
-        hub.get_hf_file_metadata(hub.hf_hub_url(place.repo, file))
+        hub.get_hf_file_metadata(hub.hf_hub_url(place.repo, file, revision=revision))
         _log.warning("Fetching %s from %s; licence of the weights: %s.", file, place.repo, place.licence)
-        return Path(hub.hf_hub_download(place.repo, file))
+        return Path(hub.hf_hub_download(place.repo, file, revision=revision))
     except errors.GatedRepoError as error:
         raise _out_of_reach(hub, place, file, "its authors ask you to log in and accept their terms first") from error
     except errors.RepositoryNotFoundError as error:

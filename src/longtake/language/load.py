@@ -129,6 +129,19 @@ def load_language(
     )
 
 
+# what the library was seen to raise where a setting means nothing; RecursionError is a RuntimeError
+_WRONG_SETTINGS = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    RuntimeError,
+    ImportError,
+    AttributeError,
+    ArithmeticError,
+)
+
+
 def _transformers() -> ModuleType:
     transformers = import_from_extra("transformers", "qwen", _PURPOSE)
     version = tuple(int(part) for part in transformers.__version__.split(".")[:2])
@@ -153,7 +166,7 @@ def _read_model(transformers: ModuleType, folder: Path, dtype: torch.dtype | str
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # they are in the report, and refused below by name
             )
-    except (OSError, ValueError, LookupError, TypeError, RuntimeError, *other_errors) as error:
+    except (*_WRONG_SETTINGS, *other_errors) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
         raise CheckpointError(
             f"Expected a Qwen2.5-VL model in {folder}, but it cannot be read ({reason}); fetch its files again."
@@ -191,10 +204,14 @@ def _check_complete(folder: Path, report: dict[str, Any]) -> None:
 
 
 def _find_folder(name_or_path: Path | str) -> Path:
-    path = Path(name_or_path).expanduser()
+    try:
+        path = Path(name_or_path).expanduser()
+        is_there = path.exists()
+    except (OSError, RuntimeError) as error:  # a name too long, the home of nobody
+        raise CheckpointError(f"Expected the folder of a model, but {name_or_path} is no path ({error}).") from error
     if path.is_dir() and (path / "config.json").is_file():
         return path
-    if path.exists():
+    if is_there:
         found = "there is no config.json in it" if path.is_dir() else "it is a file"
         raise CheckpointError(f"Expected the folder of a model at {path}, but {found}; give the folder it is in.")
     if isinstance(name_or_path, str) and _REPOSITORY.fullmatch(name_or_path):
@@ -227,9 +244,11 @@ def _fetch(hub: ModuleType, repo: str) -> Path:
     try:
         # asks once; the download alone asks for 20 s where there is no network
         hub.get_hf_file_metadata(hub.hf_hub_url(repo, "config.json"))
-        check_kind(repo, read_json(Path(hub.hf_hub_download(repo, "config.json"))))
+        config = Path(hub.hf_hub_download(repo, "config.json"))
+        check_kind(repo, read_json(config))
         _log.warning("Fetching %s; see https://huggingface.co/%s for the licence of the weights.", repo, repo)
-        return Path(hub.snapshot_download(repo, allow_patterns=_FILES))
+        # all files of the commit that the configuration is of: the cache has a folder for each
+        return Path(hub.snapshot_download(repo, revision=config.parent.name, allow_patterns=_FILES))
     except failures as error:
         reason = (str(error) or type(error).__name__).splitlines()[0].split(". ")[0]
         raise CheckpointError(

@@ -1,6 +1,7 @@
 """A checkpoint's configuration, read from its folder; nothing that matters is left to a library's defaults."""
 
 import json
+import reprlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from longtake.language.tokenizer import Tokenizer
 KIND = "qwen2_5_vl"
 _CLASS_LIMITS = (128 * 28 * 28, 768 * 28 * 28)
 """Pixels of a frame where a folder states none: those of the library's class for video."""
+
+_NOT_OURS = {"quantization_config", "attn_implementation", "_attn_implementation", "_attn_implementation_internal"}
+_MOST_LAYERS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +58,10 @@ class SpecialIds:
 def read_json(path: Path) -> dict[str, Any]:
     """A file of settings."""
     try:
+        if not path.is_file():
+            raise OSError("it is no file")
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(
             f"Expected settings as JSON in {path}, but they cannot be read ({error}); fetch it again."
         ) from error
@@ -70,6 +76,7 @@ def check_kind(name: Path | str, stated: dict[str, Any]) -> None:
     """A model of another kind is refused before its weights are read, or even fetched."""
     kind = stated.get("model_type")
     if kind == KIND and isinstance(stated.get("vision_config"), dict):
+        _check_computed_plainly(name, stated)
         return
     if "vision_config" not in stated and kind is not None:
         reason = f"it is a text-only model ({kind}), which sees no frames"
@@ -78,6 +85,28 @@ def check_kind(name: Path | str, stated: dict[str, Any]) -> None:
     raise CheckpointError(
         f"Expected a Qwen2.5-VL model in {name}, but {reason}; give one such as Qwen/Qwen2.5-VL-3B-Instruct."
     )
+
+
+def _check_computed_plainly(name: Path | str, stated: dict[str, Any]) -> None:
+    """Settings that make the library import or compute something else are refused, as are sizes beyond all models."""
+    parts = [stated, *(part for part in (stated.get("vision_config"), stated.get("text_config")) if part)]
+    for part in parts:
+        if not isinstance(part, dict):
+            raise CheckpointError(
+                f"Expected settings by name in config.json of {name}, but got {part!r}; fetch it again."
+            )
+        for setting in _NOT_OURS & part.keys():
+            raise CheckpointError(
+                f"Expected a model that is computed as published, but config.json of {name} sets {setting}; remove it, "
+                "or give the weights before they were quantised."
+            )
+        for setting in ("num_hidden_layers", "depth"):
+            depth = part.get(setting, 1)
+            if not isinstance(depth, int) or not 0 < depth <= _MOST_LAYERS:
+                raise CheckpointError(
+                    f"Expected 1 to {_MOST_LAYERS} layers as {setting} in config.json of {name}, but got "
+                    f"{reprlib.repr(depth)}; fetch the file again."
+                )
 
 
 def text_config(folder: Path, config: Any) -> TextConfig:

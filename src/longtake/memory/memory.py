@@ -181,7 +181,9 @@ class Memory:
             live = {name: restored_stream(stream, saved) for name, stream in self._pool.streams.items()}
             staging = state.staging(self._branch, {name: _own_slots(of_stream) for name, of_stream in live.items()})
             outcomes = {name: Outcome(of_stream, _NONE_LEFT) for name, of_stream in live.items()}
-            self._pool.publish(staging.committed(self._branch, outcomes, num_kept=int(saved["num_kept"])))
+            self._pool.publish(
+                staging.committed(self._branch, outcomes, num_kept=int(saved.read("num_kept", torch.int64)))
+            )
 
     def close(self) -> None:
         """End this branch and give back all it owns; ending twice is fine."""

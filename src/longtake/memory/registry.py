@@ -3,18 +3,18 @@
 import importlib
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields, is_dataclass
-from types import UnionType
+from dataclasses import asdict, is_dataclass
 from typing import Any, TypeGuard, TypeVar
 
 from longtake.errors import LongtakeError, SavedSessionError, SettingError
 from longtake.memory.policies.budgeted import KeyDiversity, Managed
 from longtake.memory.policies.farthest_frames import FarthestFrames
 from longtake.memory.policies.layerwise import Layerwise
-from longtake.memory.policies.lockstep import ContextRetention, KeepAll, Trail, Window
+from longtake.memory.policies.lockstep import ContextRetention, KeepAll, Window
 from longtake.memory.policies.ratio import Ratio
 from longtake.memory.policies.thinned import Novel, Thinned
 from longtake.memory.policy import Policy, SegmentPolicy, StreamPolicy
+from longtake.records import record_from
 
 POLICIES: Mapping[str, type[Policy]] = {
     "context": ContextRetention,
@@ -81,25 +81,12 @@ def _recorded(record: Values, role: type[Role]) -> Role:
             f"The saved session has the memory policy '{name}', which is for another kind of session; save it again."
         )
     try:
-        return kind(**_checked(kind, values))
-    except (TypeError, ValueError, LongtakeError) as error:
+        return record_from(kind, values)
+    except (ValueError, LongtakeError) as error:
         raise SavedSessionError(
             f"The saved session's memory policy '{name}' does not fit this longtake ({error}); resume it with the "
             "longtake that wrote it."
         ) from error
-
-
-def _checked(kind: type[Policy], values: Values) -> Values:
-    """The values, if they are of the types that the policy's fields have."""
-    checked = dict(values)
-    for field in fields(kind):  # type: ignore[arg-type]
-        if field.name == "trail" and isinstance(values.get("trail"), str):
-            checked["trail"] = Trail(values["trail"])
-        if field.name in values and isinstance(field.type, type | UnionType):
-            allowed = field.type | int if field.type is float else field.type
-            if not isinstance(checked[field.name], allowed):
-                raise TypeError(f"expected {field.name} as {allowed}, but got {values[field.name]!r}")
-    return checked
 
 
 def _find(name: str, role: type[Role], purpose: str) -> tuple[type[Role], Values]:

@@ -1,11 +1,13 @@
 """Files of tensors, written piece by piece: safetensors with one JSON record in its metadata.
 
-The file is complete or absent: it is written beside its name, flushed to disk, then renamed.
+The file is complete or absent: it is written beside its name, flushed to disk, then renamed. Its metadata begin with a
+SHA-256 of the whole file, in which the digits of the checksum itself count as zeros.
 """
 
+import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,11 @@ _DTYPE_NAMES = {
     torch.uint8: "U8",
 }
 _RECORD = "longtake"
+_CHECKSUM = "sha256"
+_NO_DIGITS = "0" * 64
+_DIGITS_FROM = 8 + len(f'{{"__metadata__": {{"{_CHECKSUM}": "')
+"""Where the digits lie: after the length of the header and its first words, which never change."""
+_CHUNK_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +67,12 @@ def _replace(path: Path, tensors: Mapping[str, Pieces], record: Mapping[str, Any
     unfinished = path.with_name(path.name + ".unfinished")
     try:
         with unfinished.open("wb") as file:
-            file.write(_header(tensors, record))
-            for content in tensors.values():
-                for piece in content.pieces:
-                    file.write(_raw_bytes(piece))
+            digest = hashlib.sha256()
+            for part in _parts(tensors, record):
+                digest.update(part)
+                file.write(part)
+            file.seek(_DIGITS_FROM)
+            file.write(digest.hexdigest().encode())
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
@@ -74,14 +83,28 @@ def _replace(path: Path, tensors: Mapping[str, Pieces], record: Mapping[str, Any
 
 
 class SavedTensors:
-    """A file written by `write_tensors`, mapped into memory; tensors are read when asked for."""
+    """A file written by `write_tensors`, mapped into memory; tensors are read when asked for.
+
+    Its checksum is compared at once. Files of earlier versions have none, and are taken as they are.
+    """
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         try:
+            if path.exists() and not path.is_file():
+                raise ValueError("it is no file")
             self._file = safe_open(path, framework="pt", device="cpu")
-            self.record: Mapping[str, Any] = json.loads(self._file.metadata()[_RECORD])
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise SavedSessionError(f"{path} is not a complete saved session ({error}); save it again.") from error
+            metadata = self._file.metadata()
+            if metadata.keys() != {_RECORD} and metadata[_CHECKSUM] != _checksum(path):
+                raise ValueError("its checksum is another, so it was damaged or changed")
+            record = json.loads(metadata[_RECORD])
+            if not isinstance(record, dict):
+                raise ValueError("its record is no object")
+        except KeyError as error:
+            raise _incomplete(path, f"it has no {error} in its metadata") from error
+        except (OSError, SafetensorError, AttributeError, ValueError, RecursionError) as error:
+            raise _incomplete(path, error) from error
+        self.record: Mapping[str, Any] = record
 
     def __getitem__(self, name: str) -> Shaped[Tensor, "..."]:
         try:
@@ -91,6 +114,41 @@ class SavedTensors:
         assert isinstance(tensor, Tensor)
         return tensor
 
+    def read(self, name: str, dtype: torch.dtype | None, shape: tuple[int | None, ...] = ()) -> Shaped[Tensor, "..."]:
+        """A tensor of this type and shape, else a sentence; None stands for any type or length."""
+        tensor = self[name]
+        fits = len(shape) == tensor.ndim and all(
+            want in (None, length) for want, length in zip(shape, tensor.shape, strict=True)
+        )
+        if not fits or dtype not in (None, tensor.dtype):
+            lengths = " x ".join("any" if length is None else str(length) for length in shape) or "one number"
+            raise SavedSessionError(
+                f"Expected '{name}' of the saved session as {lengths}{'' if dtype is None else f' of {dtype}'}, but got "
+                f"{tuple(tensor.shape)} of {tensor.dtype}; save it again."
+            )
+        return tensor
+
+
+def _incomplete(path: Path, why: object) -> SavedSessionError:
+    return SavedSessionError(f"{path} is not a complete saved session ({why}); save it again.")
+
+
+def _checksum(path: Path) -> str:
+    """Of a whole file, its own digits as zeros."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        digest.update(file.read(_DIGITS_FROM) + _NO_DIGITS.encode())
+        file.seek(len(_NO_DIGITS), os.SEEK_CUR)
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _parts(tensors: Mapping[str, Pieces], record: Mapping[str, Any]) -> Iterator[bytes | memoryview]:
+    yield _header(tensors, record)
+    for content in tensors.values():
+        yield from map(_raw_bytes, content.pieces)
+
 
 def _raw_bytes(piece: Shaped[Tensor, "..."]) -> memoryview:
     flat = piece.detach().cpu().contiguous().reshape(-1)
@@ -99,7 +157,7 @@ def _raw_bytes(piece: Shaped[Tensor, "..."]) -> memoryview:
 
 def _header(tensors: Mapping[str, Pieces], record: Mapping[str, Any]) -> bytes:
     """Eight bytes of length, then JSON with every tensor's type, shape and place, padded to eight bytes."""
-    entries: dict[str, Any] = {"__metadata__": {_RECORD: json.dumps(record)}}
+    entries: dict[str, Any] = {"__metadata__": {_CHECKSUM: _NO_DIGITS, _RECORD: json.dumps(record)}}
     offset = 0
     for name, content in tensors.items():
         end = offset + content.num_bytes

@@ -26,7 +26,10 @@ def stream_pieces(stream: Stream, live: Live) -> dict[str, Pieces]:
 
 def restored_stream(stream: Stream, saved: SavedTensors) -> Live:
     """What was remembered, its keys and values written into the slots it names; the caller commits them."""
-    live = tuple(_saved_tokens(saved, name, keeps_stats=stream.keeps_stats) for name in stream.set_names)
+    live = tuple(
+        _saved_tokens(saved, name, stream, len(nothing.layer_stats))
+        for name, nothing in zip(stream.set_names, stream.nothing(), strict=True)
+    )
     num_tokens, num_slots = sum(map(len, live)), stream.plan.num_slots
     if num_tokens > num_slots:
         raise SavedSessionError(
@@ -62,17 +65,39 @@ def _row_pieces(name: str, live: LiveSet, slab: Slab) -> dict[str, Pieces]:
     return tensors
 
 
-def _saved_tokens(saved: SavedTensors, name: str, *, keeps_stats: bool) -> LiveSet:
-    frame, index = saved[f"{name}.frame"].numpy(), saved[f"{name}.index"].numpy()
+def _saved_tokens(saved: SavedTensors, name: str, stream: Stream, num_layer_stats: int) -> LiveSet:
+    frame = saved.read(f"{name}.frame", torch.int64, (None,)).numpy()
+    index = saved.read(f"{name}.index", torch.int64, (len(frame),)).numpy()
+    num_retained = int(saved.read(f"{name}.num_settled", torch.int64))
+    _require(0 <= num_retained <= len(frame), f"at most {len(frame)} retained tokens in '{name}'")
+    num_kept = int(saved.read("num_kept", torch.int64))
+    _require(bool(((frame >= 0) & (frame < num_kept)).all()), f"tokens of {num_kept} frames in '{name}'")
+    tokens_per_frame = stream.plan.layout.tokens_per_frame
+    _require(bool(((index >= 0) & (index < tokens_per_frame)).all()), f"{tokens_per_frame} tokens a frame in '{name}'")
     token_stats, layer_stats = np.zeros((len(frame), 0), dtype=np.float32), ()
-    if keeps_stats:
-        token_stats, layer_stats = saved[f"{name}.notes"].numpy().copy(), tuple(saved[f"{name}.memo"].tolist())
+    if stream.keeps_stats:
+        token_stats = saved.read(f"{name}.notes", torch.float32, (len(frame), None)).numpy().copy()
+        _require(
+            not len(frame) or token_stats.shape[1] == stream.num_token_stats,
+            f"{stream.num_token_stats} statistics a token in '{name}.notes'",
+        )
+        layer_stats = tuple(saved.read(f"{name}.memo", torch.float64, (num_layer_stats,)).tolist())
     queue = Tokens(frame, index, np.arange(len(frame)), token_stats)
-    retained, evict_next = np.split(np.arange(len(frame)), [int(saved[f"{name}.num_settled"])])
+    retained, evict_next = np.split(np.arange(len(frame)), [num_retained])
     return LiveSet((), queue.take(retained), queue.take(evict_next), layer_stats)
 
 
 def _write_rows(saved: SavedTensors, name: str, slot: Integers, slab: Slab) -> None:
-    block = torch.from_numpy(slot).to(slab.device)
-    for layer in range(slab.layout.num_layers):
-        slab.write(layer, block, saved[f"{name}.{layer}.keys"], saved[f"{name}.{layer}.values"])
+    block, layout = torch.from_numpy(slot).to(slab.device), slab.layout
+    shape = (len(slot), layout.num_heads, layout.head_dim)
+    for layer in range(layout.num_layers):
+        names = (f"{name}.{layer}.keys", f"{name}.{layer}.values")
+        rows = [saved.read(tensor, layout.dtype, shape) for tensor in names]
+        for tensor, numbers in zip(names, rows, strict=True):
+            _require(bool(numbers.isfinite().all()), f"only finite numbers in '{tensor}'")
+        slab.write(layer, block, *rows)
+
+
+def _require(holds: bool, expected: str) -> None:
+    if not holds:
+        raise SavedSessionError(f"Expected {expected} of the saved session, but got others; save it again.")

@@ -88,6 +88,11 @@ class Stream(ABC):
         """A name for each set of layers that forget together."""
 
     @property
+    def num_token_stats(self) -> int:
+        """How many statistics there are of each token."""
+        return 0
+
+    @property
     @abstractmethod
     def wants_attention_mass(self) -> bool:
         """Whether a clip can be kept only with what each key got of its attention."""
@@ -214,6 +219,10 @@ class PerLayerStream(Stream):
     @property
     def set_names(self) -> tuple[str, ...]:
         return tuple(f"{self.name}.{layer}" for layer in range(self.plan.layout.num_layers))
+
+    @property
+    def num_token_stats(self) -> int:
+        return self._policy.num_token_stats
 
     @property
     def wants_attention_mass(self) -> bool:

@@ -5,18 +5,19 @@ resume/000300/       the session, and the arrays of sinks, after 300 frames
 """
 
 import hashlib
-import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from longtake.errors import InputError, SettingError
+from longtake.records import record_from
 from longtake.takes.atomic_files import replacing, writing
+from longtake.takes.fields import JsonObject
+from longtake.takes.sealed_json import sealed, unsealed
 
 FOLDER = "resume"
 _LATEST = "latest.json"
@@ -74,6 +75,24 @@ class CheckpointRule:
         return num_frames >= _USUAL_FRAMES and cost_s <= _LARGEST_SHARE * seconds
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Latest:
+    """The file that names the newest checkpoint."""
+
+    folder: str
+    arrays_sha256: str
+    num_frames: int
+    first_owed: int
+    results: Mapping[str, Any]
+    sinks: Mapping[str, Any]
+    counts: Mapping[str, int]
+    num_event_bytes: int
+
+
+_SHARED = ("num_frames", "first_owed", "results", "sinks", "counts", "num_event_bytes")
+"""Fields of a checkpoint that are in that file."""
+
+
 class Checkpoints:
     """The checkpoints of one run, of which the newest is kept."""
 
@@ -96,18 +115,13 @@ class Checkpoints:
         folder = checkpoint.session.parent
         with replacing(folder / _ARRAYS) as file:
             np.savez(file, allow_pickle=False, **checkpoint.arrays)
-        record = {
-            "folder": folder.name,
-            "num_frames": checkpoint.num_frames,
-            "first_owed": checkpoint.first_owed,
-            "results": checkpoint.results,
-            "sinks": checkpoint.sinks,
-            "counts": checkpoint.counts,
-            "num_event_bytes": checkpoint.num_event_bytes,
-        }
-        text = json.dumps(record)
+        latest = _Latest(
+            folder=folder.name,
+            arrays_sha256=_file_sha256(folder / _ARRAYS),
+            **{name: getattr(checkpoint, name) for name in _SHARED},
+        )
         with replacing(self._folder / _LATEST) as file:
-            file.write(json.dumps({"checkpoint": record, "sha256": _sha256(text)}).encode())
+            file.write(sealed(asdict(latest)))
         for other in self._folder.iterdir():
             if (
                 other.is_dir() and other.name.isdecimal() and int(other.name) < int(folder.name)
@@ -120,17 +134,19 @@ class Checkpoints:
         if not path.exists():
             return None
         try:
-            latest = json.loads(path.read_text(encoding="utf-8"))
-            record = latest["checkpoint"]
-            if latest["sha256"] != _sha256(json.dumps(record)):
-                raise ValueError("its checksum is another")
-            folder = self._folder / record.pop("folder")
+            latest = record_from(_Latest, unsealed(JsonObject.parse(path.read_bytes(), path.name)).fields)
+            if not latest.folder.isdecimal():
+                raise ValueError(f"its folder is {latest.folder}")
+            folder = self._folder / latest.folder
+            if _file_sha256(folder / _ARRAYS) != latest.arrays_sha256:
+                raise ValueError(f"the checksum of {_ARRAYS} is another")
             with (folder / _ARRAYS).open("rb") as stored, np.load(stored) as file:
                 arrays = {name: file[name] for name in file.files}
-            return Checkpoint(**record, arrays=arrays, session=folder / _SESSION)
-        except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile) as error:
+            values: dict[str, Any] = {name: getattr(latest, name) for name in _SHARED}
+            return Checkpoint(**values, arrays=arrays, session=folder / _SESSION)
+        except (OSError, ValueError, InputError) as error:
             raise InputError(
-                f"The checkpoint {path} is damaged or of another version of longtake ({error}); start again with "
+                f"The checkpoint {path} is damaged or of another version of longtake ({str(error).rstrip('.')}); start again with "
                 "--overwrite (overwrite=True)."
             ) from error
 
@@ -139,5 +155,6 @@ class Checkpoints:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,6 +1,5 @@
 """What a run says of itself before it writes: what it was asked to do, and which files of its folder are its own."""
 
-import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,10 +15,11 @@ from longtake import __version__
 from longtake.errors import InputError
 from longtake.takes.atomic_files import replacing, writing
 from longtake.takes.fields import JsonObject
+from longtake.takes.sealed_json import sealed, unsealed
 
 RUN_NAME = "run.json"
 _FORMAT = "longtake-run"
-_VERSION = 1
+_VERSION = 2
 _DIGITS = "*"
 
 
@@ -47,6 +47,10 @@ class RunRecord:
                 f"Expected the record of a run of this version of longtake in {path}, but it is of "
                 f"{record.fields.get('made_by', 'something else')}; name another folder, or delete {out}."
             )
+        try:
+            record = unsealed(record)
+        except InputError as error:
+            raise InputError(f"{str(error)[:-1]}; name another folder, or delete {out}.") from error
         files = record.fields.get("files")
         if not isinstance(files, list) or not all(isinstance(name, str) and _is_below(name) for name in files):
             raise record.refuse("files", "names below the folder")
@@ -61,7 +65,7 @@ class RunRecord:
             "files": self.files,
         }
         with writing(str(out / RUN_NAME)), replacing(out / RUN_NAME) as file:
-            file.write((json.dumps(record, indent=1) + "\n").encode())
+            file.write(sealed(record))
 
     def changed(self, settings: Mapping[str, Any]) -> list[str]:
         """Names of settings that are others here."""

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from longtake.errors import SettingError
+from longtake.errors import InputError, SettingError
 from longtake.spatial.pose import encode_pose, nearest_rotation
 from longtake.spatial.similarity import Similarity
 from longtake.types import Geometry
@@ -77,7 +77,13 @@ class Alignment:
         weights = torch.minimum(a.depth_confidence[paired], b.depth_confidence[paired]).mean(dim=(1, 2))
         cameras_a, cameras_b = a.world_from_camera[paired], b.world_from_camera[paired]
         turns = cameras_a[:, :3, :3] @ cameras_b[:, :3, :3].transpose(1, 2)
-        rotation = nearest_rotation((weights[:, None, None] * turns).sum(dim=0))
+        weighted = (weights[:, None, None] * turns).sum(dim=0)
+        if not bool(weighted.isfinite().all()):
+            raise InputError(
+                "The frames that two windows share have poses or confidences that are not finite, so the windows cannot "
+                "be aligned; use another precision or --align keyframe-pairs (align='keyframe-pairs')."
+            )
+        rotation = nearest_rotation(weighted)
         shifts = cameras_a[:, :3, 3] - scale * cameras_b[:, :3, 3] @ rotation.T
         translation = torch.stack([weighted_median(axis, weights) for axis in shifts.unbind(dim=1)])
         return Similarity(scale, rotation, translation)

@@ -9,9 +9,10 @@ import copy
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from string import ascii_uppercase
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,16 +30,10 @@ from longtake.language.prompt_builder import PromptBuilder, StreamFormat, TokenI
 from longtake.language.sampling import TextSampling
 from longtake.memory.policies.lockstep import Window
 from longtake.memory.policy import SegmentPolicy
-from longtake.memory.registry import segment_policy_of
+from longtake.memory.registry import policy_record, segment_policy_of
 from longtake.memory.saved import SavedTensors, write_tensors
 from longtake.runtime.answers import Answer, Choice, DialogueInfo, LetterChoice, evidence
-from longtake.runtime.dialogue_file import (
-    dialogue_record,
-    recorded_pictures,
-    require_dialogue,
-    state_from_record,
-    state_pieces,
-)
+from longtake.runtime.dialogue_file import DialogueRecord, StateRecord, state_pieces
 from longtake.runtime.dialogue_memory import DialogueMemory
 from longtake.runtime.generation import (
     by_letters,
@@ -48,6 +43,7 @@ from longtake.runtime.generation import (
     offered_by_letters,
     require_choices,
 )
+from longtake.runtime.record import fingerprint
 
 SYSTEM = "You are a helpful assistant."
 _GREEDY = TextSampling()
@@ -77,10 +73,10 @@ class DialogueSession:
         `retaining` is the policy of what is evicted when the rest is full; by default the oldest frames.
         """
         self._language, self._network = language, language.network
-        self._settings = {
+        self._settings: dict[str, Any] = {
             "budget_bytes": budget_bytes,
             "system": system,
-            "stream_format": stream_format.value,
+            "stream_format": stream_format,
             "answer_tokens": answer_tokens,
         }
         self._format = stream_format
@@ -246,36 +242,42 @@ class DialogueSession:
 
     def save(self, path: Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
-        setup = self._memory.setup
+        setup, pictures = self._memory.setup, self._language.picture_format
         with self._memory.lock:
             state = self._memory.state
-            record = dialogue_record(
-                self._settings,
-                self._language.model,
-                self._language.picture_format,
-                setup.backend.name,
-                setup.policy,
-                state,
+            record = DialogueRecord(
+                **self._settings,
+                weights=fingerprint(self._language.model),
+                min_pixels=pictures.min_pixels,
+                max_pixels=pictures.max_pixels,
+                backend=setup.backend.name,
+                retaining=policy_record(setup.policy),
+                talk=StateRecord.of(state),
             )
-            write_tensors(path, self._memory.contents() | state_pieces(state), record)
+            write_tensors(path, self._memory.contents() | state_pieces(state), asdict(record))
 
     @classmethod
     def resume(cls, path: Path, language: LanguageModel, backend: Backend | None = None) -> "DialogueSession":
         """Go on where `save` was called, with the same weights; bit-identical on the same backend."""
-        saved = SavedTensors(path)
-        record = dict(saved.record)
-        require_dialogue(path, record, language.model)
-        language = replace(language, picture_format=recorded_pictures(record, language.picture_format))
+        return cls.restored(SavedTensors(path), language, backend)
+
+    @classmethod
+    def restored(
+        cls, saved: SavedTensors, language: LanguageModel, backend: Backend | None = None
+    ) -> "DialogueSession":
+        """The session of a file that is open already."""
+        record = DialogueRecord.read(saved.path, saved.record, language.model)
+        language = replace(language, picture_format=record.pictures(language.picture_format))
         session = cls(
             language,
-            budget_bytes=record["budget_bytes"],
-            system=record["system"],
-            stream_format=StreamFormat(record["stream_format"]),
-            retaining=segment_policy_of(record["retaining"]),
-            answer_tokens=record["answer_tokens"],
-            backend=backend or recorded_backend(record["backend"]),
+            budget_bytes=record.budget_bytes,
+            system=record.system,
+            stream_format=record.stream_format,
+            retaining=segment_policy_of(record.retaining),
+            answer_tokens=record.answer_tokens,
+            backend=backend or recorded_backend(record.backend),
         )
-        session._memory.restore(saved, state_from_record(record["talk"], saved, language.picture_format))
+        session._memory.restore(saved, record.talk.state(saved, language.picture_format))
         return session
 
     def close(self) -> None:

@@ -7,8 +7,9 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Float
 from torch import Tensor
 
-from longtake.errors import SettingError
+from longtake.errors import SavedSessionError, SettingError
 from longtake.memory.policy import Keep
+from longtake.records import record_from
 from longtake.spatial.flow import mean_flow_px
 from longtake.spatial.pose import decode_pose
 from longtake.types import Geometry
@@ -100,9 +101,12 @@ class ByFlow:
 
 def rule_from_record(record: Mapping[str, int | float]) -> KeyframeRule:
     """The rule that `to_record` wrote."""
-    if "interval" in record:
-        return EveryNth(int(record["interval"]))
-    return ByFlow(record["threshold_px"], int(record["max_gap"]))
+    try:
+        return record_from(EveryNth if "interval" in record else ByFlow, record)
+    except (ValueError, SettingError) as error:
+        raise SavedSessionError(
+            f"The saved session's rule of keyframes means nothing ({error}); save it again."
+        ) from error
 
 
 def interval_for(num_frames: int, trained_frames: int = TRAINED_FRAMES) -> EveryNth:

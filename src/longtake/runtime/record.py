@@ -16,6 +16,7 @@ from longtake.errors import SavedSessionError, SettingError
 from longtake.geometry.config import GeometryConfig
 from longtake.memory.registry import policy_record, stream_policy_of
 from longtake.memory.saved import Pieces, SavedTensors
+from longtake.records import record_from
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.memory_plan import STORED_DTYPES, MemoryPlan
 from longtake.runtime.windows import Windows
@@ -25,6 +26,19 @@ FORMAT = 3
 _READABLE = (1, 2, FORMAT)
 DTYPES = {str(dtype): dtype for dtype in STORED_DTYPES}
 _SAMPLES = 64
+_TENSORS: Mapping[str, tuple[bool, *tuple[int, ...]]] = {
+    "pose_encoding": (False, 9),
+    "world_from_camera": (False, 4, 4),
+    "intrinsics": (False, 3, 3),
+    "depth": (True,),
+    "depth_confidence": (True,),
+    "points": (True, 3),
+    "points_confidence": (True,),
+    "camera_points": (True, 3),
+    "camera_points_confidence": (True,),
+}
+"""Tensors of `Geometry`: whether a frame has a value a pixel, and the shape of one value."""
+_NEEDED = {"pose_encoding", "world_from_camera", "intrinsics", "depth", "depth_confidence"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +62,21 @@ class FramesRecord:
             tensors=tuple(_tensors(parts[0])) if parts else (),
         )
 
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> "FramesRecord":
-        columns = {name: tuple(values) for name, values in record.items()}
-        return cls(**{**columns, "kind": tuple(map(FrameKind, columns["kind"]))})
+    def __post_init__(self) -> None:
+        if len({len(column) for column in (self.frame_index, self.timestamp_s, self.kind, self.window)}) > 1:
+            raise SettingError("Expected an index, a time, a kind and a window for each frame, but some are missing.")
+        if self.frame_index and (not _NEEDED <= {*self.tensors} <= _TENSORS.keys()):
+            raise SettingError(f"Expected tensors among {', '.join(_TENSORS)}, but got {', '.join(self.tensors)}.")
 
-    def parts(self, saved: SavedTensors, prefix: str, device: torch.device) -> list[Geometry]:
-        """One part with all frames, or none; the tensors are those that `frame_pieces` wrote under this prefix."""
+    def parts(self, saved: SavedTensors, prefix: str, size: tuple[int, int], device: torch.device) -> list[Geometry]:
+        """One part with all frames of this size, or none; `frame_pieces` wrote the tensors under this prefix."""
         if not self.frame_index:
             return []
-        tensors: dict[str, Any] = {name: saved[f"{prefix}.{name}"].to(device, copy=True) for name in self.tensors}
+        shapes = {name: (*(size if is_dense else ()), *shape) for name, (is_dense, *shape) in _TENSORS.items()}
+        tensors: dict[str, Any] = {
+            name: saved.read(f"{prefix}.{name}", None, (len(self.frame_index), *shapes[name])).to(device, copy=True)
+            for name in self.tensors
+        }
         index, time_s, kind, window = self.frame_index, self.timestamp_s, self.kind, self.window
         unsure = (True,) * len(index)
         return [
@@ -95,21 +114,20 @@ class WindowedRecord:
     unplaced: FramesRecord
     held: FramesRecord
 
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any] | None) -> "WindowedRecord | None":
-        if record is None:
-            return None
-        earlier = {}
-        if "num_emitted" in record:  # until format 2 results were given when they were final
-            record = dict(record)
-            earlier = dict.fromkeys(("num_released", "num_given"), record.pop("num_emitted")) | {"num_corrections": 0}
-        values = {
-            "windows": Windows(**record["windows"]),
-            "alignment": Alignment.named(**record["alignment"]),
-            "recent_timestamps_s": tuple(record["recent_timestamps_s"]),
-            **{name: FramesRecord.from_dict(record[name]) for name in ("shared", "unplaced", "held")},
-        }
-        return cls(**{**record, **values, **earlier})
+    def __post_init__(self) -> None:
+        counts = (self.num_kept, self.num_released, self.num_given, self.num_corrections)
+        if min(counts) < 0:
+            raise SettingError(f"Expected counts of a window from 0, but got {counts}.")
+
+
+def _current(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """As this version writes it: until format 2, windows gave results when they were final."""
+    windowed = record.get("windowed")
+    if not isinstance(windowed, Mapping) or "num_emitted" not in windowed:
+        return record
+    given = dict.fromkeys(("num_released", "num_given"), windowed["num_emitted"]) | {"num_corrections": 0}
+    rest = {name: value for name, value in windowed.items() if name != "num_emitted"}
+    return {**record, "windowed": {**rest, **given}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +157,15 @@ class SessionRecord:
     fit: str | None = None
     """How pictures became frames; None where nobody said, as in files of earlier versions."""
 
+    def __post_init__(self) -> None:
+        counts = (self.scale_block, self.last_kept_index, self.num_answered)
+        is_rising = 0 <= self.scale_block <= self.num_answered and 0 <= self.last_kept_index <= self.num_answered
+        if not is_rising:
+            raise SettingError(f"Expected clocks that agree with each other, but got {counts}.")
+        for name in (self.trunk_dtype, self.compute_dtype):
+            if name not in DTYPES:
+                raise SettingError(f"Expected a number type among {', '.join(DTYPES)}, but got {name}.")
+
     @classmethod
     def of(cls, plan: MemoryPlan, **session: Any) -> "SessionRecord":
         return cls(
@@ -162,13 +189,8 @@ class SessionRecord:
                 f"{record.get('format')}; resume it with the longtake that wrote it ({record.get('longtake')})."
             )
         try:
-            values = {
-                "size": tuple(record["size"]),
-                "waiting_timestamps_s": tuple(record["waiting_timestamps_s"]),
-                "windowed": WindowedRecord.from_dict(record.get("windowed")),
-            }
-            return cls(**{**record, **values})
-        except (KeyError, TypeError, ValueError, SettingError) as error:
+            return record_from(cls, _current(record))
+        except (ValueError, SettingError) as error:
             raise SavedSessionError(
                 f"The saved session's record does not fit this longtake ({error}); resume it with "
                 f"{record.get('longtake')}, which wrote it."

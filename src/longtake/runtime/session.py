@@ -244,11 +244,12 @@ class SequenceSession(VideoSession):
             compute_dtype=DTYPES[record.compute_dtype],
         )
         session._memory.restore(saved)
-        waiting = saved["waiting"].to(session._device, copy=True)
+        shape = (len(record.waiting_timestamps_s), 3, *record.size)
+        waiting = saved.read("waiting", torch.float32, shape).to(session._device, copy=True)
         last_kept = None
         if record.scale_block:
-            index, pose = record.last_kept_index, saved["last_kept_pose"].to(session._device, copy=True)
-            last_kept = KeptCamera(index, index < record.scale_block, pose)
+            index, pose = record.last_kept_index, saved.read("last_kept_pose", torch.float32, (9,))
+            last_kept = KeptCamera(index, index < record.scale_block, pose.to(session._device, copy=True))
         session._clock = _Clock(
             waiting=tuple(waiting),
             waiting_s=record.waiting_timestamps_s,

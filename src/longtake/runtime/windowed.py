@@ -163,10 +163,10 @@ class WindowedSession(VideoSession):
         session = cls(inner, windowed.windows, windowed.alignment)
         *ended, current = _read_spans(saved)
         session._clock = _Clock(
-            current=_Window.restored(current, windowed, saved, inner.device),
+            current=_Window.restored(current, windowed, saved, record.size, inner.device),
             ended=tuple(ended),
             recent=tuple(
-                (saved[f"windowed.recent.{index}"].clone(), timestamp_s)
+                (saved.read(f"windowed.recent.{index}", None, (3, *record.size)).clone(), timestamp_s)
                 for index, timestamp_s in enumerate(windowed.recent_timestamps_s)
             ),
             num_corrections=windowed.num_corrections,
@@ -252,12 +252,25 @@ class _Window:
         return self.first_frame + (0 if self.shared is None else len(self.shared))
 
     @classmethod
-    def restored(cls, span: WindowSpan, record: WindowedRecord, saved: SavedTensors, device: torch.device) -> "_Window":
-        """The window of this span, with the frames that `parts` gave."""
+    def restored(
+        cls,
+        span: WindowSpan,
+        record: WindowedRecord,
+        saved: SavedTensors,
+        size: tuple[int, int],
+        device: torch.device,
+    ) -> "_Window":
+        """The window of this span, with the frames of this size that `parts` gave."""
         shared, unplaced, held = (
-            frames.parts(saved, f"windowed.{name}", device)
+            frames.parts(saved, f"windowed.{name}", size, device)
             for name, frames in (("shared", record.shared), ("unplaced", record.unplaced), ("held", record.held))
         )
+        num_placed = record.num_released + len(record.held.frame_index)
+        if (
+            span.num_shared != len(record.shared.frame_index)
+            or not record.num_released <= record.num_given <= num_placed
+        ):
+            raise SavedSessionError("The saved session's current window does not fit its frames; save it again.")
         return cls(
             index=span.index,
             first_frame=span.first_frame,
@@ -366,7 +379,12 @@ def _span_pieces(spans: Sequence[WindowSpan]) -> dict[str, Pieces]:
 
 
 def _read_spans(saved: SavedTensors) -> list[WindowSpan]:
-    scale, rotation, translation = (saved[f"windowed.{name}"] for name in ("scale", "rotation", "translation"))
+    counts = saved.read("windowed.spans", torch.int64, (None, 3)).tolist()
+    scale = saved.read("windowed.scale", None, (len(counts),))
+    rotation = saved.read("windowed.rotation", None, (len(counts), 3, 3))
+    translation = saved.read("windowed.translation", None, (len(counts), 3))
+    if not counts or min(map(min, counts)) < 0:
+        raise SavedSessionError("The saved session has no windows, or windows before its first frame; save it again.")
     return [
         WindowSpan(
             index=index,
@@ -375,13 +393,19 @@ def _read_spans(saved: SavedTensors) -> list[WindowSpan]:
             num_shared=num_shared,
             numbers=Similarity(scale[index], rotation[index], translation[index]).numbers(),
         )
-        for index, (first_frame, num_frames, num_shared) in enumerate(saved["windowed.spans"].tolist())
+        for index, (first_frame, num_frames, num_shared) in enumerate(counts)
     ]
 
 
 def resume_session(path: Path, model: GeometryModel, backend: Backend | None = None) -> VideoSession:
     """Go on with a saved session, with or without windows."""
     saved = SavedTensors(path)
-    record = SessionRecord.from_dict(saved.record)
+    return restored_session(saved, SessionRecord.from_dict(saved.record), model, backend)
+
+
+def restored_session(
+    saved: SavedTensors, record: SessionRecord, model: GeometryModel, backend: Backend | None = None
+) -> VideoSession:
+    """The session of a file that is open already."""
     kind = SequenceSession if record.windowed is None else WindowedSession
     return kind.restored(saved, record, model, backend)

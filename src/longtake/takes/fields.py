@@ -1,5 +1,6 @@
 """Objects read from JSON, field by field; a wrong field is one sentence that names its file and line."""
 
+import errno
 import json
 import reprlib
 import sys
@@ -104,10 +105,17 @@ class JsonObject:
         return value
 
 
+def content_of(path: Path) -> bytes:
+    """What a file holds; an OSError for a pipe or a device, which might never end."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(errno.EINVAL, "it is a pipe or a device")
+    return path.read_bytes()
+
+
 def parse_file(path: Path, parse: Callable[[bytes, str], _Value]) -> _Value | None:
     """What `parse` makes of a file's content and name, None where there is no such file."""
     try:
-        content = path.read_bytes()
+        content = content_of(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -118,7 +126,7 @@ def parse_file(path: Path, parse: Callable[[bytes, str], _Value]) -> _Value | No
 def read_objects(path: Path) -> list[JsonObject] | None:
     """The objects of a JSON list, None where there is no such file."""
     try:
-        values = json.loads(path.read_bytes())
+        values = json.loads(content_of(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError) as error:

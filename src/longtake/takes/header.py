@@ -12,7 +12,7 @@ from longtake import __version__
 from longtake.errors import InputError, SettingError
 from longtake.spatial.placement import Placement
 from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
-from longtake.takes.fields import JsonObject
+from longtake.takes.fields import JsonObject, content_of
 from longtake.takes.images import ImageFiles
 
 HEADER_NAME = "take.json"
@@ -103,7 +103,7 @@ class TakeHeader:
 def is_take(folder: Path) -> bool:
     """Whether the folder's header says it is a take, of whatever version."""
     try:
-        return JsonObject.parse((folder / HEADER_NAME).read_bytes(), str(folder)).fields.get("format") == _FORMAT
+        return JsonObject.parse(content_of(folder / HEADER_NAME), str(folder)).fields.get("format") == _FORMAT
     except (OSError, InputError):
         return False
 
@@ -112,7 +112,7 @@ def read_header(folder: Path) -> TakeHeader:
     """The header of a folder that must be a take."""
     path = folder / HEADER_NAME
     try:
-        record = JsonObject.parse(path.read_bytes(), str(path))
+        record = JsonObject.parse(content_of(path), str(path))
     except OSError as error:
         raise InputError(
             f"Expected a take in {folder}, but its {HEADER_NAME} cannot be read ({error.strerror}); name a folder "

@@ -200,6 +200,8 @@ def natural_order(name: str) -> tuple[list[str | int], str]:
 
 def read_picture(path: Path) -> UInt8[np.ndarray, "height width 3"]:
     """A file's picture, or an InputError that says why there is none."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"Expected a picture, but '{path}' is a pipe or a device.")
     return np.asarray(open_image(path))
 
 

@@ -113,6 +113,8 @@ def _open_path(path: Path, sampling: FrameSampling, options: SourceOptions) -> S
 
             return TakeImages(path, sampling, threads=options.threads)
         return open_folder(path, sampling, fps=options.picture_fps)
+    if not path.is_file():
+        raise InputError(f"Expected a video, but '{path}' is a pipe or a device, which cannot be read; name a file.")
     if path.suffix.lower() in PICTURE_SUFFIXES:
         return Pictures(str(path), [path], sampling, fps=options.picture_fps)
     from longtake.video.files import VideoFile

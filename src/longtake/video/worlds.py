@@ -86,6 +86,6 @@ def _rate(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    if not re.fullmatch("[0-9]+", text):
-        raise ValueError(f"'{text}' is not a whole number from 0")
+    if not re.fullmatch("[0-9]{1,15}", text):
+        raise ValueError(f"'{text}' is not a whole number from 0 of at most 15 digits")
     return int(text)

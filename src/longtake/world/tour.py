@@ -17,6 +17,8 @@ from longtake.world.things import Sightings
 from longtake.world.walk import WALK_FPS, Footstep, walk
 
 _FRAMES_AT_ONCE = {"cpu": 1, "cuda": 64}
+_MOST_PIXELS = 4096 * 2160
+"""Of an image; one takes about 200 bytes a pixel while it is drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,10 @@ class Tour:
         if self.width < 1 or self.height < 1:
             raise SettingError(
                 f"an image needs at least one pixel each way, but {self.width}x{self.height} was asked for"
+            )
+        if self.width * self.height > _MOST_PIXELS:
+            raise SettingError(
+                f"an image has at most {_MOST_PIXELS} pixels, but {self.width}x{self.height} was asked for"
             )
         if not self.fps > 0:
             raise SettingError(f"frames a second must be more than 0, but {self.fps:g} came")
