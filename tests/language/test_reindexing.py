@@ -64,7 +64,7 @@ def show(session: DialogueSession, frames: list[Tensor], numbers: Sequence[int])
 def keys_read(session: DialogueSession, layer: int = 0) -> Tensor:
     """Keys as a question would read them, in the order of the conversation."""
     with session._memory.fork() as fork, fork._memory.begin(1, Keep.NO) as transaction:
-        recall = fork.recall(transaction)
+        recall = fork.recall(transaction, fork.state)
         keys = torch.cat([keys[0] for keys, _ in recall._seen("text", layer)])
     return keys[session._memory.tokens.argsort()]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import pytest
+
 import longtake
 
 _PACKAGE = Path(longtake.__file__).parent
-
-
-class Broken(BaseException):
-    """An error that nobody expects."""
+ERRORS = [pytest.param(error, id=error.__name__) for error in (MemoryError, KeyboardInterrupt)]
+"""What can come at any moment: an allocation that fails, and whoever presses Ctrl-C."""
 
 
 @cache
@@ -32,6 +32,7 @@ class Break:
 
     number: int | None
     rooms: tuple[str, ...]
+    error: type[BaseException] = MemoryError
     num_lines: int = 0
     at: str = "nowhere"
     _left: dict[int, set[int]] = field(default_factory=dict)
@@ -44,7 +45,7 @@ class Break:
         sys.settrace(self._enter)
         try:
             change()
-        except Broken:
+        except self.error:
             pass
         finally:
             sys.settrace(before)
@@ -70,4 +71,4 @@ class Break:
         self.num_lines += 1
         if self.num_lines == self.number:
             self.at = at
-            raise Broken
+            raise self.error
