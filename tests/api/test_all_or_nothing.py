@@ -131,13 +131,13 @@ class Breaking:
         return [*outputs, infos, trail.looks_s, bits(trail.poses.values()), bits([trail.newest])]
 
     def lines(self, *, error: type[BaseException], some: int | None = None) -> int:
-        """Break the change at some of its lines, or at every one; how many there were."""
+        """Break at some of the lines, or at every one, the first time and the last; how many moments there were."""
         whole, changed = Break(None, ROOMS), self.clone()
         whole.during(partial(self.case.change, changed, self.case.num_before))
         done = self.is_done(changed)
         want = {done: self.outputs_from_here(changed)}
         want[False] = self.outputs_from_here(self.clone())
-        every = range(1, whole.num_lines + 1)
+        every = whole.first_and_last()
         numbers = every if some is None else random.Random(some).sample(every, some)
         for number in numbers:
             session, broken = self.clone(), Break(number, ROOMS, error)
@@ -177,4 +177,4 @@ def test_error_at_any_line_of_a_live_session_leaves_no_trace(
     name: str, error: type[BaseException], tiny_map: GeometryModel, tiny_ask: LanguageModel
 ) -> None:
     count = Breaking(CASES[name], tiny_map, tiny_ask).lines(error=error)
-    print(f"{name}, {error.__name__}: {count} lines broken")
+    print(f"{name}, {error.__name__}: broken at {count} moments")

@@ -147,12 +147,12 @@ class Breaking:
         return outputs
 
     def lines(self, *, error: type[BaseException], some: int | None = None) -> int:
-        """Break the change at some of its lines, or at every one; how many there were."""
+        """Break at some of the lines, or at every one, the first time and the last; how many moments there were."""
         whole, changed = Break(None, ROOMS), self.clone()
         whole.during(partial(self.case.change, changed, self.frames))
         want = {self.is_done(changed): self.outputs_from_here(changed)}
         want[False] = self.outputs_from_here(self.clone())
-        every = range(1, whole.num_lines + 1)
+        every = whole.first_and_last()
         numbers = every if some is None else random.Random(some).sample(every, some)
         for number in numbers:
             session, broken = self.clone(), Break(number, ROOMS, error)
@@ -192,4 +192,4 @@ def test_error_at_any_line_of_a_dialogue_leaves_no_trace(
     name: str, error: type[BaseException], tiny_language: LanguageModel, frames: Tensor
 ) -> None:
     count = Breaking(CASES[name], tiny_language, frames).lines(error=error)
-    print(f"{name}, {error.__name__}: {count} lines broken")
+    print(f"{name}, {error.__name__}: broken at {count} moments")

@@ -1,6 +1,7 @@
 """An error at any line of any change leaves the memory as it was: the next outputs are the same to the bit."""
 
 import itertools
+import random
 import threading
 from collections.abc import Callable
 from functools import cache, partial
@@ -146,12 +147,13 @@ def watched(name: str) -> Memory:
     return memory
 
 
-def break_lines(name: str, change: Change, *, start: int, step: int, error: type[BaseException] = MemoryError) -> int:
-    """Break a change at every so many-th line; how many there were."""
+def break_lines(name: str, change: Change, *, error: type[BaseException], some: int | None = None) -> int:
+    """Break it at some of its lines, or at every one, the first time and the last; how many moments there were."""
     whole, changed = Break(None, ROOMS), clone(watched(name))
     whole.during(lambda: change(changed, lambda: None))
     want = {False: outputs_from_here(clone(watched(name))), True: outputs_from_here(changed)}
-    numbers = range(start, whole.num_lines + 1, step)
+    every = whole.first_and_last()
+    numbers = every if some is None else random.Random(name).sample(every, some)
     for number in numbers:
         memory, broken, done = clone(watched(name)), Break(number, ROOMS, error), list[bool]()
         broken.during(partial(change, memory, partial(done.append, True)))
@@ -174,12 +176,12 @@ def test_every_policy_of_a_map_is_broken_here() -> None:
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", rest_in_extra(["context", "managed"], keep=1))
 def test_error_at_a_line_of_a_change_leaves_no_trace(name: str, change: str) -> None:
-    assert break_lines(name, CHANGES[change], start=1 + len(change), step=101)
+    assert break_lines(name, CHANGES[change], error=KeyboardInterrupt, some=9)
 
 
 @pytest.mark.parametrize("name", POLICIES_HERE)
 def test_error_at_a_line_of_a_commit_leaves_no_trace_whatever_the_policy(name: str) -> None:
-    assert break_lines(name, CHANGES["keep"], start=1 + len(name), step=127)
+    assert break_lines(name, CHANGES["keep"], error=KeyboardInterrupt, some=9)
 
 
 @pytest.mark.by_hand
@@ -187,8 +189,7 @@ def test_error_at_a_line_of_a_commit_leaves_no_trace_whatever_the_policy(name: s
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", POLICIES_HERE)
 def test_error_at_any_line_of_a_change_leaves_no_trace(name: str, change: str, error: type[BaseException]) -> None:
-    count = break_lines(name, CHANGES[change], start=1, step=1, error=error)
-    print(f"{name}, {change}, {error.__name__}: {count} lines broken")
+    print(f"{name}, {change}, {error.__name__}: broken at {break_lines(name, CHANGES[change], error=error)} moments")
 
 
 def test_forks_that_are_lost_without_being_closed_are_given_back() -> None:

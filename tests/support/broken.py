@@ -33,12 +33,21 @@ class Break:
     number: int | None
     rooms: tuple[str, ...]
     error: type[BaseException] = MemoryError
-    num_lines: int = 0
+    lines: list[str] = field(default_factory=list)
+    """All that were run, in order."""
     at: str = "nowhere"
     _left: dict[int, set[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._places = tuple(str(_PACKAGE / room) for room in self.rooms)
+
+    def first_and_last(self) -> list[int]:
+        """Numbers at which each line of the code was run for the first time and for the last."""
+        first, last = {}, {}
+        for number, line in enumerate(self.lines, start=1):
+            first.setdefault(line, number)
+            last[line] = number
+        return sorted({*first.values(), *last.values()})
 
     def during(self, change: Callable[[], object]) -> None:
         before = sys.gettrace()
@@ -62,13 +71,13 @@ class Break:
             line = frame.f_lineno
             if event == "line" and line not in left:
                 left.update({line} & _with_lines(path))
-                self._count(f"{Path(path).name}:{line}")
+                self._count(f"{Path(path).relative_to(_PACKAGE)}:{line}")
             return step
 
         return step
 
     def _count(self, at: str) -> None:
-        self.num_lines += 1
-        if self.num_lines == self.number:
+        self.lines.append(at)
+        if len(self.lines) == self.number:
             self.at = at
             raise self.error

@@ -58,6 +58,10 @@ class Memory:
     def is_fork(self) -> bool:
         return self._parent is not None
 
+    def require_open(self) -> None:
+        """Refuse, in a sentence, whatever is asked of a memory or fork that was closed."""
+        self._require_usable(self._pool.state)
+
     @property
     def has_forks(self) -> bool:
         """Whether any branch but the first lives; hold the `lock` for this to stay so."""
@@ -130,6 +134,8 @@ class Memory:
         """
         with self._pool.changed:
             while (clip := self._require_usable(self._pool.current()).staged) is not None and clip.rewrites:
+                if clip.thread == threading.get_ident():
+                    raise TransactionError("A clip writes over what is remembered; commit or leave it before forking.")
                 self._pool.changed.wait(_LONGEST_WAIT_S)
             self._pack()
             state = self._pool.current()

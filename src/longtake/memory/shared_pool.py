@@ -29,6 +29,8 @@ class StagedClip:
     rewrites: bool = False
     """Whether remembered tokens are written over meanwhile: forks are born before the clip or after it."""
     before: RowsBefore = field(default_factory=RowsBefore)
+    thread: int = field(default_factory=threading.get_ident)
+    """Whose clip it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,6 +136,7 @@ class DialogueSession:
         A question outside of the model's grammar is answered with what is inside of it, and never remembered.
         """
         started = time.perf_counter()
+        self._memory.require_open()
         try:
             ids = self._question_ids(question)
         except UnknownWordsError as refusal:

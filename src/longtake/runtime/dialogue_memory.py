@@ -1,7 +1,7 @@
 """What a dialogue remembers: the keys and values of its tokens, and the state that goes with them.
 
-Both change together, under one lock, when tokens are committed. What leaves for them leaves then, and what moves back in
-time moves then: a refusal or an error leaves memory and state as they were.
+Both change together, under one lock, when tokens are committed. What leaves for them leaves then, and clips move back
+then: a refusal or an error leaves memory and state as they were.
 """
 
 import threading
@@ -145,6 +145,10 @@ class DialogueMemory:
         """How many tokens the conversation has had, forgotten ones included."""
         return self._memory.num_kept
 
+    def require_open(self) -> None:
+        """Refuse, in a sentence, whatever is asked of a conversation or fork that was closed."""
+        self._memory.require_open()
+
     def use(self) -> StreamUse:
         """How the places are used, over all forks."""
         return self._memory.use()[TEXT]
@@ -153,6 +157,7 @@ class DialogueMemory:
     def writing(self) -> Iterator[None]:
         """Hold this while appending or clearing: a fork that would become this conversation meanwhile is refused."""
         with self._writing:
+            self.require_open()
             yield
 
     def hold(self, state: DialogueState, then: Callable[[], object] = lambda: None) -> None:
