@@ -15,7 +15,7 @@ from hearing import first_logits
 from torch import Tensor
 
 from longtake.attention.causal import CausalRecall
-from longtake.errors import LongtakeError
+from longtake.errors import LongtakeError, TransactionError
 from longtake.language.frames import PictureFormat, pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.network import Network
