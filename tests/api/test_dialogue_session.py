@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from selected import rest_in_extra
 
 from longtake import Answer, DialogueSession
 from longtake.errors import CheckpointError, InputError, SettingError
@@ -124,6 +125,40 @@ def test_what_is_refused_leaves_the_dialogue_as_it_was(
         chat.see(pictures, times_s)
     assert chat.info.num_frames == 2
     assert said(chat) == before
+
+
+@pytest.mark.parametrize("number", rest_in_extra([12, 200], keep=1))
+def test_forks_that_are_lost_without_being_closed_are_given_back(
+    language: LanguageModel, frames: list[VideoFrame], number: int
+) -> None:
+    opened = [DialogueSession.from_pretrained(language, memory="5MB", reserve_tokens=60) for _ in range(2)]
+    for session in opened:
+        session.see(frames[:18])
+    for _ in range(number):
+        opened[0].fork().see(frames[18:20])
+    for session in opened:
+        session.see(frames[18:])
+    assert said(opened[0]) == said(opened[1])
+    assert opened[0].info.num_tokens == opened[1].info.num_tokens
+
+
+def test_a_closed_dialogue_says_so(chat: DialogueSession, frames: list[VideoFrame], tmp_path: Path) -> None:
+    chat.see(frames[:2])
+    chat.close()
+    chat.close()
+    used = [
+        lambda: chat.ask(QUESTION),
+        lambda: list(chat.ask_stream(QUESTION)),
+        lambda: chat.ask_choice(QUESTION, ["yes", "no"]),
+        lambda: chat.see(frames[2:]),
+        lambda: chat.see(frames[2]),
+        chat.fork,
+        chat.reset,
+        lambda: chat.save(tmp_path / "chat.safetensors"),
+    ]
+    for use in used:
+        with pytest.raises(InputError, match=r"^This session was closed; open another, or resume a saved one\.$"):
+            use()
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,40 @@ def test_a_memory_that_forks_have_filled_says_how_to_get_room(model: GeometryMod
         GeometrySession.from_pretrained(model, reserve_frames=-1)
 
 
+@pytest.mark.parametrize("number", rest_in_extra([12, 200], keep=1))
+def test_forks_that_are_lost_without_being_closed_are_given_back(
+    model: GeometryModel, frames: list[VideoFrame], number: int
+) -> None:
+    words = {"memory": "12 frames", "policy": "window", "windows": "none", "reserve_frames": 2}
+    session, alone = (GeometrySession.from_pretrained(model, **words) for _ in range(2))
+    for frame in frames[:14]:
+        for one in (session, alone):
+            one.step(frame)
+    for _ in range(number):
+        session.fork().step(frames[14])
+    for frame in frames[14:17]:
+        assert equal(session.step(frame), alone.step(frame))
+
+
+def test_times_that_go_back_are_refused_and_leave_the_session_as_it_was(
+    model: GeometryModel, frames: list[VideoFrame]
+) -> None:
+    session, alone = (GeometrySession.from_pretrained(model, memory="10MB") for _ in range(2))
+    for frame in frames[:9]:
+        for one in (session, alone):
+            one.step(frame)
+    for time_s in (0.3, frames[8].timestamp_s):
+        with pytest.raises(InputError, match=f"Expected a picture after 0.8 s, but got one at {time_s:g} s; give them"):
+            session.step(frames[9].image, time_s)
+    assert session.info == alone.info
+    assert equal(session.step(frames[9]), alone.step(frames[9]))
+    untimed = GeometrySession.from_pretrained(model, memory="10MB")
+    untimed.step(frames[0].image)
+    untimed.step(frames[1].image)
+    with pytest.raises(InputError, match=r"after 1 s, but got one at 0\.2 s; .* times for all or for none"):
+        untimed.step(frames[2])
+
+
 def test_info_tells_sizes_as_width_by_height(model: GeometryModel, frames: list[VideoFrame]) -> None:
     session = GeometrySession.from_pretrained(model, memory="10MB")
     for frame in frames[:9]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from selected import rest_in_extra
 from walked import newest
 
 from longtake import GeometrySession, LiveSession
@@ -81,6 +82,19 @@ def test_fork_save_and_resume_go_on(both: LiveSession, frames: list[VideoFrame],
         assert theirs.world_from_camera is not None
         assert torch.equal(mine.world_from_camera, theirs.world_from_camera)
     assert both.num_bytes == resumed.num_bytes <= 60_000_000
+
+
+@pytest.mark.parametrize("number", rest_in_extra([8, 200], keep=1))
+def test_forks_that_are_lost_without_being_closed_are_given_back(
+    model: GeometryModel, language: LanguageModel, frames: list[VideoFrame], number: int
+) -> None:
+    both = LiveSession.from_pretrained(map=model, ask=language, memory="16MB", ask_fps=5.0, reserve_frames=2)
+    for frame in frames[:12]:
+        both.step(frame)
+    used = (both.map._opened("look").use(), both.dialogue.info.num_tokens)
+    for _ in range(number):
+        both.fork().step(frames[12])
+    assert (both.map._opened("look").use(), both.dialogue.info.num_tokens) == used
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Refused frames leave no trace; forks of a session go their own way, become it, or are dropped."""
 
 import gc
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -16,6 +17,7 @@ from longtake.language.sampling import TextSampling
 from longtake.memory.policies.lockstep import Window
 from longtake.memory.policies.thinned import Thinned
 from longtake.memory.policy import Segment, SegmentPolicy
+from longtake.runtime.answers import Choice
 from longtake.runtime.dialogue import DialogueSession
 
 SYSTEM, QUESTION = "w20 w21 w22 w23", "w80 w81"
@@ -33,17 +35,18 @@ def frames(vlm_case: Callable[[str], dict[str, Tensor]]) -> Tensor:
 def open_small(tiny_language: LanguageModel) -> Callable[..., DialogueSession]:
     """With room for four grids beside the sink, and 40 tokens for questions."""
 
-    def open_session(*, num_grids: int = 4, **more: object) -> DialogueSession:
-        budget = (SINK + num_grids * GRID + 40) * tiny_language.network.layout().bytes_per_slot
-        return DialogueSession(tiny_language, budget_bytes=budget, system=SYSTEM, answer_tokens=40, **more)
+    def open_session(*, num_grids: int = 4, answers: int = 40, **more: object) -> DialogueSession:
+        budget = (SINK + num_grids * GRID + answers) * tiny_language.network.layout().bytes_per_slot
+        return DialogueSession(tiny_language, budget_bytes=budget, system=SYSTEM, answer_tokens=answers, **more)
 
     return open_session
 
 
-def show(session: DialogueSession, frames: Tensor, start: int, stop: int) -> None:
+def show(session: DialogueSession, frames: Tensor, start: int, stop: int, patience_s: float = 0.0) -> None:
     """A grid a second."""
     for number in range(start, stop):
-        session.see(frames[2 * (number % 6) : 2 * (number % 6) + 2], [float(number), number + 0.5])
+        pair = frames[2 * (number % 6) : 2 * (number % 6) + 2]
+        session.see(pair, [float(number), number + 0.5], patience_s=patience_s)
 
 
 def remembered(session: DialogueSession) -> tuple[object, ...]:
@@ -77,6 +80,60 @@ def test_refused_frames_have_made_no_others_leave(
     assert session.info.num_forgotten == info.num_forgotten
     pieces.close()
     show(session, frames, number, number + 1)
+
+
+def test_answers_beside_frames_are_those_between_two_frames(
+    open_small: Callable[..., DialogueSession], frames: Tensor
+) -> None:
+    """Never of a moment at which old frames have left for new ones that are not there yet."""
+    asked, silent = open_small(num_grids=4, answers=120), open_small(num_grids=4, answers=120)
+    choices, num_grids = ["w72", "w154", "w99"], 12
+    between: dict[float | None, list[Choice]] = {}
+    answers: list[tuple[float | None, list[Choice]]] = []
+    is_over = threading.Event()
+
+    def keep_asking() -> None:
+        while not is_over.is_set():
+            with asked.fork() as fork:
+                answers.append((fork.info.seen_until_s, fork.ask_choice(QUESTION, choices)))
+
+    show(asked, frames, 0, 4)
+    askers = [threading.Thread(target=keep_asking) for _ in range(2)]
+    for asker in askers:
+        asker.start()
+    show(asked, frames, 4, num_grids, patience_s=60.0)
+    is_over.set()
+    for asker in askers:
+        asker.join()
+    for number in range(num_grids):
+        show(silent, frames, number, number + 1)
+        between[silent.info.seen_until_s] = silent.ask_choice(QUESTION, choices)
+    assert answers
+    for until_s, scored in answers:
+        assert [choice.sum_log_likelihood for choice in scored] == pytest.approx(
+            [choice.sum_log_likelihood for choice in between[until_s]], abs=1e-4
+        )
+
+
+def test_fork_waits_for_a_clip_that_lies_where_frames_are_that_leave(
+    open_small: Callable[..., DialogueSession], frames: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_small()
+    show(session, frames, 0, 6)
+    read, forks, states = session._network.read, list[DialogueSession](), list[object]()
+    asker = threading.Thread(target=lambda: forks.append(session.fork()))
+
+    def read_while_asked(*given: object) -> object:
+        asker.start()
+        asker.join(timeout=0.3)
+        states.append((len(forks), session.context_length))
+        return read(*given)
+
+    monkeypatch.setattr(session._network, "read", read_while_asked)
+    show(session, frames, 6, 7)
+    asker.join()
+    assert states == [(0, SINK + 4 * GRID)]
+    assert forks[0].info.seen_until_s == 6.5
 
 
 def test_fork_sees_and_is_asked_without_a_trace_in_its_parent(

@@ -18,10 +18,10 @@ from longtake.language.load import LanguageModel
 from longtake.language.network import Network
 from longtake.language.prompt_builder import StreamFormat
 from longtake.language.sampling import TextSampling
-from longtake.memory.memory import Memory
 from longtake.memory.policies.lockstep import KeepAll, Window
 from longtake.memory.policies.thinned import Novel, Thinned
 from longtake.memory.policy import Keep, SegmentPolicy
+from longtake.memory.transaction import Transaction
 from longtake.runtime.answers import Answer
 from longtake.runtime.dialogue import DialogueSession
 
@@ -149,7 +149,7 @@ class SlowTwin:
 def keys_read(session: DialogueSession, layer: int) -> Tensor:
     """Keys as a question would read them, in the order of the conversation."""
     with session._memory.fork() as fork, fork._memory.begin(1, Keep.NO) as transaction:
-        recall = fork.recall(transaction)
+        recall = fork.recall(transaction, fork.state)
         keys = torch.cat([keys[0] for keys, _ in recall._seen("text", layer)])
     return keys[session._memory.tokens.argsort()]
 
@@ -158,15 +158,14 @@ def keys_read(session: DialogueSession, layer: int) -> Tensor:
 def corrections(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
     """How often each token's key was revised."""
     counted: dict[int, int] = {}
-    revise = Memory.revise_keys
+    revise = Transaction.revise_keys
 
-    def count(memory: Memory, stream: str, tokens: np.ndarray, *given: Callable[..., Tensor]) -> bool:
-        done = revise(memory, stream, tokens, *given)
-        for token in tokens.tolist() if done else []:
+    def count(transaction: Transaction, stream: str, tokens: np.ndarray, *given: Callable[..., Tensor]) -> None:
+        revise(transaction, stream, tokens, *given)
+        for token in tokens.tolist():
             counted[token] = counted.get(token, 0) + 1
-        return done
 
-    monkeypatch.setattr(Memory, "revise_keys", count)
+    monkeypatch.setattr(Transaction, "revise_keys", count)
     return counted
 
 

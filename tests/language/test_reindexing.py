@@ -15,7 +15,7 @@ from hearing import first_logits
 from torch import Tensor
 
 from longtake.attention.causal import CausalRecall
-from longtake.errors import LongtakeError
+from longtake.errors import LongtakeError, TransactionError
 from longtake.language.frames import PictureFormat, pixel_rows
 from longtake.language.load import LanguageModel
 from longtake.language.network import Network
@@ -64,7 +64,7 @@ def show(session: DialogueSession, frames: list[Tensor], numbers: Sequence[int])
 def keys_read(session: DialogueSession, layer: int = 0) -> Tensor:
     """Keys as a question would read them, in the order of the conversation."""
     with session._memory.fork() as fork, fork._memory.begin(1, Keep.NO) as transaction:
-        recall = fork.recall(transaction)
+        recall = fork.recall(transaction, fork.state)
         keys = torch.cat([keys[0] for keys, _ in recall._seen("text", layer)])
     return keys[session._memory.tokens.argsort()]
 
@@ -218,7 +218,7 @@ def test_published_eviction_is_reproduced(
 
     def note(network: Network, embedded: Tensor, rows: np.ndarray, recall: CausalRecall) -> Tensor:
         """What is left when a chunk is read, and where the chunk stands."""
-        stood.append(stands(session))
+        stood.append((len(recall.transaction.past("text")), int(rows[0, 0])))
         written.append(rows)
         return read(network, embedded, rows, recall)
 
@@ -386,29 +386,24 @@ def test_questions_from_threads_while_turns_leave(
     assert asked.state.moved == silent.state.moved
 
 
-def test_question_that_finds_room_made_but_not_taken_sees_turns_closed_up(
+def test_turn_that_fails_makes_no_other_leave_and_is_no_moment_to_ask(
     open_turns: Callable[..., DialogueSession],
     tiny_language: LanguageModel,
     frames: list[Tensor],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And should the turn never be taken in, the session goes on without it."""
-    session, twin, heard = open_turns(), SlowTwin(tiny_language), []
+    session, twin = open_turns(), SlowTwin(tiny_language)
     watch(session, twin, frames, range(3))
-    read = session._network.read
+    before, read = digest(session), session._network.read
 
-    def ask_and_fail(*given: Any) -> Tensor:
+    def ask(*_: Any) -> Tensor:
         monkeypatch.setattr(session._network, "read", read)
-        heard.append(first_logits(session, QUESTION, monkeypatch))
-        raise RuntimeError("broken")
+        return first_logits(session, QUESTION, monkeypatch)
 
-    monkeypatch.setattr(session._network, "read", ask_and_fail)
-    with pytest.raises(RuntimeError, match="broken"):
+    monkeypatch.setattr(session._network, "read", ask)
+    with pytest.raises(TransactionError, match="commit or leave it before forking"):
         show(session, frames, [3])
-    twin.keep_only(session)
-    assert len(twin.blocks) == 1 + 2
-    assert session.info.next_position == twin.next_position
-    assert (heard[0] - twin.question()).abs().max() < 1e-4
+    assert digest(session) == before
     watch(session, twin, frames, [4])
     assert (first_logits(session, QUESTION, monkeypatch) - twin.question()).abs().max() < 1e-4
 

@@ -6,12 +6,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from longtake.errors import TransactionError
+from longtake.errors import ForkError, TransactionError
 from longtake.memory.budget import MemoryRequirements
 from longtake.memory.memory import Memory
 from longtake.memory.policies.lockstep import KeepAll
 from longtake.memory.policy import Keep
 from longtake.memory.tokens import StreamLayout
+from longtake.memory.transaction import Transaction
 
 LAYOUT = StreamLayout(num_layers=2, num_heads=1, head_dim=2, tokens_per_frame=1, causal=True)
 
@@ -23,10 +24,14 @@ def new_memory(reserve: int = 0) -> Memory:
 def say(memory: Memory, first: int, count: int) -> None:
     """Tokens whose keys are their numbers."""
     with memory.begin(count, Keep.YES) as transaction:
-        rows = torch.arange(first, first + count).float()[:, None, None].expand(-1, 1, 2)
-        for layer in range(2):
-            transaction.write("text", layer, rows + layer * 1000, -rows)
+        write(transaction, first, count)
         transaction.commit()
+
+
+def write(transaction: Transaction, first: int, count: int) -> None:
+    rows = torch.arange(first, first + count).float()[:, None, None].expand(-1, 1, 2)
+    for layer in range(2):
+        transaction.write("text", layer, rows + layer * 1000, -rows)
 
 
 def remembered(memory: Memory) -> dict[int, float]:
@@ -68,11 +73,16 @@ def test_fork_still_sees_what_its_parent_forgot() -> None:
 def test_keys_are_revised_for_some_and_not_while_a_fork_reads_them() -> None:
     memory = new_memory(reserve=4)
     say(memory, 0, 4)
-    with memory.fork():
-        assert not memory.revise_keys("text", np.array([1, 3]), lambda keys: keys + 0.5)
+    with memory.fork(), pytest.raises(ForkError, match="only while there is no fork"):
+        memory.begin(1, Keep.YES, rewriting=True)
+    with memory.begin(1, Keep.YES, rewriting=True) as transaction:
+        transaction.revise_keys("text", np.array([1, 3]), lambda keys: keys + 0.5)
     assert remembered(memory) == {0: 0.0, 1: 1.0, 2: 2.0, 3: 3.0}
-    assert memory.revise_keys("text", np.array([1, 3]), lambda keys: keys + 0.5)
-    assert remembered(memory) == {0: 0.0, 1: 1.5, 2: 2.0, 3: 3.5}
+    with memory.begin(1, Keep.YES, rewriting=True) as transaction:
+        transaction.revise_keys("text", np.array([1, 3]), lambda keys: keys + 0.5)
+        write(transaction, 4, 1)
+        transaction.commit()
+    assert remembered(memory) == {0: 0.0, 1: 1.5, 2: 2.0, 3: 3.5, 4: 4.0}
 
 
 def test_nothing_is_forgotten_while_a_clip_is_staged() -> None:

@@ -6,7 +6,7 @@ import torch
 
 from longtake.memory.budget import StreamPlan
 from longtake.memory.policies.lockstep import KeepAll
-from longtake.memory.shared_pool import ROOT, SharedPool, use_of
+from longtake.memory.shared_pool import ROOT, SharedPool, StagedClip, use_of
 from longtake.memory.slots import SlotState, SlotTable
 from longtake.memory.tokens import StreamLayout
 
@@ -40,7 +40,7 @@ def test_slots_are_taken_from_the_same_end_of_every_stream(from_top: bool, wide:
     chosen = pool.choose(pool.state, 1, from_top=from_top)
     assert not isinstance(chosen, str)
     assert {name: slot.tolist() for name, slot in chosen.items()} == {"wide": wide, "narrow": narrow}
-    staged = pool.state.staging(ROOT, chosen)
+    staged = pool.state.staging(ROOT, StagedClip(slots=chosen))
     assert [table.count(SlotState.STAGED) for table in staged.tables.values()] == [3, 1]
     assert all(table.count(SlotState.FREE) == len(table) for table in staged.unstaged(ROOT).tables.values())
 

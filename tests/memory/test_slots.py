@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from longtake.memory.slots import Slab, SlotState, SlotTable, View, as_block, view_of
+from longtake.memory.slots import RowsBefore, Slab, SlotState, SlotTable, View, as_block, view_of
 from longtake.memory.tokens import StreamLayout
 
 ROOT, FORK, GRANDCHILD = 1, 2, 3
@@ -213,9 +213,9 @@ def test_copied_tokens_are_in_both_places_in_every_layer() -> None:
 
 
 @pytest.mark.parametrize("fails_at", [1, 2])
-def test_keys_are_revised_in_every_layer_or_in_none(fails_at: int) -> None:
+def test_revised_keys_are_put_back_however_far_it_came(fails_at: int) -> None:
     rows = torch.randn(2, 6, 1, 3)
-    slab, calls = written_slab(rows), 0
+    slab, before, calls = written_slab(rows), RowsBefore(), 0
 
     def spoil_and_fail(keys: Tensor) -> Tensor:
         nonlocal calls
@@ -226,9 +226,10 @@ def test_keys_are_revised_in_every_layer_or_in_none(fails_at: int) -> None:
         return keys
 
     with pytest.raises(MemoryError):
-        slab.revise_keys(np.array([4, 1]), spoil_and_fail)
+        slab.revise_keys(np.array([4, 1]), spoil_and_fail, before)
+    before.put_back()
     assert all(torch.equal(keys, rows[layer]) for layer, keys in enumerate(slab.keys))
-    assert slab.revise_keys(np.array([4, 1]), lambda keys: keys + 1)
+    slab.revise_keys(np.array([4, 1]), lambda keys: keys + 1, before)
     changed = rows.clone()
     changed[:, [4, 1]] += 1
     assert all(torch.equal(keys, changed[layer]) for layer, keys in enumerate(slab.keys))

@@ -1,19 +1,24 @@
 """An error at any line of a session's step leaves it as it was, or with the frame taken: never anything between."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 
 import pytest
 import torch
-from broken import Break
+from broken import ERRORS, Break
 from torch import Tensor
 
 from longtake.geometry.config import CameraConfig, DenseConfig, EncoderConfig, GeometryConfig, TrunkConfig
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.budgeted import Managed
-from longtake.memory.policies.lockstep import ContextRetention
+from longtake.memory.policies.budgeted import KeyDiversity, Managed
+from longtake.memory.policies.farthest_frames import FarthestFrames
+from longtake.memory.policies.layerwise import Layerwise
+from longtake.memory.policies.lockstep import ContextRetention, KeepAll, Window
+from longtake.memory.policies.ratio import Ratio
 from longtake.memory.policy import StreamPolicy
+from longtake.memory.registry import POLICIES
 from longtake.runtime.alignment import Alignment, Anchoring
 from longtake.runtime.keyframes import ByFlow, EveryNth, KeyframeRule
 from longtake.runtime.memory_plan import MemoryPlan
@@ -76,6 +81,21 @@ CASES = {
         num_before=7, num_scale_frames=4, windows=Windows(size=6, overlap_frames=2), ends=True
     ),
 }
+POLICIES_HERE: dict[str, StreamPolicy] = {
+    "context": CONTEXT,
+    "keep-all": KeepAll(),
+    "window": Window(anchors=1, window=3),
+    "managed": Managed(num_frames=4, special_frames=2, camera_frames=4),
+    "ratio": Ratio(special_frames=2, camera_frames=4),
+    "key-diversity": KeyDiversity(num_frames=4, special_frames=2, camera_frames=4),
+    "farthest-frames": FarthestFrames(num_frames=3, camera_frames=4),
+    "layerwise": Layerwise(num_frames=14, budget_ratio=0.3),
+}
+EVERY_POLICY = {f"keyframe, {name}": Case(num_before=6, policy=policy) for name, policy in POLICIES_HERE.items()} | {
+    f"first frame of a window, {name}": Case(num_before=5, policy=policy, windows=Windows(size=5, overlap_frames=3))
+    for name, policy in POLICIES_HERE.items()
+}
+ALL_CASES = CASES | EVERY_POLICY
 FRAMES = torch.rand(12, 3, *SIZE, generator=torch.Generator().manual_seed(1))
 
 
@@ -91,8 +111,8 @@ def model() -> GeometryModel:
 
 @cache
 def watched(name: str) -> VideoSession:
-    session = CASES[name].open()
-    for frame in FRAMES[: CASES[name].num_before]:
+    session = ALL_CASES[name].open()
+    for frame in FRAMES[: ALL_CASES[name].num_before]:
         session.step(frame)
     return session
 
@@ -105,7 +125,7 @@ def inner(session: VideoSession) -> SequenceSession:
 
 def clone(name: str) -> VideoSession:
     """A session in the very same state; states are values, so only keys and values are copied."""
-    session, twin = watched(name), CASES[name].open()
+    session, twin = watched(name), ALL_CASES[name].open()
     here, there = inner(session), inner(twin)
     for stream, copied in zip(here._memory._pool.streams.values(), there._memory._pool.streams.values(), strict=True):
         tensors = ((*of.slab.keys, *of.slab.values) for of in (stream, copied))
@@ -156,16 +176,22 @@ def same(some: Sequence[Geometry], others: Sequence[Geometry]) -> bool:
     return all(torch.equal(a, b) if isinstance(a, Tensor) else a == b for a, b in pairs)  # type: ignore[arg-type]
 
 
-def break_lines(name: str, rooms: tuple[str, ...], *, last: int | None = None, step: int = 1) -> int:
-    """Break a change at every so many-th of its last lines, or of all; how many there were."""
-    case, whole, changed = CASES[name], Break(None, rooms), clone(name)
+def break_lines(
+    name: str,
+    rooms: tuple[str, ...],
+    *,
+    error: type[BaseException],
+    some: int | None = None,
+) -> int:
+    """Break it at some of its lines, or at every one, the first time and the last; how many moments there were."""
+    case, whole, changed = ALL_CASES[name], Break(None, rooms), clone(name)
     whole.during(lambda: case.change(changed))
     assert is_done(changed, case)
     want = {False: outputs_from_here(clone(name), case), True: outputs_from_here(changed, case)}
-    first = 1 if last is None else max(1, whole.num_lines - last)
-    numbers = range(first, whole.num_lines + 1, step)
+    every = whole.first_and_last()
+    numbers = every if some is None else random.Random(name).sample(every, some)
     for number in numbers:
-        session, broken = clone(name), Break(number, rooms)
+        session, broken = clone(name), Break(number, rooms, error)
         broken.during(lambda session=session: case.change(session))  # type: ignore[misc]
         assert broken.at != "nowhere"
         done = is_done(session, case)
@@ -177,11 +203,16 @@ def break_lines(name: str, rooms: tuple[str, ...], *, last: int | None = None, s
 @pytest.mark.parametrize("name", CASES)
 def test_error_at_a_line_of_a_step_leaves_no_trace(name: str) -> None:
     """Where memory and clocks change."""
-    assert break_lines(name, ("runtime/session", "runtime/windowed"), last=6 + len(name) % 5, step=6)
+    assert break_lines(name, ("runtime/session", "runtime/windowed"), error=KeyboardInterrupt, some=2)
+
+
+def test_every_policy_of_a_map_is_broken_here() -> None:
+    assert list(POLICIES_HERE) == [name for name, kind in POLICIES.items() if issubclass(kind, StreamPolicy)]
 
 
 @pytest.mark.by_hand
-@pytest.mark.parametrize("name", CASES)
-def test_error_at_any_line_of_a_step_leaves_no_trace(name: str) -> None:
-    count = break_lines(name, ("runtime", "memory", "attention"))
-    print(f"{name}: {count} lines broken")
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("name", ALL_CASES)
+def test_error_at_any_line_of_a_step_leaves_no_trace(name: str, error: type[BaseException]) -> None:
+    count = break_lines(name, ("runtime", "memory", "attention"), error=error)
+    print(f"{name}, {error.__name__}: broken at {count} moments")

@@ -10,13 +10,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import pytest
+
 import longtake
 
 _PACKAGE = Path(longtake.__file__).parent
-
-
-class Broken(BaseException):
-    """An error that nobody expects."""
+ERRORS = [pytest.param(error, id=error.__name__) for error in (MemoryError, KeyboardInterrupt)]
+"""What can come at any moment: an allocation that fails, and whoever presses Ctrl-C."""
 
 
 @cache
@@ -32,19 +32,29 @@ class Break:
 
     number: int | None
     rooms: tuple[str, ...]
-    num_lines: int = 0
+    error: type[BaseException] = MemoryError
+    lines: list[str] = field(default_factory=list)
+    """All that were run, in order."""
     at: str = "nowhere"
     _left: dict[int, set[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._places = tuple(str(_PACKAGE / room) for room in self.rooms)
 
+    def first_and_last(self) -> list[int]:
+        """Numbers at which each line of the code was run for the first time and for the last."""
+        first, last = {}, {}
+        for number, line in enumerate(self.lines, start=1):
+            first.setdefault(line, number)
+            last[line] = number
+        return sorted({*first.values(), *last.values()})
+
     def during(self, change: Callable[[], object]) -> None:
         before = sys.gettrace()
         sys.settrace(self._enter)
         try:
             change()
-        except Broken:
+        except self.error:
             pass
         finally:
             sys.settrace(before)
@@ -61,13 +71,13 @@ class Break:
             line = frame.f_lineno
             if event == "line" and line not in left:
                 left.update({line} & _with_lines(path))
-                self._count(f"{Path(path).name}:{line}")
+                self._count(f"{Path(path).relative_to(_PACKAGE)}:{line}")
             return step
 
         return step
 
     def _count(self, at: str) -> None:
-        self.num_lines += 1
-        if self.num_lines == self.number:
+        self.lines.append(at)
+        if len(self.lines) == self.number:
             self.at = at
-            raise Broken
+            raise self.error

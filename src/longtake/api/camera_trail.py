@@ -1,6 +1,7 @@
 """The frames that a dialogue sees at its own rate, and the camera poses of these."""
 
 from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,17 +15,17 @@ from longtake.takes.fields import JsonObject
 from longtake.types import Geometry
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class CameraTrail:
-    """The first frame in each interval of 1/fps is a look; poses are kept of looks alone, a few MB an hour."""
+    """The first frame in each interval of 1/fps is a look; poses are kept of looks alone, a few MB an hour. A value."""
 
     fps: float
     first_s: float | None = None
     last_s: float | None = None
     interval: int = -1
     """Of the last look."""
-    looks_s: list[float] = field(default_factory=list)
-    poses: dict[float, Tensor] = field(default_factory=dict)
+    looks_s: Sequence[float] = ()
+    poses: Mapping[float, Tensor] = field(default_factory=dict)
     """Of those looks whose pose is known, by time."""
     newest: Float[Tensor, "4 4"] | None = None
     """Of the newest frame that has a pose, look or not."""
@@ -38,26 +39,28 @@ class CameraTrail:
         """Whether the frame of this time is a look."""
         return self._interval_of(time_s) > self.interval
 
-    def passed(self, time_s: float) -> None:
-        """Note that the frame of this time was given."""
+    def after(self, time_s: float, geometry: Geometry) -> "CameraTrail":
+        """The trail once the frame of this time was given and these poses became known."""
+        passed = replace(self, first_s=time_s if self.first_s is None else self.first_s, last_s=time_s)
         if self.is_due(time_s):
-            self.interval = self._interval_of(time_s)
-            self.looks_s.append(time_s)
-        self.first_s = time_s if self.first_s is None else self.first_s
-        self.last_s = time_s
+            passed = replace(passed, interval=self._interval_of(time_s), looks_s=[*self.looks_s, time_s])
+        return passed.with_poses(geometry)
 
-    def learn(self, geometry: Geometry) -> None:
-        """Take over new poses, and corrected ones of earlier frames."""
+    def with_poses(self, geometry: Geometry) -> "CameraTrail":
+        """With new poses, and corrected ones of earlier frames."""
+        known: dict[float, Tensor] = {}
+        newest = self.newest
         if geometry.moved is not None:
             moved = geometry.moved.geometry
             for time_s, pose in zip(moved.timestamp_s, moved.world_from_camera.cpu(), strict=True):
                 if time_s in self.poses:
-                    self.poses[time_s] = pose.clone()
+                    known[time_s] = pose.clone()
         for time_s, pose in zip(geometry.timestamp_s, geometry.world_from_camera.cpu(), strict=True):
-            self.newest = pose.clone()
+            newest = pose.clone()
             place = bisect_right(self.looks_s, time_s) - 1
             if place >= 0 and self.looks_s[place] == time_s:
-                self.poses[time_s] = self.newest
+                known[time_s] = newest
+        return replace(self, newest=newest, poses={**self.poses, **known} if known else self.poses)
 
     def pose_between(self, start_s: float, end_s: float) -> Float[Tensor, "4 4"] | None:
         """The pose of the last look in a span of time that has one."""
@@ -67,9 +70,6 @@ class CameraTrail:
             if time_s in self.poses:
                 return self.poses[time_s]
         return None
-
-    def copy(self) -> "CameraTrail":
-        return replace(self, looks_s=self.looks_s.copy(), poses=self.poses.copy())
 
     def to_record(self) -> dict[str, Any]:
         """The trail as plain values for JSON."""

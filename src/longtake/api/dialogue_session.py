@@ -1,6 +1,7 @@
 """The public session of questions: pictures in, questions at any time, answers with the moments they attended to."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ from longtake.memory.registry import segment_policy_named
 from longtake.memory.saved import SavedTensors
 from longtake.runtime import dialogue
 from longtake.runtime.answers import Answer, Choice, DialogueInfo
+from longtake.runtime.dialogue_memory import Take
 from longtake.runtime.execution import AUTO, Execution, choose_execution
 
 _QUESTION_TOKENS = 1024
@@ -99,6 +101,11 @@ class DialogueSession:
             )
         frames = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).contiguous()
         self._session.see(frames, times_s, patience_s=patience_s)
+
+    def _look(self, picture: Picture, time_s: float) -> AbstractContextManager[Take]:
+        """What `see` does to a picture, before the session has changed; leaving without the call leaves no trace."""
+        frame = torch.from_numpy(np.ascontiguousarray(as_rgb(picture))).permute(2, 0, 1).contiguous()
+        return self._session.look(frame, time_s)
 
     def ask(
         self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None, remember: bool = False

@@ -1,7 +1,10 @@
 """The public session of geometry: any picture in, poses and depth out, the same as `map` writes."""
 
 import copy
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -22,7 +25,7 @@ from longtake.runtime.build import SessionSettings, open_session, usual_settings
 from longtake.runtime.execution import AUTO, Precision
 from longtake.runtime.record import SessionRecord
 from longtake.runtime.session import SequenceSession
-from longtake.runtime.steps import VideoSession
+from longtake.runtime.steps import Look, VideoSession
 from longtake.runtime.windowed import WindowedSession, restored_session
 from longtake.types import Geometry
 from longtake.video.resize import Fit, Preprocessor
@@ -50,6 +53,18 @@ class _Ready:
     session: VideoSession
     pixels: UInt8[torch.Tensor, "3 height width"]
     source_size: tuple[int, int]
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Clock:
+    """How far a session has come; replaced as a whole."""
+
+    session: VideoSession | None = None
+    """None before the first frame."""
+    source_size: tuple[int, int] | None = None
+    num_frames: int = 0
+    last_s: float | None = None
 
 
 class GeometrySession:
@@ -81,9 +96,7 @@ class GeometrySession:
         self._model, self._settings, self._backend = model, settings, backend
         self._reserve_frames = reserve_frames
         self._prepare = Preprocessor(fit=fit, size=settings.image_size, patch=model.config.patch)
-        self._session: VideoSession | None = None
-        self._source_size: tuple[int, int] | None = None
-        self._num_frames = 0
+        self._clock = _Clock()
         self._is_closed = False
 
     @classmethod
@@ -131,28 +144,42 @@ class GeometrySession:
 
         Any size will do; it is placed and scaled as `map` does. Without a time, a frame's index stands in for it.
         """
-        return self._take(self._ready(picture), time_of(picture, timestamp_s))
+        with self._look(self._ready(picture, time_of(picture, timestamp_s))) as look:
+            look.take()
+        return look.geometry
 
-    def _ready(self, picture: Picture) -> _Ready:
+    def _ready(self, picture: Picture, time_s: float | None) -> _Ready:
         """All of a step that may refuse a picture; changes nothing."""
         self._require_open()
+        time_s = float(self._clock.num_frames) if time_s is None else time_s
+        self._require_later(time_s)
         pixels = as_rgb(picture)
         height, width, _ = pixels.shape
         self._require_size((height, width))
         prepared = self._prepare(pixels).pixels
-        session = self._session
+        session = self._clock.session
         if session is None:
             _, *size = prepared.shape
             session = open_session(
                 self._model, self._settings, (size[0], size[1]), self._backend, reserve_frames=self._reserve_frames
             )
-        return _Ready(session, prepared, (height, width))
+        return _Ready(session, prepared, (height, width), time_s)
 
-    def _take(self, ready: _Ready, time_s: float | None) -> Geometry:
-        geometry = ready.session.step(ready.pixels, time_s)
-        self._session, self._source_size = ready.session, ready.source_size
-        self._num_frames += 1
-        return geometry
+    @contextmanager
+    def _look(self, ready: _Ready) -> Iterator[Look]:
+        """What a step would return, before the session has changed; leaving without `take` leaves no trace."""
+        after = _Clock(
+            session=ready.session,
+            source_size=ready.source_size,
+            num_frames=self._clock.num_frames + 1,
+            last_s=ready.time_s,
+        )
+        with ready.session.look(ready.pixels, ready.time_s) as look:
+            yield replace(look, take=partial(self._change, after, look.take))
+
+    def _change(self, after: _Clock, session_change: Callable[[], object]) -> None:
+        """Change session and clock in one statement, so that nothing can fail in between."""
+        _, self._clock = session_change(), after
 
     def finish(self) -> Geometry:
         """The remaining results when no more pictures come; those that were provisional are final then."""
@@ -170,8 +197,8 @@ class GeometrySession:
         which is not full yet, then that of `reserve_frames`.
         """
         self._require_open()
-        branch = copy.copy(self)
-        branch._session = None if self._session is None else self._session.fork()
+        branch, session = copy.copy(self), self._clock.session
+        branch._clock = replace(self._clock, session=None if session is None else session.fork())
         return branch
 
     def save(self, path: str | Path) -> None:
@@ -203,14 +230,14 @@ class GeometrySession:
         inner = restored_session(saved, record, loaded, None if backend == AUTO else backend_named(execution.backend))
         _, width = _sequence(inner).plan.size
         session = cls(loaded, adjusted_session(usual_settings(loaded.config), size=width), fit=fitted)
-        session._session, session._num_frames = inner, _num_frames(inner)
+        session._clock = _Clock(session=inner, num_frames=_num_frames(inner))
         return session
 
     def close(self) -> None:
         """End the session and let go of its memory; ending twice is fine."""
-        if self._session is not None:
-            self._session.close()
-        self._session, self._is_closed = None, True
+        if self._clock.session is not None:
+            self._clock.session.close()
+        self._clock, self._is_closed = replace(self._clock, session=None), True
 
     def __enter__(self) -> "GeometrySession":
         return self
@@ -228,16 +255,17 @@ class GeometrySession:
     @property
     def num_bytes(self) -> int:
         """Bytes of all keys and values: allocated with the first frame, and never more."""
-        return 0 if self._session is None else _sequence(self._session).num_bytes
+        return 0 if self._clock.session is None else _sequence(self._clock.session).num_bytes
 
     @property
     def info(self) -> SessionInfo:
-        inner = None if self._session is None else _sequence(self._session)
+        session = self._clock.session
+        inner = None if session is None else _sequence(session)
         return SessionInfo(
             size=None if inner is None else as_text(inner.plan.size),
-            num_frames=self._num_frames,
+            num_frames=self._clock.num_frames,
             num_kept=0 if inner is None else inner.num_kept,
-            num_windows=len(self._session.windows) if isinstance(self._session, WindowedSession) else 1,
+            num_windows=len(session.windows) if isinstance(session, WindowedSession) else 1,
             num_bytes=self.num_bytes,
             device=str(_device(self._model)),
         )
@@ -247,17 +275,26 @@ class GeometrySession:
             raise InputError("This session was closed; open another with from_pretrained, or resume a saved one.")
 
     def _require_size(self, size: tuple[int, int]) -> None:
-        if self._source_size is not None and size != self._source_size:
+        first = self._clock.source_size
+        if first is not None and size != first:
             raise InputError(
-                f"Expected pictures of {as_text(self._source_size)} pixels as the first one, but got {as_text(size)}; "
+                f"Expected pictures of {as_text(first)} pixels as the first one, but got {as_text(size)}; "
                 "resize it, or open another session."
+            )
+
+    def _require_later(self, time_s: float) -> None:
+        last_s = self._clock.last_s
+        if last_s is not None and not time_s > last_s:
+            raise InputError(
+                f"Expected a picture after {last_s:g} s, but got one at {time_s:g} s; give them in order, with times "
+                "for all or for none, or open another session."
             )
 
     def _opened(self, purpose: str) -> VideoSession:
         self._require_open()
-        if self._session is None:
+        if self._clock.session is None:
             raise InputError(f"There is nothing to {purpose} before the first frame; give one to step.")
-        return self._session
+        return self._clock.session
 
 
 def _resumed_fit(asked: str | None, saved: str | None) -> Fit:

@@ -1,7 +1,10 @@
 """Geometry and questions side by side: one `step` feeds both, and an answer knows where the camera was."""
 
 import math
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -19,6 +22,7 @@ from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.language.load import LanguageModel
 from longtake.runtime.answers import Answer
 from longtake.runtime.execution import AUTO
+from longtake.runtime.steps import Look
 from longtake.takes.atomic_files import replace_file, writing
 from longtake.takes.fields import JsonObject
 from longtake.takes.sealed_json import sealed, unsealed
@@ -132,13 +136,12 @@ class LiveSession:
         if time_s is None:
             raise InputError("Expected a time for each picture, in seconds: only frames of open_video know theirs.")
         self._trail.require_later(time_s)
-        ready = self._map._ready(picture)  # what either session refuses, neither has seen
-        if self._trail.is_due(time_s):
-            self._dialogue.see(picture, time_s)
-        geometry = self._map._take(ready, time_s)
-        self._trail.passed(time_s)
-        self._trail.learn(geometry)
-        return geometry
+        ready = self._map._ready(picture, time_s)
+        seen = self._dialogue._look(picture, time_s) if self._trail.is_due(time_s) else nullcontext(_call)
+        # what either session refuses, neither has seen: each looks, then both take at once
+        with self._map._look(ready) as look, seen as see:
+            see(partial(self._take, look, self._trail.after(time_s, look.geometry)))
+        return look.geometry
 
     def ask(self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None) -> LiveAnswer:
         """The answer, the moments that it attended to, and the camera's poses then and now."""
@@ -156,14 +159,18 @@ class LiveSession:
 
     def finish(self) -> Geometry:
         """The remaining results of the map when no more pictures come."""
-        geometry = self._map.finish()
-        self._trail.learn(geometry)
-        return geometry
+        with self._map._opened("finish").look_at_rest() as look:
+            self._take(look, self._trail.with_poses(look.geometry))
+        return look.geometry
+
+    def _take(self, look: Look, after: CameraTrail) -> None:
+        """Change the map and the trail in one statement, so that nothing can fail in between."""
+        _, self._trail = look.take(), after
 
     def fork(self) -> "LiveSession":
         """A session that goes on from here on its own; end it with `close`."""
         branch = LiveSession(self._map.fork(), self._dialogue.fork(), ask_fps=self._trail.fps)
-        branch._trail = self._trail.copy()
+        branch._trail = self._trail
         return branch
 
     def save(self, folder: str | Path) -> None:
@@ -216,6 +223,10 @@ class LiveSession:
     def num_bytes(self) -> int:
         """Bytes of all keys and values of both sessions."""
         return self._map.num_bytes + self._dialogue.num_bytes
+
+
+def _call(then: Callable[[], object]) -> object:
+    return then()
 
 
 def _read_record(path: Path) -> JsonObject:

@@ -81,8 +81,8 @@ class Family(ABC):
         """Temporal grids in positions since their clip's first frame, from seconds since then."""
 
     @abstractmethod
-    def keys_moved_in_time(self, keys: Keys, positions: int) -> Keys:
-        """Stored keys as they would be had their tokens stood so many positions earlier in time alone."""
+    def keys_moved_in_time(self, keys: Keys, positions: Int64[np.ndarray, " tokens"]) -> Keys:
+        """Stored keys as they would be had their tokens stood so many positions each earlier in time alone."""
 
     @abstractmethod
     def key_rotation(self, back: Int64[np.ndarray, " past"], device: torch.device) -> KeyRotation | None:

@@ -178,7 +178,7 @@ class Qwen2_5VL(Family):  # noqa: N801 (as the model is called)
     def grid_times(self, first_frame_s: Sequence[float]) -> tuple[int, ...]:
         return positions.grid_times(first_frame_s, self.text.tokens_per_second)
 
-    def keys_moved_in_time(self, keys: Keys, positions: int) -> Keys:
+    def keys_moved_in_time(self, keys: Keys, positions: Int64[np.ndarray, " tokens"]) -> Keys:
         return moved_back(keys, positions, self.text)
 
     def key_rotation(self, back: Int64[np.ndarray, " past"], device: torch.device) -> KeyRotation | None:

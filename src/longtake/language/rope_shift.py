@@ -97,13 +97,14 @@ class KeyRotation:
         return turned.to(keys.dtype)
 
 
-def moved_back(keys: Keys, positions: int, text_config: TextConfig) -> Keys:
-    """Keys as they would be had their tokens stood so many positions earlier in time.
+def moved_back(keys: Keys, positions: Int64[np.ndarray, " tokens"], text_config: TextConfig) -> Keys:
+    """Keys as they would be had their tokens stood so many positions each earlier in time.
 
     Channel i turns with channel i + d/2; the first of them turn with time.
     """
     half, num_time = text_config.head_dim // 2, text_config.mrope_section[0]
-    angle = -positions * _frequencies(text_config, num_time).to(keys.device)
+    back = torch.from_numpy(-positions).double()
+    angle = torch.outer(back, _frequencies(text_config, num_time)).unsqueeze(1).to(keys.device)
     cos, sin = angle.cos(), angle.sin()
     exact = keys.double()
     first, second = exact[..., :num_time], exact[..., half : half + num_time]

@@ -7,19 +7,18 @@ moves. Every change is all or nothing: it makes the pool's next state, and only 
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import numpy as np
 import torch
 
-from longtake.errors import ForkError, MemoryFullError, TransactionError
+from longtake.errors import ForkError, InputError, MemoryFullError, TransactionError
 from longtake.memory.budget import StreamPlan
 from longtake.memory.policy import Keep
 from longtake.memory.saved import Pieces, SavedTensors
 from longtake.memory.serialization import restored_stream, stream_pieces
-from longtake.memory.shared_pool import ROOT, Branch, PoolState, SharedPool, Slots, StreamUse, use_of
-from longtake.memory.slots import Rows
+from longtake.memory.shared_pool import ROOT, Branch, PoolState, SharedPool, Slots, StagedClip, StreamUse, use_of
 from longtake.memory.stream import Live, Outcome
 from longtake.memory.tokens import Integers, Tokens
 from longtake.memory.transaction import Transaction
@@ -59,6 +58,16 @@ class Memory:
     def is_fork(self) -> bool:
         return self._parent is not None
 
+    def require_open(self) -> None:
+        """Refuse, in a sentence, whatever is asked of a memory or fork that was closed."""
+        self._require_usable(self._pool.state)
+
+    @property
+    def has_forks(self) -> bool:
+        """Whether any branch but the first lives; hold the `lock` for this to stay so."""
+        with self._pool.changed:
+            return bool(self._pool.current().forks)
+
     def tokens(self, stream: str, layer: int = 0) -> Tokens:
         """What this branch remembers of a stream's layer, in attention order; often the same for all layers."""
         group, _, _ = self._pool.streams[stream].find(layer)
@@ -82,35 +91,54 @@ class Memory:
         *,
         patience_s: float = 0.0,
         forgetting: Mapping[str, Integers] = MappingProxyType({}),
+        rewriting: bool = False,
     ) -> Transaction:
         """Stage a clip in every stream. With too few free slots it waits up to `patience_s` for forks to end.
 
-        Frames of `forgetting`, by stream, are forgotten first; only if the clip then finds room, else nothing is.
+        The clip does not see frames of `forgetting`, by stream, and may lie where they do; they are forgotten when it
+        is committed, and not before. `rewriting` lets it revise keys, which is refused while a fork lives. A clip that
+        writes over what is remembered makes forks wait until it is committed or left.
         """
         if num_frames < 1:
             raise TransactionError(f"A clip has at least one frame, but {num_frames} were announced.")
         with self._pool.changed:
             self._pack()
-            state, slots = self._wait_for_slots(num_frames, patience_s, forgetting)
-            branch = state.branches[self._branch]
-            first = branch.num_kept
+            past, slots = self._wait_for_slots(num_frames, patience_s, forgetting)
+            state, first = self._pool.current(), past.num_kept
+            if rewriting and state.forks:
+                raise ForkError("Keys are revised only while there is no fork, which reads them too; end the forks.")
             staged = {
-                name: stream.stage(branch.live[name], slots[name], num_kept=first, num_frames=num_frames, keep=keep)
+                name: stream.stage(past.live[name], slots[name], num_kept=first, num_frames=num_frames, keep=keep)
                 for name, stream in self._pool.streams.items()
             }
-            ordinals = tuple(range(first, first + num_frames))
+            overwrites = any(not state.tables[name].is_free()[slot].all() for name, slot in slots.items())
+            clip = StagedClip(slots=slots, rewrites=rewriting or overwrites)
             transaction = Transaction(
-                self, self._pool, self._branch, ordinals=ordinals, keep=keep, slots=slots, staged=staged
+                self,
+                self._pool,
+                self._branch,
+                ordinals=tuple(range(first, first + num_frames)),
+                keep=keep,
+                clip=clip,
+                staged=staged,
+                past=past.live,
+                forgetting=forgetting,
             )
-            self._pool.publish(state.staging(self._branch, slots))
+            self._pool.publish(state.staging(self._branch, clip))
             return transaction
 
     def fork(self) -> "Memory":
-        """A branch that sees this memory as it is now, at no cost. `close`, a `with` block or losing it ends it."""
+        """A branch that sees this memory as it is now, at no cost. `close`, a `with` block or losing it ends it.
+
+        Where a clip is writing over what is remembered, that is waited for.
+        """
         with self._pool.changed:
+            while (clip := self._require_usable(self._pool.current()).staged) is not None and clip.rewrites:
+                if clip.thread == threading.get_ident():
+                    raise TransactionError("A clip writes over what is remembered; commit or leave it before forking.")
+                self._pool.changed.wait(_LONGEST_WAIT_S)
             self._pack()
             state = self._pool.current()
-            self._require_usable(state)
             after = state.forked(self._branch)
             child = Memory.__new__(Memory)
             child._stand_for(after.num_born, self._pool, parent=self)
@@ -137,20 +165,6 @@ class Memory:
             branch = self._require_nothing_staged(state, "forgetting frames")
             outcome = self._pool.streams[stream].after_forget(branch.live[stream], frames)
             self._pool.publish(state.changed(self._branch, {stream: outcome}))
-
-    def revise_keys(self, stream: str, frames: Integers, revise: Callable[[Rows], Rows]) -> bool:
-        """Replace the keys of these frames in every layer by what `revise` makes of them.
-
-        Not while a fork lives, which reads them too: then nothing happens, and the answer is false.
-        """
-        with self._pool.changed:
-            state = self._pool.current()
-            branch = self._require_nothing_staged(state, "revising keys")
-            if state.forks:
-                return False
-            own = Tokens.join(part.own for part in branch.live[stream])
-            self._pool.publish(state.changed(self._branch, {}))
-            return self._pool.streams[stream].slab.revise_keys(own.slot[np.isin(own.frame, frames)], revise)
 
     def clear(self) -> None:
         """Forget everything and start a new sequence."""
@@ -179,7 +193,8 @@ class Memory:
             state = self._pool.current()
             assert state.epoch == 0, "only a new memory can be restored"
             live = {name: restored_stream(stream, saved) for name, stream in self._pool.streams.items()}
-            staging = state.staging(self._branch, {name: _own_slots(of_stream) for name, of_stream in live.items()})
+            slots = {name: _own_slots(of_stream) for name, of_stream in live.items()}
+            staging = state.staging(self._branch, StagedClip(slots=slots))
             outcomes = {name: Outcome(of_stream, _NONE_LEFT) for name, of_stream in live.items()}
             self._pool.publish(
                 staging.committed(self._branch, outcomes, num_kept=int(saved.read("num_kept", torch.int64)))
@@ -219,8 +234,8 @@ class Memory:
 
     def _wait_for_slots(
         self, num_frames: int, patience_s: float, forgetting: Mapping[str, Integers]
-    ) -> tuple[PoolState, Slots]:
-        """The pool once these frames are forgotten, and slots for a clip in it."""
+    ) -> tuple[Branch, Slots]:
+        """This branch once these frames are forgotten, and slots for a clip in it."""
         deadline = time.monotonic() + patience_s
         while True:
             state = self._pool.current()
@@ -228,27 +243,20 @@ class Memory:
                 raise TransactionError(
                     "This memory has a clip staged already; commit or leave it before the next begins."
                 )
-            after = self._without(state, forgetting)
+            after = self._pool.without(state, self._branch, forgetting)
             chosen = self._pool.choose(after, num_frames, from_top=self.is_fork)
             if not isinstance(chosen, str):
-                return after, chosen
+                return after.branches[self._branch], chosen
             left_s = deadline - time.monotonic()
             if left_s <= 0 or not state.forks:
                 raise MemoryFullError(self._sentence_on_full(state, chosen, num_frames))
             self._pool.changed.wait(min(left_s, _LONGEST_WAIT_S))
 
-    def _without(self, state: PoolState, forgetting: Mapping[str, Integers]) -> PoolState:
-        if not forgetting:
-            return state
-        live = self._require_usable(state).live
-        outcomes = {
-            name: self._pool.streams[name].after_forget(live[name], frames) for name, frames in forgetting.items()
-        }
-        return state.changed(self._branch, outcomes)
-
     def _require_usable(self, state: PoolState) -> Branch:
         if self._branch not in state.branches:
-            raise ForkError("This fork has ended; fork the memory again.")
+            if self.is_fork:
+                raise ForkError("This fork has ended; fork the session that it was made from again.")
+            raise InputError("This session was closed; open another, or resume a saved one.")
         return state.branches[self._branch]
 
     def _require_nothing_staged(self, state: PoolState, doing: str) -> Branch:

@@ -7,17 +7,30 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from longtake.memory.budget import StreamPlan
-from longtake.memory.slots import Births, Slab, SlotState, SlotTable
+from longtake.memory.slots import Births, RowsBefore, Slab, SlotState, SlotTable
 from longtake.memory.stream import Live, Outcome, open_stream
 from longtake.memory.tokens import Integers
 
 Slots = Mapping[str, Integers]
 """Slots of every stream."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StagedClip:
+    """A clip that is written but not kept yet."""
+
+    slots: Slots
+    """Those that were free, and those of remembered tokens that leave with the commit."""
+    rewrites: bool = False
+    """Whether remembered tokens are written over meanwhile: forks are born before the clip or after it."""
+    before: RowsBefore = field(default_factory=RowsBefore)
+    thread: int = field(default_factory=threading.get_ident)
+    """Whose clip it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +46,7 @@ class Branch:
     """The epoch of its last change."""
     parent_version: int
     """Of the parent when the fork was born."""
-    staged: Slots | None = None
+    staged: StagedClip | None = None
     is_packed: bool = True
     """Whether its own tokens are known to lie in one run of slots."""
 
@@ -54,17 +67,17 @@ class PoolState:
         """Births of the forks that live."""
         return [branch.births for branch in self.branches.values() if branch.births]
 
-    def staging(self, number: int, staged: Slots) -> "PoolState":
-        """With a clip of this branch staged in these slots."""
-        tables = {name: self.tables[name].take(slot) for name, slot in staged.items()}
-        return self._with(number, replace(self.branches[number], staged=staged), tables=tables)
+    def staging(self, number: int, clip: StagedClip) -> "PoolState":
+        """With a clip of this branch staged."""
+        tables = {name: self.tables[name].take(slot) for name, slot in clip.slots.items()}
+        return self._with(number, replace(self.branches[number], staged=clip), tables=tables)
 
     def unstaged(self, number: int) -> "PoolState":
         """With the staged clip of this branch gone, if it has one."""
         branch = self.branches[number]
         if branch.staged is None:
             return self
-        tables = {name: self.tables[name].give_back(slot) for name, slot in branch.staged.items()}
+        tables = {name: self.tables[name].give_back(slot) for name, slot in branch.staged.slots.items()}
         return self._with(number, replace(branch, staged=None), tables=tables)
 
     def committed(self, number: int, outcomes: Mapping[str, Outcome], *, num_kept: int) -> "PoolState":
@@ -72,7 +85,8 @@ class PoolState:
         branch, epoch = self.branches[number], self.epoch + 1
         assert branch.staged is not None
         tables = {
-            name: self.tables[name].commit(slot, owner=number, epoch=epoch) for name, slot in branch.staged.items()
+            name: self.tables[name].commit(slot, owner=number, epoch=epoch)
+            for name, slot in branch.staged.slots.items()
         }
         kept = self._with(number, replace(branch, staged=None), tables=tables)
         return kept.changed(number, outcomes, num_kept=num_kept)
@@ -179,13 +193,16 @@ class SharedPool:
             tables={name: SlotTable.free(plan.num_slots) for name, plan in plans.items()},
             branches={ROOT: Branch(live=live, births={}, num_kept=0, version=0, parent_version=0)},
         )
-        self._dropped: deque[tuple[int, Slots | None]] = deque()
+        self._dropped: deque[tuple[int, StagedClip | None]] = deque()
 
     def current(self) -> PoolState:
         """The present state, once what was dropped without being ended is given back."""
         while self._dropped:
-            number, staged = self._dropped[0]
-            self.publish(_without(self.state, number, staged))
+            number, clip = self._dropped[0]
+            if clip is None:
+                self.publish(self.state.ended(number))
+            else:
+                self.unstage(number, clip)
             self._dropped.popleft()
         return self.state
 
@@ -194,9 +211,28 @@ class SharedPool:
         self.changed.notify_all()
         self.state = state
 
-    def end_with(self, owner: object, number: int, staged: Slots | None = None) -> None:
-        """End a branch, or a clip staged in these slots, at the latest with the object that stands for it."""
-        weakref.finalize(owner, self._dropped.append, (number, staged)).atexit = False
+    def is_staged(self, number: int, clip: StagedClip) -> bool:
+        """Whether this is the clip that the branch has staged."""
+        branch = self.state.branches.get(number)
+        return branch is not None and branch.staged is clip
+
+    def unstage(self, number: int, clip: StagedClip) -> None:
+        """Drop a clip that is not kept, if it is still there; all that it wrote over is as it was."""
+        if self.is_staged(number, clip):
+            clip.before.put_back()
+            self.publish(self.state.unstaged(number))
+
+    def end_with(self, owner: object, number: int, clip: StagedClip | None = None) -> None:
+        """End a branch, or a clip that it has staged, at the latest with the object that stands for it."""
+        weakref.finalize(owner, self._dropped.append, (number, clip)).atexit = False
+
+    def without(self, state: PoolState, number: int, forgetting: Mapping[str, Integers]) -> PoolState:
+        """The state once a branch has forgotten these frames, by stream."""
+        if not forgetting:
+            return state
+        live = state.branches[number].live
+        outcomes = {name: self.streams[name].after_forget(live[name], frames) for name, frames in forgetting.items()}
+        return state.changed(number, outcomes)
 
     def choose(self, state: PoolState, num_frames: int, *, from_top: bool) -> dict[str, Integers] | str:
         """Free slots for a clip in every stream, or the name of the first stream that has too few."""
@@ -207,13 +243,6 @@ class SharedPool:
                 return name
             chosen[name] = slot
         return chosen
-
-
-def _without(state: PoolState, number: int, staged: Slots | None) -> PoolState:
-    if staged is None:
-        return state.ended(number)
-    branch = state.branches.get(number)
-    return state if branch is None or branch.staged is not staged else state.unstaged(number)
 
 
 def use_of(table: SlotTable, slab: Slab) -> StreamUse:

@@ -16,7 +16,7 @@ from enum import IntEnum
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Int8, Int64
+from jaxtyping import Float, Int, Int8
 from torch import Tensor
 
 from longtake.memory.tokens import Flags, Integers, StreamLayout
@@ -61,7 +61,7 @@ def as_block(slot: Integers, device: torch.device) -> Block:
 
 
 class Slab:
-    """Keys and values of one stream, a tensor a layer; only slots nobody reads are written, but for `revise_keys`."""
+    """Keys and values of one stream, a tensor a layer; slots that somebody reads are written by `revise_keys` alone."""
 
     def __init__(self, layout: StreamLayout, num_slots: int, device: torch.device) -> None:
         shape = (num_slots, layout.num_heads, layout.head_dim)
@@ -89,32 +89,28 @@ class Slab:
         for storage in (*self.keys, *self.values):
             storage.index_copy_(0, targets, storage.index_select(0, sources))
 
-    def revise_keys(self, slot: Integers, revise: Callable[[Rows], Rows]) -> bool:
-        """Replace the keys in these slots in every layer, or on an error in none: those replaced are put back.
-
-        True once it is done, so that nothing can fail in between.
-        """
+    def revise_keys(self, slot: Integers, revise: Callable[[Rows], Rows], before: "RowsBefore") -> None:
+        """Replace the keys in these slots in every layer; as they were, they are noted on the host, for they may be all
+        there are."""
         slots = torch.from_numpy(slot).to(self.device)
-        before: list[Rows] = []
-        try:
-            return all(_revise(keys, slots, revise, before) for keys in self.keys)
-        except BaseException:
-            for keys, rows in zip(self.keys, before, strict=False):
-                keys[slots] = rows.to(self.device)
-            raise
+        for keys in self.keys:
+            before.note(keys, slots, torch.device("cpu"))
+            keys[slots] = revise(keys.index_select(0, slots))
 
 
-def _revise(
-    keys: Float[Tensor, "slots heads head_dim"],
-    slots: Int64[Tensor, "_"],
-    revise: Callable[[Rows], Rows],
-    before: list[Rows],
-) -> bool:
-    """Replace keys of one layer, once the old ones are put aside on the host."""
-    rows = keys.index_select(0, slots)
-    before.append(rows.to("cpu", copy=True))
-    keys[slots] = revise(rows)
-    return True
+class RowsBefore:
+    """Keys and values of remembered tokens that a clip writes over, to be put back should it not be kept."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[Rows, Block, Rows]] = []
+
+    def note(self, storage: Rows, block: Block, device: torch.device) -> None:
+        self._rows.append((storage, block, storage[block].to(device, copy=True)))
+
+    def put_back(self) -> None:
+        """Write all as it was; doing it twice is fine."""
+        for storage, block, rows in self._rows:
+            storage[block] = rows.to(storage.device)
 
 
 class SlotState(IntEnum):
@@ -165,12 +161,12 @@ class SlotTable:
         return _run_at_top(free, count) if from_top else _run_at_bottom(free, count)
 
     def take(self, slot: Integers) -> "SlotTable":
-        """Stage free slots."""
-        return replace(self, state=_with(self.state, slot, SlotState.STAGED))
+        """Stage those of these slots that are free; the others stay what they are until the clip is committed."""
+        return replace(self, state=_with(self.state, slot[self.state[slot] == SlotState.FREE], SlotState.STAGED))
 
     def give_back(self, slot: Integers) -> "SlotTable":
-        """Free staged slots that were not committed."""
-        return replace(self, state=_with(self.state, slot, SlotState.FREE))
+        """Free those of these slots that are staged and were not committed."""
+        return replace(self, state=_with(self.state, slot[self.state[slot] == SlotState.STAGED], SlotState.FREE))
 
     def commit(self, slot: Integers, *, owner: int, epoch: int) -> "SlotTable":
         """Let slots belong to this branch, seen by forks born from this epoch on."""

@@ -1,15 +1,17 @@
 """One clip's staged writes, in all streams at once: committed as a whole, or gone without a trace."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
 from jaxtyping import Float32
 from torch import Tensor
 
 from longtake.errors import TransactionError
 from longtake.memory.policy import Keep
-from longtake.memory.shared_pool import PoolState, SharedPool, Slots
+from longtake.memory.shared_pool import PoolState, SharedPool, StagedClip
 from longtake.memory.slots import Rows
 from longtake.memory.stream import Live, Outcome, Staged, WrittenClip
+from longtake.memory.tokens import Integers, Tokens
 
 AttentionMass = Float32[Tensor, "_"]
 
@@ -25,8 +27,10 @@ class Transaction:
         *,
         ordinals: tuple[int, ...],
         keep: Keep,
-        slots: Slots,
+        clip: StagedClip,
         staged: Mapping[str, tuple[Staged, ...]],
+        past: Mapping[str, Live],
+        forgetting: Mapping[str, Integers],
     ) -> None:
         self.ordinals = ordinals
         """For each frame, how many frames of its sequence were kept before it."""
@@ -36,10 +40,12 @@ class Transaction:
         self._memory = memory  # a fork ends with its object: not before its clip
         self._pool = pool
         self._branch = branch
-        self._slots = slots
+        self._clip = clip
+        self._past = past
+        self._forgetting = forgetting
         self._attention_mass: dict[tuple[str, int], AttentionMass] = {}
         self._written: set[tuple[str, int]] = set()
-        pool.end_with(self, branch, slots)
+        pool.end_with(self, branch, clip)
 
     def __enter__(self) -> "Transaction":
         return self
@@ -61,8 +67,28 @@ class Transaction:
                 f"Stream '{stream}' has {num_expected} slots staged for this clip, but {len(k)} tokens came; "
                 "begin the transaction with the number of frames the model is given."
             )
-        self._pool.streams[stream].slab.write(slab_layer, staged.blocks[number], k, v)
+        slab, block = self._pool.streams[stream].slab, staged.blocks[number]
+        if self._clip.rewrites:
+            for storage in (slab.keys[slab_layer], slab.values[slab_layer]):
+                self._clip.before.note(storage, block, slab.device)
+        slab.write(slab_layer, block, k, v)
         self._written.add((stream, layer))
+
+    def revise_keys(self, stream: str, frames: Integers, revise: Callable[[Rows], Rows]) -> None:
+        """Replace the keys of these remembered frames, in attention order, by what `revise` makes of those of a layer.
+
+        Only in a clip begun as `rewriting`; if that is not kept, they are what they were.
+        """
+        self._require_open()
+        assert self._clip.rewrites, "a fork may be reading these keys"
+        own = Tokens.join(part.own for part in self._past[stream])
+        slot = own.slot[np.isin(own.frame, frames)]
+        self._pool.streams[stream].slab.revise_keys(slot, revise, self._clip.before)
+
+    def past(self, stream: str, layer: int = 0) -> Tokens:
+        """What is remembered of a stream's layer while the clip is read, in attention order."""
+        group, _, _ = self._pool.streams[stream].find(layer)
+        return Tokens.join(self._past[stream][group].sections)
 
     def read(self, stream: str, layer: int) -> Iterator[tuple[Rows, Rows]]:
         """Keys and values the clip may see in one layer, block by block."""
@@ -79,26 +105,35 @@ class Transaction:
         """What each key of the view got of the clip's attention in one layer, in the order of the view."""
         self._attention_mass[stream, layer] = attention_mass
 
-    def commit(self) -> None:
+    def commit(self, then: Callable[[], object] = lambda: None) -> None:
         """Keep the clip: its tokens become part of the memory, and what the policies evict leaves.
 
-        On an error nothing has changed, and the clip is still staged.
+        On an error nothing has changed, and the clip is still staged; also if the error comes from `then`, which is
+        called last, so that something else changes with this memory or not at all.
         """
         self._require_open()
         self._require_complete()
         with self._pool.changed:
             state = self._pool.current()
             self._require_open()
-            self._pool.publish(self._committed(state))
+            committed = self._committed(state)
+            try:
+                self._pool.publish(committed)
+                then()
+            except BaseException:
+                self._pool.publish(state)
+                raise
 
     def abandon(self) -> None:
         """Drop the clip, unless it was committed."""
         with self._pool.changed:
-            state = self._pool.current()
-            if self._is_open(state):
-                self._pool.publish(state.unstaged(self._branch))
+            self._pool.current()
+            self._pool.unstage(self._branch, self._clip)
 
     def _committed(self, state: PoolState) -> PoolState:
+        if self._forgetting:
+            forgotten = self._pool.without(state.unstaged(self._branch), self._branch, self._forgetting)
+            state = forgotten.staging(self._branch, self._clip)
         live = state.branches[self._branch].live
         outcomes = {name: self._outcome(name, live[name]) for name in self.staged}
         return state.committed(self._branch, outcomes, num_kept=self.ordinals[-1] + 1)
@@ -136,10 +171,6 @@ class Transaction:
                 f"The model did not write {missing[0]} ({len(missing)} missing in all); nothing is kept."
             )
 
-    def _is_open(self, state: PoolState) -> bool:
-        branch = state.branches.get(self._branch)
-        return branch is not None and branch.staged is self._slots
-
     def _require_open(self) -> None:
-        if not self._is_open(self._pool.state):
+        if not self._pool.is_staged(self._branch, self._clip):
             raise TransactionError("This transaction has ended; begin a new one.")

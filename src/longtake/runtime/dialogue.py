@@ -9,7 +9,9 @@ import copy
 import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
@@ -34,7 +36,7 @@ from longtake.memory.registry import policy_record, segment_policy_of
 from longtake.memory.saved import SavedTensors, write_tensors
 from longtake.runtime.answers import Answer, Choice, DialogueInfo, LetterChoice, evidence
 from longtake.runtime.dialogue_file import DialogueRecord, StateRecord, state_pieces
-from longtake.runtime.dialogue_memory import DialogueMemory
+from longtake.runtime.dialogue_memory import DialogueMemory, Take
 from longtake.runtime.generation import (
     by_letters,
     by_likelihood,
@@ -101,12 +103,20 @@ class DialogueSession:
         """
         started = time.perf_counter()
         with self._memory.writing():
-            coming = with_frames(self._memory.state, frames, timestamps_s, self._language.picture_format)
-            if len(coming.held) < self._language.picture_format.temporal_patch:
-                self._memory.hold(coming)
-            for portion in self._portions(coming):
-                self._append_frames(portion, patience_s)
+            for look in self._looks(frames, timestamps_s, patience_s):
+                with look as take:
+                    take(lambda: None)
         self._seeing_s += time.perf_counter() - started
+
+    @contextmanager
+    def look(self, frame: UInt8[Tensor, "3 height width"], timestamp_s: float) -> Iterator[Take]:
+        """Look at a frame as `see` does, before the session has changed; leaving without the call leaves no trace."""
+        started = time.perf_counter()
+        with self._memory.writing():
+            (only,) = self._looks(frame.unsqueeze(0), [timestamp_s], patience_s=0.0)
+            with only as take:
+                self._seeing_s += time.perf_counter() - started
+                yield take
 
     def ask(self, question: str, sampling: TextSampling = _GREEDY, *, remember: bool = False) -> Answer:
         """The whole answer; with `remember` question and answer stay in the conversation."""
@@ -122,6 +132,7 @@ class DialogueSession:
         A question outside of the model's grammar is answered with what is inside of it, and never remembered.
         """
         started = time.perf_counter()
+        self._memory.require_open()
         try:
             ids = self._question_ids(question)
         except UnknownWordsError as refusal:
@@ -189,8 +200,9 @@ class DialogueSession:
         Their segments may be evicted later, as frames are, and older ones are evicted for them. Returned is the hidden
         state of each token, for `Network.logits`.
         """
-        with self._memory.writing():
-            return self._memory.append(lambda _: inputs)
+        with self._memory.writing(), self._memory.append(lambda _: inputs) as read:
+            read.take(lambda: None)
+        return read.hidden
 
     def move_to(self, next_position: int) -> None:
         """Let the next token stand at this position instead of right after the last one."""
@@ -290,6 +302,16 @@ class DialogueSession:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _looks(
+        self, frames: UInt8[Tensor, "frames 3 height width"], timestamps_s: Sequence[float], patience_s: float
+    ) -> Iterator[AbstractContextManager[Take]]:
+        """At portions of frames one after the other, or at frames that wait for their partners."""
+        coming = with_frames(self._memory.state, frames, timestamps_s, self._language.picture_format)
+        if len(coming.held) < self._language.picture_format.temporal_patch:
+            yield nullcontext(partial(self._memory.hold, coming))
+        for portion in self._portions(coming):
+            yield self._look_at(portion, patience_s)
+
     def _portions(self, coming: DialogueState) -> Iterator[Portion]:
         """Of whole grids that take no more than a quarter of the memory, but one at least, or of the range."""
         assert coming.fit is not None
@@ -299,14 +321,16 @@ class DialogueSession:
         most_s = setup.position_range / 4 / setup.family.positions_per_second if is_clip else math.inf
         return portions(coming, self._language.picture_format.temporal_patch, most_grids=most_grids, most_s=most_s)
 
-    def _append_frames(self, portion: Portion, patience_s: float) -> None:
+    @contextmanager
+    def _look_at(self, portion: Portion, patience_s: float) -> Iterator[Take]:
         assert portion.coming.fit is not None
         features = self._prompts.frame_features(portion.frames, portion.coming.fit)
-        self._memory.append(
+        with self._memory.append(
             lambda state: self._prompts.frame_tokens(portion.after(state), features, portion.times_s),
             grid_times_s=portion.times_s,
             patience_s=patience_s,
-        )
+        ) as read:
+            yield read.take
 
     def _question_ids(self, question: str) -> tuple[int, ...]:
         _require_words(question)

@@ -1,14 +1,12 @@
 """What a dialogue remembers: the keys and values of its tokens, and the state that goes with them.
 
-Both change together, under one lock, when tokens are committed. What has to be evicted for them is worked out first and
-forgotten only if they find room: a refusal leaves memory and state as they were.
+Both change together, under one lock, when tokens are committed. What leaves for them leaves then, and clips move back
+then: a refusal or an error leaves memory and state as they were.
 """
 
 import threading
-import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -33,10 +31,12 @@ from longtake.memory.saved import Pieces, SavedTensors
 from longtake.memory.shared_pool import StreamUse
 from longtake.memory.transaction import Transaction
 from longtake.runtime.eviction import (
+    Later,
     RangeShift,
     beside_questions,
     leaving_for,
     placed,
+    positions_back,
     range_shift,
     remaining,
     require_positions,
@@ -46,6 +46,8 @@ from longtake.runtime.eviction import (
 
 Build = Callable[[DialogueState], TokenInputs]
 """Makes the next tokens of a conversation from its state; called again should the state have to be another."""
+Take = Callable[[Callable[[], object]], object]
+"""Lets a conversation go on from what was read, and calls what it is given last: all of it is done, or nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,14 @@ class _Step:
     meanwhile: DialogueState
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Tokens that were read; nothing has changed before `take`."""
+
+    hidden: Float[Tensor, "1 tokens width"]
+    take: Take
+
+
 class DialogueMemory:
     """One conversation, or a fork of one. One thread appends; any number may fork meanwhile.
 
@@ -89,10 +99,6 @@ class DialogueMemory:
         self._state = self._born_as = state or DialogueState()
         self._lock = memory.lock
         self._writing = threading.Lock()
-        # a finaliser may run in the midst of anything, so it only notes which forks are to be closed
-        self._dropped: deque[Memory] = deque() if parent is None else parent._dropped
-        self._finalizer = weakref.finalize(self, self._dropped.append, memory)
-        self._finalizer.atexit = False
 
     @classmethod
     def allocate(
@@ -139,75 +145,94 @@ class DialogueMemory:
         """How many tokens the conversation has had, forgotten ones included."""
         return self._memory.num_kept
 
+    def require_open(self) -> None:
+        """Refuse, in a sentence, whatever is asked of a conversation or fork that was closed."""
+        self._memory.require_open()
+
     def use(self) -> StreamUse:
         """How the places are used, over all forks."""
-        with self._lock:
-            self._close_dropped()
-            return self._memory.use()[TEXT]
+        return self._memory.use()[TEXT]
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold this while appending or clearing: a fork that would become this conversation meanwhile is refused."""
         with self._writing:
+            self.require_open()
             yield
 
-    def hold(self, state: DialogueState) -> None:
+    def hold(self, state: DialogueState, then: Callable[[], object] = lambda: None) -> None:
         """Take over a state that differs in what is counted, held or comes next, but not in what is remembered."""
         with self._lock:
-            self._state = state
+            self._change(state, then)
 
     def append(
         self, build: Build, *, grid_times_s: Sequence[float] = (), patience_s: float = 0.0
-    ) -> Float[Tensor, "1 tokens width"]:
-        """Read and remember tokens; where there is no room for them segments are evicted as the policy says.
+    ) -> AbstractContextManager[Read]:
+        """Read tokens to be remembered; where there is no room for them segments are evicted as the policy says.
 
         Of temporal grids say when they began: clips move back in time should they leave the range of positions. Room
-        that is held for questions under way is waited for up to `patience_s`.
+        that is held for questions under way is waited for up to `patience_s`. Leaving without `take` leaves no trace.
         """
         with self._lock:
-            self._close_dropped()
-            shift = self._range_shift(grid_times_s)
+            shift = None if self._memory.has_forks else self._range_shift(grid_times_s)
             step = self._plan(build, shift)
-            if shift is not None and not self._keys_moved(shift):
-                step = self._plan(build, None)
             forgetting: Mapping[str, Int64[np.ndarray, " tokens"]]
             forgetting = {TEXT: tokens_of(step.leaving)} if step.leaving else {}
+            moving = [] if shift is None else shift.later
             try:
-                begin = partial(self._memory.begin, patience_s=patience_s, forgetting=forgetting)
-                transaction, self._state = begin(step.inputs.num_tokens, Keep.YES), step.meanwhile
+                transaction = self._memory.begin(
+                    step.inputs.num_tokens,
+                    Keep.YES,
+                    patience_s=patience_s,
+                    forgetting=forgetting,
+                    rewriting=bool(moving),
+                )
             except MemoryFullError as error:
                 if not grid_times_s:
                     raise
                 raise beside_questions(step.inputs.num_tokens, grid_times_s[0], patience_s) from error
+        return self._appended(transaction, step, moving)
+
+    @contextmanager
+    def _appended(self, transaction: Transaction, step: _Step, moving: Sequence[Later]) -> Iterator[Read]:
         with transaction:
-            return self._read(transaction, step.inputs)
+            if moving:
+                tokens, back = positions_back(moving, transaction.past(TEXT).frame)
+                revise = partial(self._setup.family.keys_moved_in_time, positions=back)
+                transaction.revise_keys(TEXT, tokens, revise)
+            yield self._read(transaction, step.inputs, step.meanwhile)
 
     def feed(self, inputs: TokenInputs, recorder: AttentionRecorder | None = None) -> Float[Tensor, "1 tokens width"]:
         """Read and remember tokens in the places set aside for questions: nothing is evicted for them."""
         require_positions(inputs, self._setup.family.max_positions)
         with self._memory.begin(inputs.num_tokens, Keep.YES) as transaction:
-            return self._read(transaction, inputs, recorder)
+            read = self._read(transaction, inputs, self._state, recorder)
+            read.take(lambda: None)
+        return read.hidden
 
     def read_batch(
         self, embedded: Float[Tensor, "batch tokens width"], rows: Int64[np.ndarray, "3 tokens"]
     ) -> Float[Tensor, "batch tokens width"]:
         """Read tokens that each go on from here on their own; nothing of them is remembered."""
         with self._memory.begin(1, Keep.NO) as transaction:
-            return self._setup.network.read(embedded, rows, self.recall(transaction))
+            return self._setup.network.read(embedded, rows, self.recall(transaction, self._state))
 
-    def recall(self, transaction: Transaction, recorder: AttentionRecorder | None = None) -> CausalRecall:
-        """The past as it is read now: keys whose tokens have moved are turned on the way, never in memory."""
-        state, rotation = self._state, None
+    def recall(
+        self, transaction: Transaction, state: DialogueState, recorder: AttentionRecorder | None = None
+    ) -> CausalRecall:
+        """The past as a clip reads it in this state: keys whose tokens have moved are turned on the way, never in
+        memory."""
+        rotation = None
         if state.moved:
-            back = moved_back_by(state.moved, self.tokens)
+            back = moved_back_by(state.moved, transaction.past(TEXT).frame)
             rotation = self._setup.family.key_rotation(back, self._setup.network.device)
         return CausalRecall(transaction, self._setup.backend, recorder, rotation)
 
     def fork(self) -> "DialogueMemory":
         """The conversation as it is now, to go on with apart; what both remember is stored once."""
         with self._lock:
-            self._close_dropped()
-            return DialogueMemory(self._setup, self._memory.fork(), self._state, parent=self)
+            memory = self._memory.fork()  # which may wait
+            return DialogueMemory(self._setup, memory, self._state, parent=self)
 
     def commit_fork(self) -> None:
         """End this fork; the conversation it was made from goes on from here, unless that has moved on meanwhile."""
@@ -218,15 +243,13 @@ class DialogueMemory:
                     "The video has moved on since this question was asked or this fork was made, so that it cannot "
                     "be remembered; ask or fork again, between two calls of `see`."
                 )
-            self._memory.commit_fork()
-            assert parent is not None, "a memory that can be committed has a parent"
-            parent._state = self._state
-            self._finalizer.detach()
+            if parent is None:
+                raise ForkError("Only a fork can be committed into its parent; this session has none.")
+            parent._change(self._state, self._memory.commit_fork)
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
-            self._close_dropped()
             self._change(DialogueState(), self._memory.clear)
 
     def contents(self) -> dict[str, Pieces]:
@@ -236,8 +259,7 @@ class DialogueMemory:
     def restore(self, saved: SavedTensors, state: DialogueState) -> None:
         """Remember what `contents` wrote, with its state; only in a new memory."""
         with self._lock:
-            self._memory.restore(saved)
-            self._state = state
+            self._change(state, partial(self._memory.restore, saved))
 
     @property
     def lock(self) -> threading.Condition:
@@ -246,7 +268,6 @@ class DialogueMemory:
 
     def close(self) -> None:
         """End it and give its places back; ending twice is fine."""
-        self._finalizer.detach()
         self._memory.close()
 
     def __enter__(self) -> "DialogueMemory":
@@ -284,26 +305,20 @@ class DialogueMemory:
         require_positions(inputs, self._setup.family.max_positions)
         return _Step(inputs, [*leaving, *evicted], meanwhile)
 
-    def _keys_moved(self, shift: RangeShift) -> bool:
-        """Move clips back in time; not while a fork lives, which reads the same keys."""
-        for later in shift.later:
-            revise = partial(self._setup.family.keys_moved_in_time, positions=later.back)
-            if not self._memory.revise_keys(TEXT, tokens_of(later.grids), revise):
-                return False
-        return True
-
     def _read(
-        self, transaction: Transaction, inputs: TokenInputs, recorder: AttentionRecorder | None = None
-    ) -> Float[Tensor, "1 tokens width"]:
-        hidden = self._setup.network.read(inputs.embedded, inputs.rows, self.recall(transaction, recorder))
+        self,
+        transaction: Transaction,
+        inputs: TokenInputs,
+        meanwhile: DialogueState,
+        recorder: AttentionRecorder | None = None,
+    ) -> Read:
+        hidden = self._setup.network.read(inputs.embedded, inputs.rows, self.recall(transaction, meanwhile, recorder))
+        return Read(hidden, partial(self._committed, transaction, inputs.state))
+
+    def _committed(self, transaction: Transaction, after: DialogueState, then: Callable[[], object]) -> None:
         with self._lock:
-            self._change(inputs.state, transaction.commit)
-        return hidden
+            self._change(after, partial(transaction.commit, then))
 
     def _change(self, after: DialogueState, memory_change: Callable[[], object]) -> None:
         """Change memory and state in one statement, so that nothing can fail in between."""
         _, self._state = memory_change(), after
-
-    def _close_dropped(self) -> None:
-        while self._dropped:
-            self._dropped.popleft().close()

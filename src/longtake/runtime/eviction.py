@@ -140,6 +140,16 @@ class RangeShift:
     after: DialogueState
 
 
+def positions_back(
+    moving: Sequence[Later], live: Tokens
+) -> tuple[Int64[np.ndarray, " moving"], Int64[np.ndarray, " moving"]]:
+    """Those of these tokens that move back in time, in their order, and by how many positions each."""
+    back = np.zeros(len(live), dtype=np.int64)
+    for later in moving:
+        back[np.isin(live, tokens_of(later.grids))] = later.back
+    return live[back > 0], back[back > 0]
+
+
 def range_shift(
     state: DialogueState,
     times_s: Sequence[float],

@@ -27,7 +27,7 @@ from longtake.runtime.capture import captured_twin
 from longtake.runtime.keyframes import EveryNth, KeptCamera, KeyframeRule, rule_from_record
 from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.record import DTYPES, SessionRecord, fingerprint
-from longtake.runtime.steps import Frame, VideoSession, check_frame, describe, own_pixels
+from longtake.runtime.steps import Frame, Look, VideoSession, check_frame, describe, own_pixels
 from longtake.types import FrameKind, Geometry
 
 
@@ -44,21 +44,10 @@ class _Clock:
     last_kept: KeptCamera | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What would become known of frames that were looked at; nothing has changed before `take`."""
-
-    geometry: Geometry
-    num_kept: int
-    """Frames remembered once these are taken."""
-    take: Callable[[], object]
-    """Lets the session have seen them: all at once, and nothing after it can fail."""
-
-
 class SequenceSession(VideoSession):
     """One video. The first frames form the scale block and are answered together; then each frame at once.
 
-    A frame that is refused or fails leaves the session as it was.
+    A video that ends before its scale block is complete has a smaller one.
     """
 
     def __init__(
@@ -137,23 +126,8 @@ class SequenceSession(VideoSession):
         """How the memory's slots are used now."""
         return self._memory.use()
 
-    def step(self, frame: Frame, timestamp_s: float | None = None) -> Geometry:
-        """Take the next frame and return what became known: nothing while the scale block fills, then its frames.
-
-        Pixels are 0 to 255 as bytes or 0 to 1 as floats. Without a timestamp a frame's index stands in for it.
-        """
-        with self.look(frame, timestamp_s) as look:
-            look.take()
-        return look.geometry
-
-    def finish(self) -> Geometry:
-        """Answer the frames of a video that ended before its scale block was complete, as a smaller block."""
-        with self.look_at_rest() as look:
-            look.take()
-        return look.geometry
-
     def look(self, frame: Frame, timestamp_s: float | None = None) -> AbstractContextManager[Look]:
-        """What a step would return, before the session has changed; leaving without `take` leaves no trace."""
+        """Of no frame while the scale block fills, then of all its frames, then of each."""
         self.check(frame)
         clock = self._clock
         index = clock.num_answered + len(clock.waiting)
@@ -167,7 +141,7 @@ class SequenceSession(VideoSession):
         return self._answered(clock)
 
     def look_at_rest(self) -> AbstractContextManager[Look]:
-        """What `finish` would return, in the same way."""
+        """Of the frames of a scale block that the video ended before."""
         clock = self._clock
         return self._answered(clock) if clock.waiting else nullcontext(self._unanswered(clock))
 

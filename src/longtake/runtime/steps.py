@@ -5,8 +5,9 @@ that window says what the frame became (`Geometry.moved`), and `num_final` how f
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -24,12 +25,45 @@ Frame = Shaped[Tensor, "..."]
 _ROUNDING = 0.01
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What would become known of frames that were looked at; nothing has changed before `take`."""
+
+    geometry: Geometry
+    num_kept: int
+    """Frames remembered once these are taken."""
+    take: Callable[[], object]
+    """Lets the session have seen them: all at once, and nothing after it can fail."""
+
+
 class VideoSession(ABC):
-    """Takes frames in order and answers each of them, in order."""
+    """Takes frames in order and answers each of them, in order.
+
+    A frame that is refused or fails leaves the session as it was.
+    """
 
     @abstractmethod
+    def look(self, frame: Frame, timestamp_s: float | None = None) -> AbstractContextManager[Look]:
+        """What a step would return, before the session has changed; leaving without `take` leaves no trace."""
+
+    @abstractmethod
+    def look_at_rest(self) -> AbstractContextManager[Look]:
+        """What `finish` would return, in the same way."""
+
     def step(self, frame: Frame, timestamp_s: float | None = None) -> Geometry:
-        """Take the next frame and return what became known."""
+        """Take the next frame and return what became known: of no frame, of this one or of several.
+
+        Pixels are 0 to 255 as bytes or 0 to 1 as floats. Without a timestamp a frame's index stands in for it.
+        """
+        with self.look(frame, timestamp_s) as look:
+            look.take()
+        return look.geometry
+
+    def finish(self) -> Geometry:
+        """What is still to be said when no more frames come."""
+        with self.look_at_rest() as look:
+            look.take()
+        return look.geometry
 
     @property
     @abstractmethod
@@ -48,10 +82,6 @@ class VideoSession(ABC):
     @abstractmethod
     def close(self) -> None:
         """End the session; a fork gives its slots back."""
-
-    @abstractmethod
-    def finish(self) -> Geometry:
-        """What is still to be said when no more frames come."""
 
     @abstractmethod
     def save(self, path: Path, *, fit: str | None = None) -> None:

@@ -1,8 +1,10 @@
 """A session of windows: each is a fresh sequence, moved into the first one's world by the frames it shares with it."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -13,8 +15,8 @@ from longtake.geometry.model import GeometryModel
 from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.runtime.alignment import Alignment, Anchoring, place
 from longtake.runtime.record import FramesRecord, SessionRecord, WindowedRecord, frame_pieces
-from longtake.runtime.session import Look, SequenceSession
-from longtake.runtime.steps import Frame, VideoSession
+from longtake.runtime.session import SequenceSession
+from longtake.runtime.steps import Frame, Look, VideoSession
 from longtake.runtime.windows import WindowRule, Windows
 from longtake.spatial.similarity import Similarity
 from longtake.types import Geometry, Moved, MovedSpan
@@ -81,8 +83,9 @@ class WindowedSession(VideoSession):
         given = window.held[: window.num_given - window.num_released]
         return Geometry.join(given) if given else self._session.nothing()
 
-    def step(self, frame: Frame, timestamp_s: float | None = None) -> Geometry:
-        """Take the next frame and return its result, and what frames became that a new window looked at again."""
+    @contextmanager
+    def look(self, frame: Frame, timestamp_s: float | None = None) -> Iterator[Look]:
+        """Of this frame, and what frames became that a new window looked at again."""
         self._session.check(frame)
         if self._is_full(self._clock.current):
             self._begin_window()
@@ -94,21 +97,20 @@ class WindowedSession(VideoSession):
             window = clock.current.received(look, self._alignment, num_new=1)
             coming = replace(clock, recent=recent, current=window)
             after, geometry = self._given(coming, self._rule.num_final(window.num_placed))
-            # in one statement, so that nothing can fail in between
-            _, self._clock = look.take(), after
-        return geometry
+            yield Look(geometry, look.num_kept, partial(self._change, after, look.take))
 
-    def finish(self) -> Geometry:
-        """Answer what waits; all results given are final then."""
+    @contextmanager
+    def look_at_rest(self) -> Iterator[Look]:
+        """Of what waits; all results given are final then."""
         clock = self._clock
         if self._is_full(clock.current):  # nothing waits but what a failed start of the next has left
-            self._clock, geometry = self._given(clock, clock.current.num_placed)
-            return geometry
+            after, geometry = self._given(clock, clock.current.num_placed)
+            yield Look(geometry, clock.current.num_kept, partial(self._change, after))
+            return
         with self._session.look_at_rest() as look:
             window = clock.current.received(look, self._alignment, num_new=0)
             after, geometry = self._given(replace(clock, current=window), window.num_placed)
-            _, self._clock = look.take(), after
-        return geometry
+            yield Look(geometry, look.num_kept, partial(self._change, after, look.take))
 
     def fork(self) -> "WindowedSession":
         """A session that goes on from here on its own; end it with `close`."""
@@ -194,6 +196,10 @@ class WindowedSession(VideoSession):
                 window = window.received(look, self._alignment, num_new=1)
                 look.take()
         self._clock = replace(clock, ended=(*clock.ended, ended.span), current=window)
+
+    def _change(self, after: "_Clock", session_change: Callable[[], object] = lambda: None) -> None:
+        """Change session and clock in one statement, so that nothing can fail in between."""
+        _, self._clock = session_change(), after
 
     def _is_full(self, window: "_Window") -> bool:
         return self._rule.is_full(num_frames=window.num_frames, num_kept=window.num_kept)
