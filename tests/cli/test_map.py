@@ -222,7 +222,7 @@ def test_interrupted_while_it_exports_a_run_ends_at_once_and_exports_when_resume
     options = ["world:1?frames=6&size=42x28", "--size", "42", "--format", "tum,glb", "--out", str(tmp_path / "out")]
     start = (
         "import os, signal, longtake.pipeline.run_folder as run_folder\n"
-        "run_folder.read_result = lambda out: os.kill(os.getpid(), signal.SIGINT)\n"
+        "run_folder.read_take = lambda out: os.kill(os.getpid(), signal.SIGINT)\n"
         "from longtake.cli.main import main; main()"
     )
     command = [sys.executable, "-c", start, "map", *MODEL, *options]

@@ -17,11 +17,10 @@ from longtake.exports.frame import MappedFrame
 from longtake.exports.point_filter import PointFilter
 from longtake.exports.record import RECORD_NAME, ExportRecord
 from longtake.exports.reexport import ExportSettings, export_take
-from longtake.exports.saved import read_result
 from longtake.exports.scale import KnownDepth, KnownDistance, KnownHeight
 from longtake.exports.take import DepthKind, TakeSettings, TakeSink
 from longtake.takes.images import ImageFiles
-from longtake.takes.take import Take
+from longtake.takes.take import Take, read_take
 
 CAMERA = KnownCamera(focal_x=40.0, focal_y=41.0, center_x=31.5, center_y=23.5)
 METRIC = ExportAdjustments(camera=CAMERA, length=KnownDistance(first=0, second=9, metres=2.4))
@@ -31,7 +30,7 @@ def saved(folder: Path, frames: Sequence[MappedFrame], settings: TakeSettings | 
     with TakeSink(folder, settings or TakeSettings(depth=DepthKind.NPZ)) as sink:
         for frame in frames:
             sink.write(frame)
-    return read_result(folder)
+    return read_take(folder)
 
 
 def test_the_record_says_what_was_wished_for_and_what_came_of_it(frames: list[MappedFrame], tmp_path: Path) -> None:

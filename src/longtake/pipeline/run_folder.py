@@ -22,18 +22,19 @@ from longtake.exports.report.asked import ASKED_NAME
 from longtake.exports.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
 from longtake.exports.report.page import REPORT_NAME, write_report
 from longtake.exports.report.truth import TRUTH_NAME
-from longtake.exports.saved import read_result
 from longtake.exports.sink import AppendSink, SinkState
 from longtake.exports.take import DepthKind
 from longtake.pipeline.checkpoint import FOLDER as CHECKPOINT_FOLDER
 from longtake.pipeline.checkpoint import Checkpoint, Checkpoints, Reached
 from longtake.pipeline.events import MapSummary, Unreadable
 from longtake.pipeline.outputs import SESSION_NAME, Outputs, open_sinks
-from longtake.pipeline.run_record import RUN_NAME, RunRecord, locked, numbered
+from longtake.pipeline.run_record import RUN_NAME, RunRecord, numbered
 from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink
 from longtake.takes.atomic_files import LineFile, replacing, writing
 from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
+from longtake.takes.folder_lock import locked
 from longtake.takes.header import FRAMES_NAME, HEADER_NAME, POSES_NAME
+from longtake.takes.take import read_take
 
 _NO_FRAMES = SinkState(values={"take": {"num_frames": 0, "num_pixels_too_far": 0}})
 """Where a run begins: the record has seen to the room for the take."""
@@ -109,7 +110,6 @@ class RunFolder:
 
     def write_unreadable(self, frame: Unreadable) -> None:
         """A line on a frame without a result."""
-        self._is_blank = False
         self._events.append(json.dumps({**asdict(frame), "status": FrameStatus.UNREADABLE}))
 
     def write_progress(self, index: int, seconds: float, resident_bytes: int) -> None:
@@ -124,6 +124,7 @@ class RunFolder:
     def write_checkpoint(self, reached: Reached, counts: Mapping[str, int]) -> None:
         """Bring all results so far to the disk; from then on the run can go on here."""
         assert self._checkpoints is not None
+        self._is_blank = False
         state = self._sink.checkpoint()
         self._checkpoints.publish(
             Checkpoint(
@@ -156,7 +157,7 @@ class RunFolder:
         assert before is not None
         before.remove_files(self._out, below=EXPORT_FOLDER)
         before.with_files(_own_files(self._outputs)).write(self._out)
-        record = export_take(read_result(self._out), self._out / EXPORT_FOLDER, self._outputs.export, on_export)
+        record = export_take(read_take(self._out), self._out / EXPORT_FOLDER, self._outputs.export, on_export)
         write_report(self._out)
         return record
 
@@ -175,9 +176,9 @@ class RunFolder:
                 f"Expected a run to go on with in {self._out}, but its files are of something else, or of an earlier "
                 "version of longtake; name another folder, or delete this one."
             )
-        if changed := before.changed(self._settings):
+        if differences := before.differences(self._settings):
             raise SettingError(
-                f"The run in {self._out} was begun with other settings ({', '.join(changed)}); resume it with the "
+                f"The run in {self._out} was begun with other settings ({'; '.join(differences)}); resume it with the "
                 "same, or start again with --overwrite (overwrite=True)."
             )
         if is_done(self._out):
@@ -188,7 +189,10 @@ class RunFolder:
                     f"{self._out} is complete; there is nothing to resume; --overwrite (overwrite=True) maps it again."
                 )
         elif self._checkpoints is None:
-            raise SettingError("The source is live and cannot be read again, so nothing can be resumed.")
+            raise SettingError(
+                "The source is live and cannot be read again, so nothing can be resumed; name another folder, or "
+                "replace the run with --overwrite (overwrite=True)."
+            )
         else:
             self.checkpoint = self._checkpoints.newest()
 
@@ -206,15 +210,20 @@ class RunFolder:
                     "this version of longtake has on record; name another folder, or delete this one."
                 )
         elif before.present(self._out) and not overwrite:
+            resume = " go on with --resume (resume=True)," if self._can_go_on_with(before) else ""
             raise InputError(
-                f"{self._out} holds a take already; name another folder, go on with --resume (resume=True), or replace "
-                "it with --overwrite (overwrite=True)."
+                f"{self._out} holds a run already; name another folder,{resume} or replace it with --overwrite "
+                "(overwrite=True)."
             )
         elif self._source is not None and _lies_in(self._source, self._out):
             raise InputError(
                 f"Expected another folder than the one of the source {self._source}, which would be "
                 "replaced; name another."
             )
+
+    def _can_go_on_with(self, before: RunRecord) -> bool:
+        is_same = not before.differences(self._settings)
+        return is_same and self._checkpoints is not None and not is_done(self._out, self._outputs)
 
     def _begin(self, before: RunRecord | None) -> None:
         """Put the record there, in place of an earlier one and its files; one that goes on keeps them."""

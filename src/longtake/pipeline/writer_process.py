@@ -13,7 +13,6 @@ WriterProcessSink  goes on from a checkpoint ▶  sinks, from the next frame on
 import io
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import threading
@@ -35,7 +34,7 @@ from longtake.exports.frame import MappedFrame
 from longtake.exports.sink import AppendSink, OpenAppendSink, SinkState
 
 _START = (
-    "import sys; sys.path[:] = {path!r}; import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    "import sys; sys.path[:] = {path!r}; from longtake.pipeline.lifeline import hang_on_parent; hang_on_parent(); "
     "import longtake.pipeline.outputs; from longtake.pipeline.writer_process import serve; serve()"
 )
 
@@ -70,7 +69,7 @@ class _Opening:
 class WriterProcess:
     """A process that writes results in their order; leave its `with` block when its sinks are closed.
 
-    It lives no longer than the one that started it, and leaves Ctrl-C to that one.
+    It lives no longer than the one that started it, and leaves signals to that one.
     """
 
     def __init__(self) -> None:
@@ -257,7 +256,6 @@ def serve() -> None:
 
     Then nothing is closed, for another run may have gone on with the files: they are as a kill leaves them.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever prints shall not be taken for an answer

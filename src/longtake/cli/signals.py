@@ -1,0 +1,40 @@
+"""Signals that ask a command to end: Ctrl-C, a system that shuts down, a terminal that closes."""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def handling_ends(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Call this for each of them in the block; those that are ignored, as under nohup, stay so."""
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if sys.platform != "win32":
+        numbers.append(signal.SIGHUP)
+    usual = {number: signal.getsignal(number) for number in numbers}
+    heeded = [number for number in numbers if usual[number] is not signal.SIG_IGN]
+    for number in heeded:
+        signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number in heeded:
+            signal.signal(number, usual[number])
+
+
+@contextmanager
+def stopped_by_signal(stop: Callable[[], None]) -> Iterator[None]:
+    """The first of them calls `stop`, and what was begun is finished; a second one ends the command at once."""
+    is_stopped = False
+
+    def end(number: int, frame: FrameType | None) -> None:
+        nonlocal is_stopped
+        if is_stopped:
+            signal.default_int_handler(number, frame)
+        is_stopped = True
+        stop()
+
+    with handling_ends(end):
+        yield
