@@ -170,7 +170,7 @@ class JsonReporter(Reporter):
             case Ended():
                 self._report_end(event)
             case Exported():
-                self._emit("export", **asdict(event.record))
+                self._emit("export", **asdict(event.record), peak_resident_bytes=event.peak_resident_bytes)
             case Frame() | AnswerText():
                 pass
 
@@ -248,6 +248,7 @@ class TerminalReporter(Reporter):
             case Exported():
                 for line in export_lines(event.record):
                     self._console.print(line, soft_wrap=True)
+                self._console.print(f"at most {_megabytes(event.peak_resident_bytes)} in all with the export")
             case Moved() | Forgotten() | Dropped() | Saved():
                 pass
 
@@ -419,8 +420,12 @@ def _summary_line(summary: MapSummary, run: Run | None) -> str:
     return (
         f"{summary.num_frames} frames at {summary.frames_per_s:.1f} frames/s, {summary.num_keyframes} kept{windows}"
         f"{final_after}{dropped}{_troubles(summary.statuses)}; memory of {summary.memory_bytes / 1e6:.1f} MB, at most "
-        f"{summary.peak_resident_bytes / 1e6:.0f} MB in all{place}{end}"
+        f"{_megabytes(summary.peak_resident_bytes)} in all{place}{end}"
     )
+
+
+def _megabytes(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:.0f} MB"
 
 
 def _troubles(counts: Mapping[str, int]) -> str:

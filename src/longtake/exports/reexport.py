@@ -132,8 +132,8 @@ def _lacks(header: TakeHeader, settings: ExportSettings) -> list[str]:
         )
     if is_estimated and settings.has_points and header.depth is not None and header.depth.step is not None:
         lacks.append(
-            f"Depth is kept in steps of {header.depth.step:.2g}, so points differ a little from those of cloud.ply; map "
-            "with the format depth-npz for the same."
+            f"Depth is kept in steps of {header.depth.step:.2g}, so points differ a little from those of cloud.ply; "
+            "map with the format depth-npz for the same."
         )
     return lacks
 

@@ -110,6 +110,11 @@ class Run(Iterator[Event]):
         """That this process holds now, and the one that writes where there is one."""
         return resident_bytes() + (0 if self._writer_process is None else self._writer_process.resident_bytes)
 
+    @property
+    def _peak_bytes(self) -> int:
+        """The most that both held so far, each at its own time."""
+        return peak_bytes() + (0 if self._writer_process is None else self._writer_process.peak_bytes)
+
     def stop(self) -> None:
         """Take no more frames; what was begun is finished and written."""
         self._stop.set()
@@ -137,7 +142,9 @@ class Run(Iterator[Event]):
                 yield from self._watch()
             yield self._ended()
             if self._folder is not None and self._folder.wants_export:
-                yield Exported(record=self._folder.export(self._on_export))
+                record = self._folder.export(self._on_export, lambda: self._peak_bytes)
+                assert self.summary is not None
+                yield Exported(record=record, peak_resident_bytes=self.summary.peak_resident_bytes)
 
     def _watch(self) -> Iterator[Event]:
         self._started_s, num_before = time.monotonic(), self._num_counted
@@ -328,7 +335,7 @@ class Run(Iterator[Event]):
             frames_per_s=frames_per_s,
             settings=folder.settings,
             memory_bytes=mapper.memory_bytes,
-            peak_resident_bytes=peak_bytes() + (0 if self._writer_process is None else self._writer_process.peak_bytes),
+            peak_resident_bytes=self._peak_bytes,
         )
 
 

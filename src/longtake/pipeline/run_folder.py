@@ -6,9 +6,9 @@ events.jsonl   frames without a result      progress.jsonl   time and memory    
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from longtake.pipeline.events import MapSummary, Unreadable
 from longtake.pipeline.outputs import SESSION_NAME, Outputs, open_sinks
 from longtake.pipeline.run_record import RUN_NAME, RunRecord, numbered
 from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink
-from longtake.takes.atomic_files import LineFile, replacing, writing
+from longtake.takes.atomic_files import LineFile, replace_file
 from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
 from longtake.takes.folder_lock import locked
 from longtake.takes.header import FRAMES_NAME, HEADER_NAME, POSES_NAME
@@ -143,27 +143,35 @@ class RunFolder:
         """The frames have ended, or were stopped: close all files and sum up."""
         self._is_blank = False
         self._files.close()
-        self.summary = summary
-        with writing(str(self._out / SUMMARY_NAME)), replacing(self._out / SUMMARY_NAME) as file:
-            file.write(json.dumps(asdict(summary), indent=1).encode())
+        self._write_summary(summary)
         if summary.is_complete:
             Checkpoints(self._out).clear()
         write_report(self._out)
 
-    def export(self, on_export: ProgressCallback) -> ExportRecord:
-        """Export the whole take into a folder below it, in place of what an earlier try left there."""
+    def export(self, on_export: ProgressCallback, peak_resident_bytes: Callable[[], int]) -> ExportRecord:
+        """Export the whole take into a folder below it, in place of what an earlier try left there.
+
+        The summary has the most memory that the run held, so it is asked for afterwards.
+        """
         assert self._outputs.export is not None
+        assert self.summary is not None
         before = RunRecord.read(self._out)
         assert before is not None
         before.remove_files(self._out, below=EXPORT_FOLDER)
         before.with_files(_own_files(self._outputs)).write(self._out)
         record = export_take(read_take(self._out), self._out / EXPORT_FOLDER, self._outputs.export, on_export)
+        peak = max(self.summary.peak_resident_bytes, peak_resident_bytes())
+        self._write_summary(replace(self.summary, peak_resident_bytes=peak))
         write_report(self._out)
         return record
 
     def close(self) -> None:
         """Leave whole files, and let others in. A run that came to nothing leaves nothing."""
         self._opened.close()
+
+    def _write_summary(self, summary: MapSummary) -> None:
+        self.summary = summary
+        replace_file(self._out / SUMMARY_NAME, json.dumps(asdict(summary), indent=1).encode())
 
     def _leave_nothing_blank(self) -> None:
         if self._is_blank:
