@@ -120,7 +120,9 @@ def test_what_a_take_lacks_is_told_before_anything_is_written(frames: list[Mappe
 
 def test_points_that_are_made_without_confidence_are_told_of(frames: list[MappedFrame], tmp_path: Path) -> None:
     """They are more than those of the run's own cloud, which left the least confident out."""
-    take = saved(tmp_path / "take", frames[:2], TakeSettings(images=ImageFiles.PNG, confidence=False))
+    take = saved(
+        tmp_path / "take", frames[:2], TakeSettings(images=ImageFiles.PNG, depth=DepthKind.NPZ, confidence=False)
+    )
     points = export_take(take, tmp_path / "points", ExportSettings(formats=("ply",))).notes
     assert points[0].startswith("The result has no confidence, so no pixels are left out as unsure")
     poses = export_take(take, tmp_path / "poses", ExportSettings(formats=("tum",))).notes

@@ -9,19 +9,16 @@ from types import FrameType
 
 @contextmanager
 def handling_ends(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Call this for each of them in the block; those that are ignored, as under nohup, stay so."""
+    """Call this for each of them in the block; a terminal that closes is nothing to a command under nohup."""
     numbers = [signal.SIGINT, signal.SIGTERM]
-    if sys.platform != "win32":
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
-    usual = {number: signal.getsignal(number) for number in numbers}
-    heeded = [number for number in numbers if usual[number] is not signal.SIG_IGN]
-    for number in heeded:
-        signal.signal(number, handler)
+    usual = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number in heeded:
-            signal.signal(number, usual[number])
+        for number, before in usual.items():
+            signal.signal(number, before)
 
 
 @contextmanager
