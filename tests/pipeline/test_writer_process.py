@@ -1,5 +1,6 @@
 """Files written by another process are those that this one would have written, whatever ends either of them."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -172,6 +173,20 @@ def test_a_process_is_started_only_for_a_video_that_is_long_enough(
         sink.write(mapped[5])
         assert sink.is_handed_over
     assert len(read_take(tmp_path)) == 6
+
+
+def test_where_no_process_can_be_had_files_are_written_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(aside_module, "FRAMES_BEFORE_HANDOVER", 2)
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with WriterProcess() as process, WriterProcessSink(process, partial(open_sinks, tmp_path, OUTPUTS)) as sink:
+        for frame in frames(4):
+            sink.write(frame)
+        process.wait_until_ready()
+        assert not process.is_ready
+    assert len(read_take(tmp_path)) == 4
 
 
 @pytest.mark.parametrize("abandoned_after", rest_in_extra([9, 1, 20], keep=1))

@@ -89,16 +89,22 @@ class WriterProcess:
         return self._is_ready.is_set() and not self._is_broken
 
     def start(self) -> None:
-        """Returns at once; the process is ready when it has imported what it needs, a second or two later."""
-        if self._process is None:
-            command = [sys.executable, "-c", _START.format(path=sys.path)]
+        """Returns at once; the process is ready when it has imported what it needs, a second or two later.
+
+        Where the system has none to give, as with too many open files, it never is, and files are written here.
+        """
+        if self._process is not None:
+            return
+        command = [sys.executable, "-c", _START.format(path=sys.path)]
+        with suppress(OSError):
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
             _widen(self._requests)
             self._greeted.start()
 
     def wait_until_ready(self) -> None:
         self.start()
-        self._greeted.join()
+        if self._process is not None:
+            self._greeted.join()
 
     @property
     def resident_bytes(self) -> int:
