@@ -10,7 +10,8 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from longtake.cli.reporting import INTERRUPTED, stopped_by_interrupt
+from longtake.cli.reporting import INTERRUPTED
+from longtake.cli.signals import stopped_by_signal
 from longtake.errors import InputError, SettingError
 from longtake.runtime.execution import choose_device
 from longtake.weights.presets import MICRO, TINY
@@ -93,7 +94,7 @@ def run_train(options: TrainOptions, kind: TrainedNetwork = MAPPING) -> None:
         began_at = training.step
         bar.begin(began_at)
         if not training.is_done:
-            with stopped_by_interrupt(training.stop):
+            with stopped_by_signal(training.stop):
                 training.run()
     if training.is_done:
         training.export(options.folder / kind.file)

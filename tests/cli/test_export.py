@@ -151,7 +151,6 @@ def without(run: Path, folder: Path, **fields: Any) -> Path:
 @pytest.mark.parametrize(
     ("fields", "options", "said"),
     [
-        ({"content": "truth"}, ["--format", "tum"], "holds the truth"),
         ({"depth": None}, ["--format", "tum,ply"], "of which ply is made"),
         ({"images": None}, ["--format", "colmap"], "with the format images"),
         ({"images": None}, ["--format", "las"], "Expected format as tum"),

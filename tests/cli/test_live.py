@@ -207,5 +207,5 @@ def test_poses_of_before_are_kept(live: Callable[..., Done], tmp_path: Path) -> 
     (tmp_path / "poses.tum").write_text("mine")
     done = live(SOURCE, "w90", "--out", str(tmp_path))
     assert done.returncode == 1
-    assert "exists already" in done.stderr
+    assert "exists already; name another, or replace it with --overwrite" in done.stderr
     assert (tmp_path / "poses.tum").read_text() == "mine"

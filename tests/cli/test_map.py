@@ -15,11 +15,14 @@ import pytest
 from done import Done
 from PIL import Image
 
+import longtake.pipeline.run_folder as run_folder
+import longtake.pipeline.video_map as video_map
 from longtake.exports.record import EXPORT_FOLDER, RECORD_NAME
 from longtake.exports.report.folder import PROGRESS_NAME, SUMMARY_NAME
 from longtake.exports.report.page import REPORT_NAME
 from longtake.pipeline.checkpoint import FOLDER
 from longtake.pipeline.outputs import SESSION_NAME
+from longtake.pipeline.run_folder import RunFolder
 from longtake.takes.take import read_take
 from longtake.takes.tum import read_tum
 from longtake.takes.video_file import VideoWriter
@@ -120,6 +123,8 @@ def test_many_sources_go_to_folders_of_their_own_and_done_ones_are_skipped(
     again = map_(*sources, *options, "--skip-done")
     assert again.returncode == 0
     assert [json.loads(line)["event"] for line in again.stdout.splitlines()] == ["note", "skipped", "skipped"]
+    resumed = map_(*sources, *options, "--resume")
+    assert (resumed.returncode, resumed.stdout) == (0, again.stdout)
 
 
 def film(path: Path, size: tuple[int, int]) -> None:
@@ -196,7 +201,7 @@ def test_bad_options_get_one_sentence_before_anything_is_mapped(
     assert sentence in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert "Traceback" not in done.stderr
-    assert not (tmp_path / "out" / "poses.tum").exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_needs_the_whole_video_is_exported_when_it_has_ended(tmp_path: Path, map_: Callable[..., Done]) -> None:
@@ -215,6 +220,9 @@ def test_what_needs_the_whole_video_is_exported_when_it_has_ended(tmp_path: Path
     ]
     assert list(events[-1]["files"]) == ["colmap", "glb"]
     assert events[-1]["unit"] == "model"
+    peaks = [event["peak_resident_bytes"] for event in events[-2:]]
+    assert peaks[1] >= peaks[0] > 50_000_000
+    assert json.loads((out / SUMMARY_NAME).read_text())["peak_resident_bytes"] == peaks[1]
     assert (out / SESSION_NAME).exists()
     header = read_take(out).header
     assert header.images is not None
@@ -263,25 +271,99 @@ def test_an_export_that_cannot_be_made_leaves_a_mapped_video_and_a_sentence(
     assert "6 frames in m" in again.stdout
 
 
-@pytest.mark.extra
-def test_interrupted_while_it_exports_a_run_ends_at_once_and_exports_when_resumed(
-    tmp_path: Path, map_: Callable[..., Done]
+SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+SHORT = ["world:1?frames=6&size=42x28", *MODEL, "--size", "42", "--format", "tum,glb"]
+
+
+@SIGNALS
+def test_asked_to_end_while_it_exports_a_run_ends_at_once_and_exports_when_resumed(
+    tmp_path: Path, run_here: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     """The signal comes from within, as soon as the export has begun."""
-    options = ["world:1?frames=6&size=42x28", "--size", "42", "--format", "tum,glb", "--out", str(tmp_path / "out")]
-    start = (
-        "import os, signal, longtake.pipeline.run_folder as run_folder\n"
-        "run_folder.read_result = lambda out: os.kill(os.getpid(), signal.SIGINT)\n"
-        "from longtake.cli.main import main; main()"
-    )
-    command = [sys.executable, "-c", start, "map", *MODEL, *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(run_folder, "read_take", lambda _: signal.raise_signal(number))
+        done = run_here("map", *SHORT, "--out", str(out))
     assert done.returncode == 130, done.stderr
     assert "6 frames at" in done.stdout
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "out" / EXPORT_FOLDER / RECORD_NAME).exists()
-    assert map_(*options, "--resume").returncode == 0
-    assert (tmp_path / "out" / EXPORT_FOLDER / RECORD_NAME).exists()
+    assert "The export was interrupted; go on with --resume." in done.stdout
+    assert not (out / EXPORT_FOLDER / RECORD_NAME).exists()
+    assert run_here("map", *SHORT, "--out", str(out), "--resume").returncode == 0
+    assert (out / EXPORT_FOLDER / RECORD_NAME).exists()
+
+
+@SIGNALS
+def test_asked_to_end_a_run_finishes_its_frames_and_goes_on_when_resumed(
+    tmp_path: Path, run_here: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    """The signal comes from within, with the first frame."""
+    options = [
+        "world:1?frames=40&size=42x28",
+        *MODEL,
+        "--size",
+        "42",
+        "--format",
+        "tum",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "write_progress", lambda *_: signal.raise_signal(number))
+        done = run_here("map", *options)
+    assert done.returncode == 130, done.stderr
+    assert "go on with --resume" in done.stdout
+    assert run_here("map", *options, "--resume").returncode == 0
+    assert len(read_take(tmp_path / "out")) == 40
+
+
+def test_asked_to_end_before_anything_is_mapped_a_command_leaves_nothing(
+    tmp_path: Path, run_here: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(video_map, "Mapper", lambda *_: signal.raise_signal(signal.SIGTERM))
+    assert run_here("map", *SHORT, "--out", str(tmp_path / "out")).returncode == 130
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_folder_of_a_source_is_never_replaced(tmp_path: Path, map_: Callable[..., Done], walk: Path) -> None:
+    """Not by a run in place of it, nor by one that would go on in it; nor are files that only look like a run's."""
+    strange = tmp_path / "strange"
+    strange.mkdir()
+    for name in ("events.jsonl", "report.html", SESSION_NAME, "summary.json"):
+        (strange / name).write_text("{}")
+    before = contents(walk), contents(strange)
+    for source, out in ((walk / "video.mp4", walk), (walk, walk), (walk, strange)):
+        for option in ("--overwrite", "--resume"):
+            done = map_(str(source), "--out", str(out), option)
+            assert done.returncode == 1
+            assert "name another folder, or delete this one" in done.stderr
+    assert (contents(walk), contents(strange)) == before
+
+
+@pytest.fixture(scope="module")
+def walk(longtake: Callable[..., Done], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `longtake world` films it, but short and small."""
+    out = tmp_path_factory.mktemp("world") / "walk"
+    done = longtake("world", "--out", str(out), "--frames", "6", "--size", "112x84", "--questions", "0")
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def test_commands_chain_by_default(tmp_path: Path, longtake: Callable[..., Done], walk: Path) -> None:
+    """A world filmed, mapped and scored, and both exported, with what each command keeps by itself."""
+    mapped = tmp_path / "mapped"
+    assert longtake("map", str(walk), "--out", str(mapped)).returncode == 0
+    scored = longtake("eval", str(mapped), str(walk), "--json")
+    assert scored.returncode == 0, scored.stderr
+    assert json.loads(scored.stdout)["depth"]["resampled_from"] == {"width": 126, "height": 98}
+    for take in (mapped, walk):
+        out = tmp_path / f"{take.name}-export"
+        done = longtake("export", str(take), "--format", "colmap,nerfstudio", "--out", str(out))
+        assert done.returncode == 0, done.stderr
+        record = json.loads((out / RECORD_NAME).read_text())
+        assert record["frames_with_points"] == 6
+        assert record["unit"] == ("m" if take is walk else "model")
+        assert len(list((out / "colmap" / "images").iterdir())) == 6
+        assert len(json.loads((out / "nerfstudio" / "transforms.json").read_text())["frames"]) == 6
 
 
 @pytest.mark.extra

@@ -10,6 +10,7 @@ from longtake.cli.world import world
 from longtake.errors import InputError, SettingError
 from longtake.spatial.pinhole import unproject
 from longtake.spatial.pose import invert_rigid
+from longtake.takes.folder_lock import locked
 from longtake.takes.take import read_take
 from longtake.world.question import Question
 from longtake.world.tour import Tour
@@ -102,12 +103,15 @@ def test_what_cannot_be_filmed_is_said_in_a_sentence(
 ) -> None:
     with pytest.raises(kind, match=sentence):
         film(tmp_path / "walk", **changes)
+    assert not (tmp_path / "walk").exists()
 
 
 def test_a_take_that_is_there_is_replaced_only_when_asked(tmp_path: Path) -> None:
     out = tmp_path / "walk"
     film(out)
-    with pytest.raises(InputError, match="holds a take already"):
+    with pytest.raises(InputError, match=r"holds a take already; name another folder, or replace it with --overwrite"):
         film(out)
+    with locked(out), pytest.raises(InputError, match="Another run is writing to"):
+        film(out, overwrite=True)
     film(out, frames=1, overwrite=True)
     assert len(read_take(out)) == 1

@@ -11,12 +11,11 @@ from longtake.errors import SettingError
 from longtake.exports.adjust import Adjustment, ExportAdjustments, adjusted_frames, plan_adjustment
 from longtake.exports.cameras import KnownCamera
 from longtake.exports.frame import MappedFrame
-from longtake.exports.saved import read_result
 from longtake.exports.scale import KnownDistance, KnownHeight
 from longtake.exports.take import DepthKind, TakeSettings, TakeSink
 from longtake.spatial.similarity import Similarity
 from longtake.takes.header import Unit
-from longtake.takes.take import Take
+from longtake.takes.take import Take, read_take
 
 UNIT_M = 0.25
 CAMERA = KnownCamera(focal_x=1.0, focal_y=1.0, center_x=0.0, center_y=0.0)
@@ -45,7 +44,7 @@ def take(frames: list[MappedFrame], tmp_path: Path) -> Take:
     with TakeSink(tmp_path / "take", TakeSettings(images=None, depth=DepthKind.NPZ)) as sink:
         for frame in frames:
             sink.write(distorted(frame))
-    return read_result(tmp_path / "take")
+    return read_take(tmp_path / "take")
 
 
 def known(frames: Sequence[MappedFrame]) -> tuple[KnownCamera, KnownDistance]:

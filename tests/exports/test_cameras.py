@@ -9,9 +9,8 @@ import torch
 from longtake.errors import InputError
 from longtake.exports.cameras import KnownCamera, shared_camera
 from longtake.exports.frame import MappedFrame
-from longtake.exports.saved import read_result
 from longtake.exports.take import TakeSettings, TakeSink
-from longtake.takes.take import Take
+from longtake.takes.take import Take, read_take
 from longtake.world.tour import View
 
 
@@ -31,7 +30,7 @@ def take_of(folder: Path, frames: Sequence[MappedFrame]) -> Take:
     with TakeSink(folder, TakeSettings(images=None, depth=None, confidence=False)) as sink:
         for frame in frames:
             sink.write(frame)
-    return read_result(folder)
+    return read_take(folder)
 
 
 def test_with_the_known_camera_points_land_where_they_are_seen(

@@ -10,10 +10,9 @@ from longtake.errors import MissingExtraError, SettingError
 from longtake.exports.formats import FORMATS, Format, SinkOptions, format_named
 from longtake.exports.frame import MappedFrame
 from longtake.exports.reexport import ExportSettings, export_take
-from longtake.exports.saved import read_result
 from longtake.exports.sink import AppendSink, Sink, SinkKind
 from longtake.exports.take import TakeSettings, TakeSink
-from longtake.takes.take import Take
+from longtake.takes.take import Take, read_take
 
 
 class CentresSink(Sink):
@@ -37,7 +36,7 @@ def take(tmp_path: Path, frames: list[MappedFrame]) -> Take:
     with TakeSink(tmp_path / "take", TakeSettings(images=None)) as sink:
         for frame in frames:
             sink.write(frame)
-    return read_result(tmp_path / "take")
+    return read_take(tmp_path / "take")
 
 
 def test_a_format_of_ones_own_is_named_by_its_module(

@@ -115,3 +115,9 @@ def test_a_file_that_is_there_is_kept(tmp_path: Path) -> None:
     (tmp_path / "poses.tum").write_text("mine")
     with pytest.raises(InputError, match="exists already"):
         LivePoses(tmp_path / "poses.tum")
+
+
+def test_poses_that_never_came_leave_no_file_in_the_way(tmp_path: Path) -> None:
+    for _ in range(2):
+        LivePoses(tmp_path / "poses.tum").close()
+    assert not list(tmp_path.iterdir())

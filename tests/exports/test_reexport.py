@@ -8,20 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from longtake.cli.export import export_lines
 from longtake.errors import InputError, MissingExtraError, SettingError
 from longtake.exports.adjust import ExportAdjustments
 from longtake.exports.cameras import KnownCamera
 from longtake.exports.cloud import CloudSettings
 from longtake.exports.formats import FORMATS
-from longtake.exports.frame import MappedFrame
+from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.exports.point_filter import PointFilter
 from longtake.exports.record import RECORD_NAME, ExportRecord
 from longtake.exports.reexport import ExportSettings, export_take
-from longtake.exports.saved import read_result
 from longtake.exports.scale import KnownDepth, KnownDistance, KnownHeight
 from longtake.exports.take import DepthKind, TakeSettings, TakeSink
+from longtake.takes.folder_lock import locked
 from longtake.takes.images import ImageFiles
-from longtake.takes.take import Take
+from longtake.takes.take import Take, read_take
 
 CAMERA = KnownCamera(focal_x=40.0, focal_y=41.0, center_x=31.5, center_y=23.5)
 METRIC = ExportAdjustments(camera=CAMERA, length=KnownDistance(first=0, second=9, metres=2.4))
@@ -31,7 +32,7 @@ def saved(folder: Path, frames: Sequence[MappedFrame], settings: TakeSettings | 
     with TakeSink(folder, settings or TakeSettings(depth=DepthKind.NPZ)) as sink:
         for frame in frames:
             sink.write(frame)
-    return read_result(folder)
+    return read_take(folder)
 
 
 def test_the_record_says_what_was_wished_for_and_what_came_of_it(frames: list[MappedFrame], tmp_path: Path) -> None:
@@ -43,6 +44,32 @@ def test_the_record_says_what_was_wished_for_and_what_came_of_it(frames: list[Ma
     assert record.intrinsics == (40.0, 41.0, 31.5, 23.5)
     assert record.files == {name: str(tmp_path / "out" / FORMATS[name].file) for name in ("tum", "ply")}
     assert record.notes == ()
+
+
+def test_frames_without_points_are_not_counted_as_written(frames: list[MappedFrame], tmp_path: Path) -> None:
+    doubtful = {3: FrameStatus.JUMP, 4: FrameStatus.REPEATED}
+    take = saved(tmp_path / "take", [replace(each, status=doubtful.get(each.index, each.status)) for each in frames])
+    poses = export_take(take, tmp_path / "poses", ExportSettings(formats=("tum",)))
+    assert (poses.frames, poses.frames_with_points) == (len(frames), None)
+    scene = export_take(take, tmp_path / "scene", ExportSettings(formats=("tum", "colmap")))
+    assert (scene.frames, scene.frames_with_points) == (len(frames), len(frames) - 2)
+    assert len(list((tmp_path / "scene" / "colmap" / "images").iterdir())) == len(frames) - 2
+    (*_, line) = export_lines(scene)
+    assert f"{len(frames)} frames in model, {len(frames) - 2} of them with points" in line.plain
+
+
+def test_why_points_differ_from_those_of_the_run_is_said(frames: list[MappedFrame], tmp_path: Path) -> None:
+    coarse = saved(tmp_path / "coarse", frames[:3], TakeSettings(depth=DepthKind.PNG))
+    exact = saved(tmp_path / "exact", frames[:3])
+    said = [export_take(take, tmp_path / f"{take.folder.name}-out", ExportSettings()).notes for take in (coarse, exact)]
+    assert [sum("depth-npz" in note for note in notes) for notes in said] == [1, 0]
+
+
+def test_two_exports_to_one_folder_at_once_are_refused(frames: list[MappedFrame], tmp_path: Path) -> None:
+    take, settings = saved(tmp_path / "take", frames[:2]), ExportSettings(formats=("tum",), overwrite=True)
+    with locked(tmp_path / "out"), pytest.raises(InputError, match="Another run is writing to"):
+        export_take(take, tmp_path / "out", settings)
+    export_take(take, tmp_path / "out", settings)
 
 
 def test_a_record_reads_back_as_it_was(frames: list[MappedFrame], tmp_path: Path) -> None:
@@ -93,7 +120,9 @@ def test_what_a_take_lacks_is_told_before_anything_is_written(frames: list[Mappe
 
 def test_points_that_are_made_without_confidence_are_told_of(frames: list[MappedFrame], tmp_path: Path) -> None:
     """They are more than those of the run's own cloud, which left the least confident out."""
-    take = saved(tmp_path / "take", frames[:2], TakeSettings(images=ImageFiles.PNG, confidence=False))
+    take = saved(
+        tmp_path / "take", frames[:2], TakeSettings(images=ImageFiles.PNG, depth=DepthKind.NPZ, confidence=False)
+    )
     points = export_take(take, tmp_path / "points", ExportSettings(formats=("ply",))).notes
     assert points[0].startswith("The result has no confidence, so no pixels are left out as unsure")
     poses = export_take(take, tmp_path / "poses", ExportSettings(formats=("tum",))).notes

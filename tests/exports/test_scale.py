@@ -10,11 +10,10 @@ from PIL import Image
 from longtake.errors import InputError, SettingError
 from longtake.exports.floor import Floor
 from longtake.exports.frame import MappedFrame
-from longtake.exports.saved import read_result
 from longtake.exports.scale import KnownDepth, KnownDistance, KnownHeight, metres_per_unit, parse_scale
 from longtake.exports.take import DepthKind, TakeSettings, TakeSink
 from longtake.spatial.similarity import Similarity
-from longtake.takes.take import Take
+from longtake.takes.take import Take, read_take
 from longtake.world.tour import View
 
 UNIT_M = 0.37
@@ -33,7 +32,7 @@ def take(cut_frames: Sequence[MappedFrame], tmp_path: Path) -> Take:
     with TakeSink(tmp_path / "take", TakeSettings(images=None, depth=DepthKind.NPZ)) as sink:
         for frame in cut_frames:
             sink.write(shrunk(frame))
-    return read_result(tmp_path / "take")
+    return read_take(tmp_path / "take")
 
 
 def test_a_known_distance_gives_the_scale(take: Take, cut_frames: list[MappedFrame]) -> None:

@@ -11,10 +11,10 @@ from PIL import Image
 from longtake.errors import InputError
 from longtake.exports.frame import MappedFrame
 from longtake.exports.reexport import ExportSettings, export_take
-from longtake.exports.saved import read_result
 from longtake.exports.scene_folder import SourceImages
 from longtake.exports.take import PixelGrid, TakeSettings, TakeSink
 from longtake.takes.images import ImageFiles
+from longtake.takes.take import read_take
 
 SCENES = ExportSettings(formats=("colmap", "nerfstudio"))
 
@@ -23,7 +23,7 @@ def export(folder: Path, frames: Sequence[MappedFrame], pixels: PixelGrid, image
     with TakeSink(folder / "take", TakeSettings(pixels=pixels, images=images)) as sink:
         for frame in frames:
             sink.write(frame)
-    export_take(read_result(folder / "take"), folder / "out", SCENES)
+    export_take(read_take(folder / "take"), folder / "out", SCENES)
     return folder
 
 
@@ -54,7 +54,7 @@ def test_where_files_cannot_be_linked_they_are_copied_byte_by_byte(
 
 def test_an_image_that_was_resized_is_encoded(cut_frames: list[MappedFrame], tmp_path: Path) -> None:
     export(tmp_path, cut_frames[:2], PixelGrid.MODEL, ImageFiles.PNG)
-    take = read_result(tmp_path / "take")
+    take = read_take(tmp_path / "take")
     with Image.open(tmp_path / "out" / "colmap" / "images" / "000001.png") as image:
         exported = np.asarray(image)
     assert exported.shape == cut_frames[1].source_image.shape != take.image(1).shape

@@ -16,9 +16,10 @@ from longtake.exports.frame import MappedFrame
 from longtake.exports.masks import MaskFolder
 from longtake.exports.ply import PlySink
 from longtake.exports.point_filter import PointFilter
-from longtake.exports.saved import read_result, saved_frames
+from longtake.exports.saved import saved_frames
 from longtake.exports.take import DepthKind, PixelGrid, TakeSettings, TakeSink
 from longtake.takes.images import ImageFiles
+from longtake.takes.take import read_take
 from longtake.takes.tum import as_written
 
 EXACT = TakeSettings(images=ImageFiles.PNG, depth=DepthKind.NPZ)
@@ -39,7 +40,7 @@ def test_names_of_pictures_come_back_from_a_take(
     tmp_path: Path, named: list[MappedFrame], pixels: PixelGrid, write_all: Callable[..., None]
 ) -> None:
     write_all(TakeSink(tmp_path, replace(EXACT, pixels=pixels)), named)
-    saved = list(saved_frames(read_result(tmp_path)))
+    saved = list(saved_frames(read_take(tmp_path)))
     assert [frame.source_name for frame in saved] == [frame.source_name for frame in named]
 
 
@@ -49,7 +50,7 @@ def test_take_without_names_is_read_as_before(
     write_all(TakeSink(tmp_path, EXACT), frames)
     lines = [json.loads(line) for line in (tmp_path / "frames.jsonl").read_text().splitlines()]
     assert all("source_name" not in line for line in lines)
-    assert all(frame.source_name is None for frame in saved_frames(read_result(tmp_path)))
+    assert all(frame.source_name is None for frame in saved_frames(read_take(tmp_path)))
 
 
 def test_masks_named_after_pictures_give_the_same_cloud_when_exported(

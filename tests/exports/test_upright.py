@@ -13,7 +13,6 @@ from torch import Tensor
 from longtake.exports.cameras import KnownCamera
 from longtake.exports.floor import floor_of
 from longtake.exports.frame import MappedFrame
-from longtake.exports.saved import read_result
 from longtake.exports.scale import KnownHeight, metres_per_unit
 from longtake.exports.take import DepthKind, TakeSettings, TakeSink
 from longtake.spatial.similarity import Similarity
@@ -141,13 +140,13 @@ def test_where_no_floor_is_convincing_there_is_none(tmp_path: Path, change: Chan
 def test_a_take_without_depth_has_no_floor(tmp_path: Path, frames: list[MappedFrame]) -> None:
     with TakeSink(tmp_path / "take", TakeSettings(images=None, depth=None)) as sink:
         sink.write(frames[0])
-    assert floor_of(read_result(tmp_path / "take")) is None
+    assert floor_of(read_take(tmp_path / "take")) is None
 
 
 def test_16_bits_are_enough(tmp_path: Path, frames: list[MappedFrame]) -> None:
     with TakeSink(tmp_path / "take", TakeSettings(images=None, depth=DepthKind.PNG)) as sink:
         for frame in frames:
             sink.write(frame)
-    floor = floor_of(read_result(tmp_path / "take"))
+    floor = floor_of(read_take(tmp_path / "take"))
     assert floor is not None
     assert abs(floor.offset) < 0.03

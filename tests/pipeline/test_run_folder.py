@@ -12,7 +12,7 @@ import pytest
 from longtake.errors import InputError, SettingError
 from longtake.exports.report.folder import EVENTS_NAME
 from longtake.exports.take import TakeSettings
-from longtake.pipeline.events import MapSummary
+from longtake.pipeline.events import MapSummary, Unreadable
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.run_folder import RunFolder
 from longtake.pipeline.run_record import RUN_NAME, RunRecord, plain
@@ -71,7 +71,7 @@ def test_a_run_in_place_of_another_removes_what_that_one_wrote_and_nothing_else(
     (tmp_path / "depth").mkdir()
     for name in ("depth/000007.png", "depth/mine.png", "video.mp4", "questions.json", "poses.kitti"):
         (tmp_path / name).write_text("")
-    with pytest.raises(InputError, match=r"go on with --resume \(resume=True\), or replace it with --overwrite \(over"):
+    with pytest.raises(InputError, match=r"already; name another folder, or replace it with --overwrite \(over"):
         opened(tmp_path)
     opened(tmp_path, overwrite=True).close()
     assert names(tmp_path) == {"depth/mine.png", "video.mp4", "questions.json", "poses.kitti"}
@@ -170,10 +170,21 @@ def without_checksum(out: Path) -> dict[str, Any]:
 def test_what_differs_is_said_also_before_the_first_checkpoint(tmp_path: Path) -> None:
     ended(opened(tmp_path), is_complete=False)
     before = names(tmp_path)
-    for name, value in (("source", {"name": "walk", "fps": 5.0}), ("model", "abd")):
-        with pytest.raises(SettingError, match=rf"other settings \({name}\)"):
+    for name, value, difference in (
+        ("source", {"name": "walk", "fps": 5.0}, r"source\.fps 10\.0, now 5\.0"),
+        ("source", {"name": "walk", "fps": 10.0, "width": 56}, r"source\.width null, now 56"),
+        ("model", "abd", 'model "abc", now "abd"'),
+        ("source", "w" * 100, "source"),
+    ):
+        with pytest.raises(SettingError, match=rf"other settings \({difference}\)"):
             RunFolder(tmp_path, SETTINGS | {name: value}, OUTPUTS, resume=True)
     assert names(tmp_path) == before
+    with pytest.raises(InputError, match=r"go on with --resume \(resume=True\), or replace it with --overwrite"):
+        opened(tmp_path)
+    with pytest.raises(InputError, match=r"holds a run already; name another folder, or replace it with --overwrite"):
+        RunFolder(tmp_path, SETTINGS | {"model": "abd"}, OUTPUTS)
+    with pytest.raises(InputError, match=r"holds a run already; name another folder, or replace it with --overwrite"):
+        opened(tmp_path, is_live=True)
     with pytest.raises(SettingError, match="is live"):
         opened(tmp_path, resume=True, is_live=True)
     folder = opened(tmp_path, resume=True)
@@ -202,7 +213,9 @@ def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
 
 
 def test_a_run_that_comes_to_nothing_leaves_nothing(tmp_path: Path) -> None:
-    opened(tmp_path / "out").close()
+    folder = opened(tmp_path / "out")
+    folder.write_unreadable(Unreadable(0, 0.0, "It is torn."))
+    folder.close()
     assert not (tmp_path / "out").exists()
     (tmp_path / "given").mkdir()
     opened(tmp_path / "given").close()

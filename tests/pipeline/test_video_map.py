@@ -1,6 +1,7 @@
 """A whole video through source, session and sinks: interrupted anywhere, the files are those of a run that was not."""
 
 import json
+import shutil
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -29,11 +30,12 @@ from longtake.exports.take import DepthKind, TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.memory.policies.lockstep import ContextRetention
 from longtake.pipeline.checkpoint import FOLDER, CheckpointRule
-from longtake.pipeline.events import Event, Exported, Frame, Unreadable
+from longtake.pipeline.events import Event, Exported, Frame, Saved, Unreadable
 from longtake.pipeline.outputs import SESSION_NAME, Outputs
 from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.run import Run
 from longtake.pipeline.run_folder import is_done
+from longtake.pipeline.run_record import RUN_NAME
 from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.runtime.keyframes import ByFlow, EveryNth
@@ -47,6 +49,7 @@ from longtake.video.frame import PendingFrame
 from longtake.video.reading import Source
 from longtake.video.resize import Preprocessor
 from longtake.video.sampling import Extent
+from longtake.video.source import open_source
 from longtake.world.tour import Tour
 
 NUM_FRAMES = 30
@@ -212,18 +215,97 @@ def test_other_sessions_resume_too(tiny_model: GeometryModel, tmp_path: Path, se
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
+def test_a_run_that_is_closed_before_its_first_event_leaves_nothing_and_lets_others_in(
+    tiny_model: GeometryModel, tmp_path: Path
+) -> None:
+    with map_video(Walk(), tiny_model, tmp_path / "out", SETTINGS):
+        assert (tmp_path / "out" / RUN_NAME).exists()
+    assert not (tmp_path / "out").exists()
+    run = map_video(Walk(), tiny_model, tmp_path / "out", SETTINGS)
+    run.close()
+    run.close()
+    assert list(run) == []
+    with map_video(Walk(), tiny_model, tmp_path / "out", SETTINGS) as again:
+        next(again)
+
+
+def test_a_run_happens_once_however_often_it_is_iterated(tiny_model: GeometryModel, tmp_path: Path) -> None:
+    run = map_video(Walk(num_frames=6), tiny_model, tmp_path / "out", SETTINGS)
+    first, second = iter(run), iter(run)
+    indices = [event.index for events in (islice(first, 2), second, first) for event in told(events)]
+    assert indices == list(range(6))
+
+
+def test_a_live_source_that_is_stopped_has_ended_for_it_cannot_be_gone_on_with(
+    tiny_model: GeometryModel, tmp_path: Path
+) -> None:
+    """Its last results and exports come; a run of another source does not go on with it, and removes nothing of it."""
+    settings = replace(SETTINGS, outputs=replace(EXPORTING.outputs, export=ExportSettings(formats=("kitti",))))
+    run = map_video(Walk(is_live=True), tiny_model, tmp_path / "out", settings)
+    indices: list[int] = []
+    for event in run:
+        if isinstance(event, Frame):
+            indices.append(event.index)
+            run.stop()
+    assert run.summary is not None
+    assert run.summary.is_complete
+    assert [record.index for record in read_take(tmp_path / "out").records] == sorted(set(indices))
+    assert (tmp_path / "out" / EXPORT_FOLDER / RECORD_NAME).exists()
+    before = contents(tmp_path / "out")
+    with pytest.raises(SettingError, match=r"source\.num_frames 30, now 3"):
+        map_video(Walk(num_frames=3), tiny_model, tmp_path / "out", settings, resume=True)
+    with pytest.raises(InputError, match=r"holds a run already; name another folder, or replace it with --overwrite"):
+        map_video(Walk(num_frames=3), tiny_model, tmp_path / "out", settings)
+    assert contents(tmp_path / "out") == before
+
+
+def test_a_run_that_fails_before_its_first_result_keeps_its_checkpoint(
+    tiny_model: GeometryModel, tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results of a window wait for the next one; what was looked at by then is not lost."""
+    source, settings = Walk(frozenset({0, 11, 12})), replace(SETTINGS, checkpoints=CheckpointRule(2))
+    run = map_video(source, tiny_model, tmp_path / "out", settings)
+    monkeypatch.setattr(KittiSink, "write", lambda *_: pytest.fail("a result came"))
+    for event in run:
+        if isinstance(event, Saved):
+            break
+    run.close()
+    monkeypatch.undo()
+    assert (tmp_path / "out" / FOLDER / "latest.json").exists()
+    list(map_video(Walk(frozenset({0, 11, 12})), tiny_model, tmp_path / "out", settings, resume=True))
+    assert contents(tmp_path / "out") == whole
+
+
+@pytest.mark.parametrize(
+    ("other", "difference"),
+    [
+        ("world:1?frames=6&size=42x28&fps=5", r"source\.fps 10\.0, now 5\.0"),
+        ("world:1?frames=6&size=56x42", r"source\.width 42, now 56; source\.height 28, now 42"),
+        ("world:2?frames=6&size=42x28", r'source\.name "world 1", now "world 2"'),
+    ],
+)
+def test_another_world_is_not_gone_on_with(
+    tiny_model: GeometryModel, tmp_path: Path, other: str, difference: str
+) -> None:
+    settings = replace(SETTINGS, checkpoints=CheckpointRule(100))
+    stopped_at_once(map_video(open_source("world:1?frames=6&size=42x28"), tiny_model, tmp_path / "out", settings))
+    shutil.rmtree(tmp_path / "out" / FOLDER)
+    with pytest.raises(SettingError, match=rf"other settings \({difference}\)"):
+        map_video(open_source(other), tiny_model, tmp_path / "out", settings, resume=True)
+
+
 def test_only_the_same_run_can_be_resumed(tiny_model: GeometryModel, tmp_path: Path) -> None:
     out = tmp_path / "out"
     stopped_at_once(map_video(Walk(), tiny_model, out, SETTINGS))
     other = replace(SETTINGS, session=replace(SESSION, keyframes=EveryNth(3)))
-    with pytest.raises(SettingError, match=r"other settings \(session\)"):
+    with pytest.raises(SettingError, match=r"other settings \(session\.keyframes\.interval 2, now 3\)"):
         map_video(Walk(), tiny_model, out, other, resume=True)
     with pytest.raises(SettingError, match="is live"):
         map_video(Walk(is_live=True), tiny_model, out, SETTINGS, resume=True)
     list(map_video(Walk(), tiny_model, out, SETTINGS, resume=True))
     with pytest.raises(SettingError, match="is complete"):
         map_video(Walk(), tiny_model, out, SETTINGS, resume=True)
-    with pytest.raises(InputError, match="holds a take already"):
+    with pytest.raises(InputError, match="holds a run already"):
         map_video(Walk(), tiny_model, out, SETTINGS)
 
 
@@ -336,7 +418,10 @@ def test_an_export_that_died_is_made_when_resumed_and_no_frame_is_mapped_again(
     assert not is_done(out, EXPORTING.outputs)
     second = map_video(Walk(), tiny_model, out, EXPORTING, resume=True)
     assert list(frames_of(second)) == []
-    assert second.summary == first.summary
+    assert first.summary is not None
+    assert second.summary is not None
+    assert second.summary.seconds == first.summary.seconds
+    assert second.summary.peak_resident_bytes >= first.summary.peak_resident_bytes
     assert exported_files(out) == exported_files(tmp_path / "whole")
     assert is_done(out, EXPORTING.outputs)
     with pytest.raises(SettingError, match="is complete"):
@@ -349,7 +434,7 @@ def test_what_is_left_of_a_run_can_be_exported_otherwise_but_not_mapped_otherwis
     with pytest.raises(InputError, match="The disk is full"):
         list(map_video(Walk(), tiny_model, tmp_path, EXPORTING, on_export=fail_half_way))
     other = replace(EXPORTING.outputs, session=True)
-    with pytest.raises(SettingError, match=r"other settings \(outputs\)"):
+    with pytest.raises(SettingError, match=r"other settings \(outputs\.session false, now true\)"):
         map_video(Walk(), tiny_model, tmp_path, replace(EXPORTING, outputs=other), resume=True)
     poses = replace(EXPORTING.outputs, export=ExportSettings(formats=("kitti",)))
     list(map_video(Walk(), tiny_model, tmp_path, replace(EXPORTING, outputs=poses), resume=True))

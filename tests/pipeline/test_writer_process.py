@@ -1,5 +1,6 @@
 """Files written by another process are those that this one would have written, whatever ends either of them."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -174,6 +175,20 @@ def test_a_process_is_started_only_for_a_video_that_is_long_enough(
     assert len(read_take(tmp_path)) == 6
 
 
+def test_where_no_process_can_be_had_files_are_written_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(aside_module, "FRAMES_BEFORE_HANDOVER", 2)
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with WriterProcess() as process, WriterProcessSink(process, partial(open_sinks, tmp_path, OUTPUTS)) as sink:
+        for frame in frames(4):
+            sink.write(frame)
+        process.wait_until_ready()
+        assert not process.is_ready
+    assert len(read_take(tmp_path)) == 4
+
+
 @pytest.mark.parametrize("abandoned_after", rest_in_extra([9, 1, 20], keep=1))
 def test_a_run_left_in_the_middle_resumes_to_the_same_files(
     tiny_model: GeometryModel, ready: WriterProcess, whole: dict[str, bytes], tmp_path: Path, abandoned_after: int
@@ -257,15 +272,6 @@ def run_and(video: Run, num_frames: int, do: Callable[[], object]) -> None:
 def helper() -> psutil.Process:
     """The newest process that this one started."""
     return max(psutil.Process().children(), key=lambda child: child.create_time())
-
-
-def test_an_interrupt_is_left_to_the_process_that_maps(own: WriterProcess, tmp_path: Path) -> None:
-    mapped = frames(3)
-    with WriterProcessSink(own, partial(open_sinks, tmp_path, OUTPUTS)) as sink:
-        for frame in mapped:
-            sink.write(frame)
-            helper().send_signal(signal.SIGINT)
-    assert len(read_take(tmp_path)) == 3
 
 
 def test_an_interrupt_while_waiting_for_an_answer_leaves_files_that_can_be_closed(
@@ -386,6 +392,40 @@ def test_killed_in_the_middle_and_resumed_the_files_are_identical(ready: WriterP
     list(map_video(open_source(source), model, tmp_path / "cut", settings, resume=True, writer_process=ready))
     list(map_video(open_source(source), model, tmp_path / "whole", settings))
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+START = """
+import os, signal
+import longtake.pipeline.writer_process as writer_process
+writer_process._START = writer_process._START.replace("import longtake.pipeline.outputs", "import time; time.sleep(60)")
+process = writer_process.WriterProcess()
+process.start()
+print(process._process.pid, flush=True)
+input()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills as POSIX systems do")
+def test_a_process_that_still_imports_ends_with_the_one_that_is_killed() -> None:
+    process = subprocess.Popen([sys.executable, "-c", START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    importing = psutil.Process(int(process.stdout.readline()))
+    time.sleep(0.5)
+    assert importing.is_running()
+    process.communicate("\n")
+    assert process.returncode == -signal.SIGKILL
+    _, alive = psutil.wait_procs([importing], timeout=10)
+    assert not alive
+
+
+def test_signals_are_left_to_the_process_that_maps(own: WriterProcess, tmp_path: Path) -> None:
+    mapped = frames(3)
+    with WriterProcessSink(own, partial(open_sinks, tmp_path, OUTPUTS)) as sink:
+        for frame, number in zip(mapped, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP), strict=True):
+            sink.write(frame)
+            helper().send_signal(number)
+    assert len(read_take(tmp_path)) == 3
 
 
 def test_ended_it_leaves_no_process_behind() -> None:

@@ -6,6 +6,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 import torch
+from broken import Break
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -198,3 +199,31 @@ def test_bad_points_and_attributes_are_refused_and_leave_no_trace() -> None:
     with pytest.raises(InputError, match="but 2 came"):
         grid.add(torch.zeros(1, 3), torch.ones(1, 2))
     assert len(grid) == 0
+
+
+def test_a_grid_that_was_broken_off_at_any_line_can_still_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ctrl-C may do, after which the cloud is written all the same."""
+    monkeypatch.setattr(voxels, "_MOST_RECENT", 40)
+    before, more = make_points(1, 100), make_points(2, 100)
+
+    def change(grid: VoxelGrid) -> None:
+        grid.add(more)
+        grid.coarsen()
+
+    counted = Break(None, ("spatial",))
+    grid = grid_of(before)
+    counted.during(lambda: change(grid))
+    assert counted.num_lines > 50
+    for number in range(1, counted.num_lines + 1):
+        grid, breaking = grid_of(before), Break(number, ("spatial",))
+        breaking.during(lambda grid=grid: change(grid))
+        assert breaking.at != "nowhere"
+        assert len(grid.points) == len(grid.counts) == len(grid), breaking.at
+        assert int(grid.counts.min()) > 0, breaking.at
+        assert 100 <= int(grid.counts.sum()) <= 200, breaking.at
+
+
+def grid_of(points: Tensor) -> VoxelGrid:
+    grid = VoxelGrid(0.7)
+    grid.add(points)
+    return grid

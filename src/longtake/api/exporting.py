@@ -13,10 +13,9 @@ from longtake.exports.masks import MaskFolder
 from longtake.exports.point_filter import PointFilter
 from longtake.exports.record import ExportRecord
 from longtake.exports.reexport import ExportSettings, export_take
-from longtake.exports.saved import read_result, require_result
 from longtake.exports.scale import parse_scale
 from longtake.exports.sky import OnnxSky
-from longtake.takes.take import Take
+from longtake.takes.take import Take, read_take
 
 UPRIGHT = ("auto", "none")
 """Whether the floor becomes level."""
@@ -54,7 +53,7 @@ def export(
         adjustments=export_adjustments(intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up),
         overwrite=overwrite,
     )
-    take = require_result(result) if isinstance(result, Take) else read_result(Path(result))
+    take = result if isinstance(result, Take) else read_take(Path(result))
     return export_take(take, Path(out), settings, _with_bar)
 
 

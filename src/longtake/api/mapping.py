@@ -42,7 +42,7 @@ def map(
     align: str | None = None,
     size: int | None = None,
     fit: str = Fit.CROP.value,
-    format: str | Sequence[str] = "tum,ply,depth,confidence",
+    format: str | Sequence[str] = "tum,ply,depth,confidence,images",
     pixels: str = PixelGrid.MODEL.value,
     start: str | float | None = None,
     end: str | float | None = None,
@@ -106,8 +106,11 @@ def map(
         model_name="a loaded model" if isinstance(model, GeometryModel) else str(model),
         execution=execution,
     )
-    with WriterProcess() as writer, progress_bar(opened.name, opened.num_frames) as advance:
-        run = map_video(opened, loaded, folder, settings, overwrite=overwrite, resume=resume, writer_process=writer)
+    with (
+        WriterProcess() as writer,
+        map_video(opened, loaded, folder, settings, overwrite=overwrite, resume=resume, writer_process=writer) as run,
+        progress_bar(opened.name, opened.num_frames) as advance,
+    ):
         for event in run:
             if isinstance(event, Frame | Unreadable):
                 advance()

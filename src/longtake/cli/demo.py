@@ -150,7 +150,7 @@ def _map(walk: Path, model: GeometryModel, out: Path, execution: Execution) -> M
     )
     source, reporter = open_source(str(walk)), TerminalReporter()
     run = map_video(source, model, out, settings, overwrite=True, on_export=reporter.exporting)
-    with reporter.watching(run):
+    with reporter.watching(run), run:
         for event in run:
             if isinstance(event, Frame):
                 reporter.report(event)

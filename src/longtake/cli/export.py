@@ -17,14 +17,14 @@ from longtake.cli.tables import show
 from longtake.exports.frame import MappedFrame
 from longtake.exports.record import ExportRecord
 from longtake.exports.reexport import ExportSettings, export_take
-from longtake.exports.saved import read_result
+from longtake.takes.take import read_take
 
 app = options.command_app()
 
 
 @app.command()
 def export(
-    result: Annotated[Path, typer.Argument(help="A folder that map wrote.")],
+    result: Annotated[Path, typer.Argument(help="A folder that map or world wrote.")],
     out: Annotated[Path, typer.Option(help="Folder to write; another than the result's.")],
     formats: Annotated[
         str, typer.Option("--format", help="Of tum, kitti, ply, take, colmap, nerfstudio, glb, rrd.")
@@ -55,7 +55,7 @@ def export(
     def with_bar(frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:
         return track(frames, "Exporting", total=num_frames, console=console, transient=True)
 
-    record = export_take(read_result(result), out, settings, with_bar)
+    record = export_take(read_take(result), out, settings, with_bar)
     show(asdict(record), export_lines(record), as_json=as_json)
 
 
@@ -64,5 +64,7 @@ def export_lines(record: ExportRecord) -> Iterator[Text]:
     yield from (Text(note, style="yellow") for note in record.notes)
     scale = "" if record.metres_per_unit is None else f", {record.metres_per_unit:.6g} m for each unit"
     upright = "" if record.floor_share is None else f", upright by a floor of {record.floor_share:.0%} of all"
+    with_points = record.frames if record.frames_with_points is None else record.frames_with_points
+    fewer = "" if with_points == record.frames else f", {with_points} of them with points (others jump, cut or repeat)"
     files = ", ".join(record.files.values())
-    yield Text(f"{record.frames} frames in {record.unit}{scale}{upright}: {files}")
+    yield Text(f"{record.frames} frames in {record.unit}{fewer}{scale}{upright}: {files}")

@@ -28,6 +28,7 @@ from longtake.runtime.build import open_session, usual_settings
 from longtake.runtime.dialogue import DialogueSession
 from longtake.runtime.execution import choose_execution
 from longtake.runtime.steps import VideoSession
+from longtake.takes.folder_lock import locked
 from longtake.takes.header import POSES_NAME
 from longtake.video.resize import Preprocessor
 from longtake.video.source import SourceOptions, open_source
@@ -88,6 +89,7 @@ def live(
     precision: options.PrecisionName = "auto",
     backend: options.BackendName = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder for the poses, written while they come.")] = None,
+    overwrite: options.Overwrite = False,
     as_json: options.JsonEvents = False,
 ) -> None:
     """Follow the camera and answer questions at once, from one memory: answers say when, where and from what."""
@@ -132,7 +134,9 @@ def live(
         opened.callback(dialogue.close)
         require_askable(dialogue, asked)
         mapper = Mapper(open_map, Preprocessor(size=mapping.image_size, patch=network.config.patch))
-        poses = None if out is None else LivePoses(out / POSES_NAME)
+        if out is not None:
+            opened.enter_context(locked(out))
+        poses = None if out is None else LivePoses(out / POSES_NAME, overwrite=overwrite)
         note_limits(model, [source], reporter)
         if model in RANDOM:
             reporter.note("The map's weights are random: poses show how longtake works, and no geometry.")

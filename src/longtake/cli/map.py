@@ -71,7 +71,7 @@ def map_(
             help="Of tum (always), ply, kitti, depth, depth-npz, confidence, images; when the video has ended: colmap, "
             "nerfstudio, glb, rrd, session.",
         ),
-    ] = "tum,ply,depth,confidence",
+    ] = "tum,ply,depth,confidence,images",
     pixels: Annotated[str, typer.Option(help="Depth and intrinsics in the model's or the source's pixels.")] = "model",
     start: options.Start = None,
     end: options.End = None,
@@ -159,7 +159,8 @@ def map_(
                 writer_process=writer_process,
             )
 
-        is_done_already = partial(is_done, outputs=settings.outputs) if skip_done else lambda _: False
+        leaves_out_done = skip_done or (resume and len(sources) > 1)
+        is_done_already = partial(is_done, outputs=settings.outputs) if leaves_out_done else lambda _: False
         _map_each(
             _folders(sources, out),
             lambda text, folder: open_run(open_source(text, sampling, reading), folder),

@@ -1,14 +1,13 @@
 """Events of a run for people and programs: a bar and lines of text, or a JSON object for each event."""
 
 import json
-import signal
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from rich.console import Console
@@ -16,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from longtake.cli.export import export_lines
+from longtake.cli.signals import stopped_by_signal
 from longtake.exports.frame import FrameStatus, MappedFrame, PosedFrame
 from longtake.exports.sink import Correction
 from longtake.hub.bundled import DEFAULT_MODEL
@@ -42,7 +42,7 @@ from longtake.runtime.execution import Execution
 from longtake.types import FrameKind
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
+"""Exit code after Ctrl-C, as shells have it, and after whatever else asks for an end."""
 
 
 _LEAST_SEEN = 0.99
@@ -85,9 +85,9 @@ class Reporter(ABC):
 
 def report_run(run: Run, reporter: Reporter) -> None:
     """A run to its end. The first Ctrl-C stops it, and what was begun is finished."""
-    with reporter.watching(run), stopped_by_interrupt(partial(_stop, run)), closing(iter(run)) as events:
+    with run, reporter.watching(run), stopped_by_signal(partial(_stop, run)), _told_if_exporting(run, reporter):
         is_told = False
-        for event in events:
+        for event in run:
             if isinstance(event, Frame) and not is_told:
                 is_told = True
                 if run.source.note is not None:
@@ -117,26 +117,23 @@ def note_limits(model: str, sources: Sequence[str], reporter: Reporter) -> None:
         )
 
 
+@contextmanager
+def _told_if_exporting(run: Run, reporter: Reporter) -> Iterator[None]:
+    """An export that is broken off is told; the video is mapped by then."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if run.summary is None or not run.summary.is_complete:
+            raise
+        reporter.note("The export was interrupted; go on with --resume.")
+        sys.exit(INTERRUPTED)
+
+
 def _stop(run: Run) -> None:
     """End a run after the frames begun, or at once while it exports."""
     if run.summary is not None:
         raise KeyboardInterrupt
     run.stop()
-
-
-@contextmanager
-def stopped_by_interrupt(stop: Callable[[], None]) -> Iterator[None]:
-    """The first Ctrl-C calls `stop`, and what was begun is finished; a second one ends the command at once."""
-
-    def interrupted(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        signal.signal(signal.SIGINT, usual)
-        stop()
-
-    usual = signal.signal(signal.SIGINT, interrupted)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, usual)
 
 
 class JsonReporter(Reporter):
@@ -177,7 +174,7 @@ class JsonReporter(Reporter):
             case Ended():
                 self._report_end(event)
             case Exported():
-                self._emit("export", **asdict(event.record))
+                self._emit("export", **asdict(event.record), peak_resident_bytes=event.peak_resident_bytes)
             case Frame() | AnswerText():
                 pass
 
@@ -255,6 +252,7 @@ class TerminalReporter(Reporter):
             case Exported():
                 for line in export_lines(event.record):
                     self._console.print(line, soft_wrap=True)
+                self._console.print(f"at most {_megabytes(event.peak_resident_bytes)} in all with the export")
             case Moved() | Forgotten() | Dropped() | Saved():
                 pass
 
@@ -426,8 +424,12 @@ def _summary_line(summary: MapSummary, run: Run | None) -> str:
     return (
         f"{summary.num_frames} frames at {summary.frames_per_s:.1f} frames/s, {summary.num_keyframes} kept{windows}"
         f"{final_after}{dropped}{_troubles(summary.statuses)}; memory of {summary.memory_bytes / 1e6:.1f} MB, at most "
-        f"{summary.peak_resident_bytes / 1e6:.0f} MB in all{place}{end}"
+        f"{_megabytes(summary.peak_resident_bytes)} in all{place}{end}"
     )
+
+
+def _megabytes(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:.0f} MB"
 
 
 def _troubles(counts: Mapping[str, int]) -> str:

@@ -20,6 +20,7 @@ from longtake.cli.tables import show
 from longtake.errors import SettingError
 from longtake.runtime.execution import choose_device
 from longtake.takes.depth_files import DepthFiles, step_for
+from longtake.takes.folder_lock import locked
 from longtake.takes.frames import TakeFrame, Visible
 from longtake.takes.header import Content, TakeHeader
 from longtake.takes.images import ImageFiles
@@ -102,8 +103,9 @@ def film(settings: WorldSettings, console: Console) -> tuple[Sightings, list[Que
     house = tour.house()
     header = _header(settings, tour, house)
     sheet = _Sheet(settings.frames)
-    with TakeWriter(settings.out, header, overwrite=settings.overwrite) as writer:
-        views = islice(tour.views(choose_device(settings.device)), settings.frames)
+    device = choose_device(settings.device)
+    with locked(settings.out), TakeWriter(settings.out, header, overwrite=settings.overwrite) as writer:
+        views = islice(tour.views(device), settings.frames)
         steps = track(views, f"Filming house {settings.seed}", total=settings.frames, console=console, transient=True)
         seen = sightings(tour, house, _written(steps, house, header, writer, sheet))
         questions = _ask(settings.seed, seen, settings.questions)

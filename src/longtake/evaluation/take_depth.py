@@ -13,6 +13,7 @@ from longtake.evaluation.depth_alignment import AlignmentSpan, DepthAlignment
 from longtake.evaluation.matched import Matched
 from longtake.evaluation.settings import EvalSettings
 from longtake.takes.header import Unit
+from longtake.takes.take import Take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,25 +37,33 @@ class TakeDepth:
 def measure_take_depth(matched: Matched, settings: EvalSettings) -> TakeDepth:
     """Errors of all matched frames of two takes with depth.
 
-    A result's maps of another size are resampled to the truth's, to the nearest pixel, if their shape is the same: if
-    the larger map, scaled to the height of the smaller, is less than a pixel wider or narrower.
+    A result's maps of another size are resampled to the truth's, to the nearest pixel: by where the video lay in them,
+    if the result says so and the truth has the video's size; else if their shape is the same, if the larger map, scaled
+    to the height of the smaller, is less than a pixel wider or narrower.
     """
     result, truth = matched.result.take_with_depth(), matched.truth.take_with_depth()
-    size = truth.header.size
-    _require_same_view(result.header.size, size)
 
     def read_frames() -> Iterator[DepthPair]:
         for here, there in zip(matched.frames.result_index.tolist(), matched.frames.truth_index.tolist(), strict=True):
-            predicted = resample(torch.from_numpy(result.depth(here)), size)
-            yield DepthPair(predicted, torch.from_numpy(truth.depth(there)))
+            yield DepthPair(_seen_as(truth, result, here), torch.from_numpy(truth.depth(there)))
 
     return TakeDepth(
         chosen=settings.depth_align,
         span=settings.depth_span,
         by_alignment=measure_alignments(read_frames, _alignments(matched, settings), span=settings.depth_span),
-        resampled_from=None if result.header.size == size else result.header.size,
+        resampled_from=None if result.header.size == truth.header.size else result.header.size,
         timestamp_s=matched.poses.timestamp_s,
     )
+
+
+def _seen_as(truth: Take, result: Take, position: int) -> Float[Tensor, "height width"]:
+    """Depth of a result's frame in the pixels of the truth; 0 where the network saw nothing."""
+    depth, size = result.depth(position), truth.header.size
+    placement = result.records[position].source or result.header.source
+    if placement is not None and (placement.source_height, placement.source_width) == size:
+        return torch.from_numpy(placement.depth_to_source(depth))
+    _require_same_view(result.header.size, size)
+    return resample(torch.from_numpy(depth), size)
 
 
 def resample(depth: Float[Tensor, "height width"], size: tuple[int, int]) -> Float[Tensor, "new_height new_width"]:

@@ -101,7 +101,10 @@ class LivePoses(ReplacingSink):
         self._num_final_bytes += sum(len(line) for index, line in lines.items() if index not in self._provisional)
 
     def close(self) -> None:
+        """Where no pose came, no file stays in the way of the next try."""
         self._file.close()
+        if self._file.num_bytes == 0:
+            self._path.unlink(missing_ok=True)
 
 
 def _line_of(frame: PosedFrame) -> str:

@@ -9,6 +9,7 @@ from longtake.exports.adjust import Adjustment, ExportAdjustments
 from longtake.takes.atomic_files import replace_file
 from longtake.takes.fields import JsonObject
 from longtake.takes.header import Unit
+from longtake.takes.take import Take
 
 RECORD_NAME = "export.json"
 EXPORT_FOLDER = "export"
@@ -22,6 +23,9 @@ class ExportRecord:
     result: str
     """The take's folder."""
     frames: int
+    """Of the take, and so of the poses."""
+    frames_with_points: int | None
+    """Those that give images and points; others jumped, were cut or repeat one. None where no format has points."""
     files: Mapping[str, str]
     """By format."""
     unit: str
@@ -48,6 +52,7 @@ class ExportRecord:
         return cls(
             result=record.text("result"),
             frames=record.integer("frames"),
+            frames_with_points=record.optional("frames_with_points", record.integer),
             files={name: files.text(name) for name in files.fields},
             unit=record.choice("unit", Unit).value,
             scale_from=record.optional("scale_from", record.text),
@@ -65,8 +70,8 @@ class ExportRecord:
 
 
 def make_record(
-    result: Path,
-    num_frames: int,
+    take: Take,
+    num_with_points: int | None,
     files: Mapping[str, Path],
     *,
     adjustments: ExportAdjustments,
@@ -77,8 +82,9 @@ def make_record(
     camera, floor = adjustment.camera, adjustment.floor
     numbers = None if camera is None else (camera.focal_x, camera.focal_y, camera.center_x, camera.center_y)
     return ExportRecord(
-        result=str(result),
-        frames=num_frames,
+        result=str(take.folder),
+        frames=len(take),
+        frames_with_points=num_with_points,
         files={name: str(path) for name, path in files.items()},
         unit=adjustment.unit.value,
         scale_from=None if adjustments.length is None else str(adjustments.length),

@@ -14,7 +14,8 @@ from longtake.exports.record import RECORD_NAME, ExportRecord, make_record
 from longtake.exports.scale import KnownDistance
 from longtake.exports.take import DepthKind, TakeSettings
 from longtake.takes.atomic_files import require_writable
-from longtake.takes.header import TakeHeader, is_take
+from longtake.takes.folder_lock import locked
+from longtake.takes.header import Content, TakeHeader, is_take
 from longtake.takes.images import ImageFiles
 from longtake.takes.take import Take
 
@@ -77,17 +78,19 @@ def export_take(
     adjustment = plan_adjustment(take, settings.adjustments)
     require_writable(out / RECORD_NAME, overwrite=settings.overwrite)
     files = {name: out / known.file for name, known in zip(settings.formats, settings.known, strict=True)}
-    with ExitStack() as opened:
+    with locked(out), ExitStack() as opened:
         sinks = [
             opened.enter_context(known.open(_sink_options(path, take.header, adjustment, settings)))
             for known, path in zip(settings.known, files.values(), strict=True)
         ]
+        num_with_points = 0
         for frame in progress(adjusted_frames(take, adjustment), len(take)):
+            num_with_points += settings.cloud.points.takes(frame)
             for sink in sinks:
                 sink.write(frame)
     record = make_record(
-        take.folder,
-        len(take),
+        take,
+        num_with_points if settings.has_points else None,
         files,
         adjustments=settings.adjustments,
         adjustment=adjustment,
@@ -121,10 +124,16 @@ def _lacks(header: TakeHeader, settings: ExportSettings) -> list[str]:
     lacks = []
     if settings.has_points and header.images is None:
         lacks.append("The result has no images, so points are grey; map with the format images for colours.")
-    if settings.has_points and not header.confidence and settings.cloud.points.drop_percent:
+    is_estimated = header.content is Content.RESULT
+    if is_estimated and settings.has_points and not header.confidence and settings.cloud.points.drop_percent:
         lacks.append(
             "The result has no confidence, so no pixels are left out as unsure, unlike in its cloud.ply; map with "
             "the format confidence for the same points."
+        )
+    if is_estimated and settings.has_points and header.depth is not None and header.depth.step is not None:
+        lacks.append(
+            f"Depth is kept in steps of {header.depth.step:.2g}, so points differ a little from those of cloud.ply; "
+            "map with the format depth-npz for the same."
         )
     return lacks
 

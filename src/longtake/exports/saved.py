@@ -1,4 +1,4 @@
-"""A take of a result read back as mapped frames, one at a time, for any sink."""
+"""A take, a result or the truth, read back as mapped frames, one at a time, for any sink."""
 
 from collections.abc import Iterator
 from itertools import repeat
@@ -11,24 +11,11 @@ from PIL import Image
 from longtake.errors import InputError
 from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.spatial.placement import Placement
-from longtake.takes.header import Content
 from longtake.takes.images import ImageFiles
-from longtake.takes.take import Take, read_take
+from longtake.takes.take import Take
 from longtake.types import FrameKind
 
 _GREY = 128
-
-
-def read_result(folder: Path) -> Take:
-    """A take that holds a result, and not the truth."""
-    return require_result(read_take(folder))
-
-
-def require_result(take: Take) -> Take:
-    """The same take, unless it holds the truth."""
-    if take.header.content is not Content.RESULT:
-        raise InputError(f"Expected a result in {take.folder}, but it holds the truth; name a folder that `map` wrote.")
-    return take
 
 
 def saved_frames(take: Take) -> Iterator[MappedFrame]:

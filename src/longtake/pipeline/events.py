@@ -154,6 +154,8 @@ class Exported:
     """Files were made of the whole video when it had ended."""
 
     record: ExportRecord
+    peak_resident_bytes: int
+    """The most that the run held, the export included."""
 
 
 Event = Frame | Moved | Unreadable | Forgotten | Dropped | Asking | AnswerText | Answered | Saved | Ended | Exported

@@ -15,7 +15,7 @@ from pathlib import Path
 from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.exports.reexport import ProgressCallback, no_progress
 from longtake.exports.sink import ReplacingSink, Sink
-from longtake.pipeline.checkpoint import CheckpointRule, Reached
+from longtake.pipeline.checkpoint import CheckpointRule, Checkpoints, Reached
 from longtake.pipeline.events import Dropped, Ended, Event, Exported, Frame, MapSummary, Moved, Saved, Unreadable
 from longtake.pipeline.live import LiveSession, Looked
 from longtake.pipeline.map_results import Prepared, Stepped
@@ -40,11 +40,12 @@ _Stepped = Stepped | Looked | Event | Reached
 _Told = MappedFrame | Event | Reached
 
 
-class Run:
-    """A source under way through a session: iterate for what happens. `stop` ends it after the frames begun.
+class Run(Iterator[Event]):
+    """A source under way through a session: iterate, once, for what happens. `stop` ends it after the frames begun.
 
     With a folder, results are written there, and a run that is stopped or killed can go on; with a sink they are
-    written alone; without either they come as events only.
+    written alone; without either they come as events only. `close`, or leaving a `with` block, ends it where it is,
+    also before its first event.
     """
 
     def __init__(
@@ -64,7 +65,6 @@ class Run:
         """`when_full` says what happens to a new frame of a live source while the sessions are busy; others wait."""
         self.source, self.session = source, session
         self._schedule = QuestionSchedule(asked)
-        self._output = output
         self._model_name, self._execution = model_name, execution or Execution()
         self._folder = output if isinstance(output, RunFolder) else None
         self._replacing = output if isinstance(output, ReplacingSink) else None
@@ -85,6 +85,10 @@ class Run:
         self._saving_s = self._writing_checkpoint_s = 0.0
         self.counts: Counter[str] = Counter({} if checkpoint is None else checkpoint.counts)
         """Frames by status, and `KEPT` ones."""
+        self._closing = ExitStack()
+        if output is not None:
+            self._closing.callback(output.close)
+        self._events = self._happening()
 
     @property
     def out(self) -> Path | None:
@@ -106,20 +110,41 @@ class Run:
         """That this process holds now, and the one that writes where there is one."""
         return resident_bytes() + (0 if self._writer_process is None else self._writer_process.resident_bytes)
 
+    @property
+    def _peak_bytes(self) -> int:
+        """The most that both held so far, each at its own time."""
+        return peak_bytes() + (0 if self._writer_process is None else self._writer_process.peak_bytes)
+
     def stop(self) -> None:
         """Take no more frames; what was begun is finished and written."""
         self._stop.set()
         self.source.stop()
 
-    def __iter__(self) -> Generator[Event, None, None]:
-        with ExitStack() as closing:
-            if self._output is not None:
-                closing.callback(self._output.close)
+    def close(self) -> None:
+        """Leave whole files; what was begun is not finished."""
+        try:
+            self._events.close()
+        finally:
+            self._closing.close()
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __next__(self) -> Event:
+        return next(self._events)
+
+    def _happening(self) -> Generator[Event, None, None]:
+        with self._closing:
             if self.summary is None:
                 yield from self._watch()
             yield self._ended()
             if self._folder is not None and self._folder.wants_export:
-                yield Exported(record=self._folder.export(self._on_export))
+                record = self._folder.export(self._on_export, lambda: self._peak_bytes)
+                assert self.summary is not None
+                yield Exported(record=record, peak_resident_bytes=self.summary.peak_resident_bytes)
 
     def _watch(self) -> Iterator[Event]:
         self._started_s, num_before = time.monotonic(), self._num_counted
@@ -172,7 +197,7 @@ class Run:
                 yield item
             else:
                 beside.append(item)
-        if self._folder is None or not self._stop.is_set():  # a folder's run that is stopped is to go on
+        if self._checkpoints is None or not self._stop.is_set():  # what is stopped and can go on has not ended
             beside.extend(self._finish())
             self._is_complete = True
 
@@ -198,6 +223,11 @@ class Run:
         return self.session.answer(due)
 
     @property
+    def _checkpoints(self) -> Checkpoints | None:
+        """None where nothing can be gone on with: without a folder, and with a live source."""
+        return None if self._folder is None else self._folder.checkpoints
+
+    @property
     def _is_checkpoint_due(self) -> bool:
         mapper = self.session.mapper
         expected_s = 0.0 if mapper is None else mapper.memory_bytes / _SAVED_BYTES_PER_S
@@ -210,9 +240,9 @@ class Run:
     def _save(self) -> Iterator[Reached]:
         """The session now, the rest when the results before it are written."""
         mapper, self._num_saved, started_s = self.session.mapper, self._num_taken, time.monotonic()
-        if self._folder is None or self._folder.checkpoints is None or mapper is None or mapper.session is None:
+        if self._checkpoints is None or mapper is None or mapper.session is None:
             return
-        path = self._folder.checkpoints.session_path(self._num_taken)
+        path = self._checkpoints.session_path(self._num_taken)
         with writing(f"The checkpoint {path.parent}"):
             mapper.save(path)
         self._saved_s = time.monotonic()
@@ -305,7 +335,7 @@ class Run:
             frames_per_s=frames_per_s,
             settings=folder.settings,
             memory_bytes=mapper.memory_bytes,
-            peak_resident_bytes=peak_bytes() + (0 if self._writer_process is None else self._writer_process.peak_bytes),
+            peak_resident_bytes=self._peak_bytes,
         )
 
 

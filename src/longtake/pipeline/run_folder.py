@@ -6,9 +6,9 @@ events.jsonl   frames without a result      progress.jsonl   time and memory    
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,19 +22,20 @@ from longtake.exports.report.asked import ASKED_NAME
 from longtake.exports.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
 from longtake.exports.report.page import REPORT_NAME, write_report
 from longtake.exports.report.truth import TRUTH_NAME
-from longtake.exports.saved import read_result
 from longtake.exports.sink import AppendSink, SinkState
 from longtake.exports.take import DepthKind
 from longtake.pipeline.checkpoint import FOLDER as CHECKPOINT_FOLDER
 from longtake.pipeline.checkpoint import Checkpoint, Checkpoints, Reached
 from longtake.pipeline.events import MapSummary, Unreadable
 from longtake.pipeline.outputs import SESSION_NAME, Outputs, open_sinks
-from longtake.pipeline.run_record import RUN_NAME, RunRecord, locked, numbered
+from longtake.pipeline.run_record import RUN_NAME, RunRecord, numbered
 from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink
 from longtake.records import record_from
-from longtake.takes.atomic_files import LineFile, replacing, writing
+from longtake.takes.atomic_files import LineFile, replace_file
 from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
+from longtake.takes.folder_lock import locked
 from longtake.takes.header import FRAMES_NAME, HEADER_NAME, POSES_NAME
+from longtake.takes.take import read_take
 
 _NO_FRAMES = SinkState(values={"take": {"num_frames": 0, "num_pixels_too_far": 0}})
 """Where a run begins: the record has seen to the room for the take."""
@@ -110,7 +111,6 @@ class RunFolder:
 
     def write_unreadable(self, frame: Unreadable) -> None:
         """A line on a frame without a result."""
-        self._is_blank = False
         self._events.append(json.dumps({**asdict(frame), "status": FrameStatus.UNREADABLE}))
 
     def write_progress(self, index: int, seconds: float, resident_bytes: int) -> None:
@@ -125,6 +125,7 @@ class RunFolder:
     def write_checkpoint(self, reached: Reached, counts: Mapping[str, int]) -> None:
         """Bring all results so far to the disk; from then on the run can go on here."""
         assert self._checkpoints is not None
+        self._is_blank = False
         state = self._sink.checkpoint()
         self._checkpoints.publish(
             Checkpoint(
@@ -143,27 +144,35 @@ class RunFolder:
         """The frames have ended, or were stopped: close all files and sum up."""
         self._is_blank = False
         self._files.close()
-        self.summary = summary
-        with writing(str(self._out / SUMMARY_NAME)), replacing(self._out / SUMMARY_NAME) as file:
-            file.write(json.dumps(asdict(summary), indent=1).encode())
+        self._write_summary(summary)
         if summary.is_complete:
             Checkpoints(self._out).clear()
         write_report(self._out)
 
-    def export(self, on_export: ProgressCallback) -> ExportRecord:
-        """Export the whole take into a folder below it, in place of what an earlier try left there."""
+    def export(self, on_export: ProgressCallback, peak_resident_bytes: Callable[[], int]) -> ExportRecord:
+        """Export the whole take into a folder below it, in place of what an earlier try left there.
+
+        The summary has the most memory that the run held, so it is asked for afterwards.
+        """
         assert self._outputs.export is not None
+        assert self.summary is not None
         before = RunRecord.read(self._out)
         assert before is not None
         before.remove_files(self._out, below=EXPORT_FOLDER)
         before.with_files(_own_files(self._outputs)).write(self._out)
-        record = export_take(read_result(self._out), self._out / EXPORT_FOLDER, self._outputs.export, on_export)
+        record = export_take(read_take(self._out), self._out / EXPORT_FOLDER, self._outputs.export, on_export)
+        peak = max(self.summary.peak_resident_bytes, peak_resident_bytes())
+        self._write_summary(replace(self.summary, peak_resident_bytes=peak))
         write_report(self._out)
         return record
 
     def close(self) -> None:
         """Leave whole files, and let others in. A run that came to nothing leaves nothing."""
         self._opened.close()
+
+    def _write_summary(self, summary: MapSummary) -> None:
+        self.summary = summary
+        replace_file(self._out / SUMMARY_NAME, json.dumps(asdict(summary), indent=1).encode())
 
     def _leave_nothing_blank(self) -> None:
         if self._is_blank:
@@ -176,9 +185,9 @@ class RunFolder:
                 f"Expected a run to go on with in {self._out}, but its files are of something else, or of an earlier "
                 "version of longtake; name another folder, or delete this one."
             )
-        if changed := before.changed(self._settings):
+        if differences := before.differences(self._settings):
             raise SettingError(
-                f"The run in {self._out} was begun with other settings ({', '.join(changed)}); resume it with the "
+                f"The run in {self._out} was begun with other settings ({'; '.join(differences)}); resume it with the "
                 "same, or start again with --overwrite (overwrite=True)."
             )
         if is_done(self._out):
@@ -189,7 +198,10 @@ class RunFolder:
                     f"{self._out} is complete; there is nothing to resume; --overwrite (overwrite=True) maps it again."
                 )
         elif self._checkpoints is None:
-            raise SettingError("The source is live and cannot be read again, so nothing can be resumed.")
+            raise SettingError(
+                "The source is live and cannot be read again, so nothing can be resumed; name another folder, or "
+                "replace the run with --overwrite (overwrite=True)."
+            )
         else:
             self.checkpoint = self._checkpoints.newest()
 
@@ -207,15 +219,20 @@ class RunFolder:
                     "this version of longtake has on record; name another folder, or delete this one."
                 )
         elif before.present(self._out) and not overwrite:
+            resume = " go on with --resume (resume=True)," if self._can_go_on_with(before) else ""
             raise InputError(
-                f"{self._out} holds a take already; name another folder, go on with --resume (resume=True), or replace "
-                "it with --overwrite (overwrite=True)."
+                f"{self._out} holds a run already; name another folder,{resume} or replace it with --overwrite "
+                "(overwrite=True)."
             )
         elif self._source is not None and _lies_in(self._source, self._out):
             raise InputError(
                 f"Expected another folder than the one of the source {self._source}, which would be "
                 "replaced; name another."
             )
+
+    def _can_go_on_with(self, before: RunRecord) -> bool:
+        is_same = not before.differences(self._settings)
+        return is_same and self._checkpoints is not None and not is_done(self._out, self._outputs)
 
     def _begin(self, before: RunRecord | None) -> None:
         """Put the record there, in place of an earlier one and its files; one that goes on keeps them."""

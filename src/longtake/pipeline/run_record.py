@@ -1,9 +1,9 @@
 """What a run says of itself before it writes: what it was asked to do, and which files of its folder are its own."""
 
-import os
+import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -21,6 +21,7 @@ RUN_NAME = "run.json"
 _FORMAT = "longtake-run"
 _VERSION = 2
 _DIGITS = "*"
+_LONGEST_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +68,9 @@ class RunRecord:
         with writing(str(out / RUN_NAME)), replacing(out / RUN_NAME) as file:
             file.write(sealed(record))
 
-    def changed(self, settings: Mapping[str, Any]) -> list[str]:
-        """Names of settings that are others here."""
-        return [name for name, value in settings.items() if self.settings.get(name) != value]
+    def differences(self, settings: Mapping[str, Any]) -> list[str]:
+        """What is set otherwise here, each with both values where they are short."""
+        return list(_differences("", self.settings, settings))
 
     def with_files(self, files: Sequence[str]) -> "RunRecord":
         """The same run with more files of its own."""
@@ -114,29 +115,14 @@ def plain(value: Any) -> Any:
     return str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else repr(value)
 
 
-@contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """Keeps others from running in a folder, which is made; the system takes the lock from a process that died."""
-    is_new = not out.exists()
-    with writing(str(out)):
-        out.mkdir(parents=True, exist_ok=True)
-    if os.name != "posix":
-        yield
-        return
-    import fcntl
-
-    descriptor = os.open(out, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InputError(f"Another run is writing to {out}; wait for its end, or name another folder.") from error
-        yield
-    finally:
-        os.close(descriptor)
-        if is_new:
-            with suppress(OSError):  # something was written
-                out.rmdir()
+def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for part in dict.fromkeys((*before, *now)):
+            yield from _differences(f"{name}.{part}" if name else part, before.get(part), now.get(part))
+    elif before != now:
+        values = [json.dumps(value, ensure_ascii=False) for value in (before, now)]
+        is_short = max(map(len, values)) <= _LONGEST_SHOWN
+        yield f"{name} {values[0]}, now {values[1]}" if is_short else name
 
 
 def _is_below(name: str) -> bool:

@@ -123,8 +123,10 @@ def adjusted_session(
 
 def _what_must_stay(source: Source, model: GeometryModel, settings: MapSettings) -> Mapping[str, Any]:
     """What must be the same when a run goes on; an export is made afterwards, and may be another."""
+    path = _path_of(source)
+    size = {"num_bytes": path.stat().st_size} if path is not None and path.is_file() else {}
     return {
-        "source": {"name": source.name, **plain(source.extent)},
+        "source": {"name": source.name, **plain(source.extent), **source.identity, **size},
         "sampling": plain(source.sampling),
         "model": fingerprint(model),
         "session": plain(settings.session),

@@ -13,7 +13,6 @@ WriterProcessSink  goes on from a checkpoint ▶  sinks, from the next frame on
 import io
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import threading
@@ -35,7 +34,7 @@ from longtake.exports.frame import MappedFrame
 from longtake.exports.sink import AppendSink, OpenAppendSink, SinkState
 
 _START = (
-    "import sys; sys.path[:] = {path!r}; import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    "import sys; sys.path[:] = {path!r}; from longtake.pipeline.lifeline import hang_on_parent; hang_on_parent(); "
     "import longtake.pipeline.outputs; from longtake.pipeline.writer_process import serve; serve()"
 )
 
@@ -70,7 +69,7 @@ class _Opening:
 class WriterProcess:
     """A process that writes results in their order; leave its `with` block when its sinks are closed.
 
-    It lives no longer than the one that started it, and leaves Ctrl-C to that one.
+    It lives no longer than the one that started it, and leaves signals to that one.
     """
 
     def __init__(self) -> None:
@@ -90,16 +89,22 @@ class WriterProcess:
         return self._is_ready.is_set() and not self._is_broken
 
     def start(self) -> None:
-        """Returns at once; the process is ready when it has imported what it needs, a second or two later."""
-        if self._process is None:
-            command = [sys.executable, "-c", _START.format(path=sys.path)]
+        """Returns at once; the process is ready when it has imported what it needs, a second or two later.
+
+        Where the system has none to give, as with too many open files, it never is, and files are written here.
+        """
+        if self._process is not None:
+            return
+        command = [sys.executable, "-c", _START.format(path=sys.path)]
+        with suppress(OSError):
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603
             _widen(self._requests)
             self._greeted.start()
 
     def wait_until_ready(self) -> None:
         self.start()
-        self._greeted.join()
+        if self._process is not None:
+            self._greeted.join()
 
     @property
     def resident_bytes(self) -> int:
@@ -257,7 +262,6 @@ def serve() -> None:
 
     Then nothing is closed, for another run may have gone on with the files: they are as a kill leaves them.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever prints shall not be taken for an answer

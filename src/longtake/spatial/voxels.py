@@ -11,7 +11,7 @@ order is keys and rows alone, in a large index and a small one that takes the ne
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -56,11 +56,11 @@ class VoxelGrid:
         if not (voxel > 0 and math.isfinite(voxel)):
             raise SettingError(f"The edge of a voxel must be a positive length, but is {voxel}.")
         self._finest, self._fraction_bits = voxel, fraction_bits
-        self._doublings = 0 if content is None else content.doublings
+        self._doublings = 0
         empty = np.empty((0, 3 + num_attributes + 1), dtype=np.int64)
         self._table, self._settled, self._recent = empty, _Index.empty(), _Index.empty()
         if content is not None:
-            self._settle_on(content.keys.copy(), content.sums.copy())
+            self._settle_on(replace(content, keys=content.keys.copy(), sums=content.sums.copy()))
 
     def __len__(self) -> int:
         return len(self._settled.keys) + len(self._recent.keys)
@@ -107,14 +107,18 @@ class VoxelGrid:
         """Count in what was summed for this grid, since when voxels may have become wider."""
         while content.doublings < self._doublings:
             content = _coarsened(content, self._fraction_bits)
-        rows = self._rows_of(content.keys)
-        self._table[rows] += content.sums
+        rows, new = self._rows_of(content.keys)
+        table = self._with_room(len(self) + len(new))
+        recent = self._recent.joined_by(_Index(content.keys[new], rows[new]))
+        table[rows] += content.sums
+        self._table, self._recent = table, recent  # together: an interrupt leaves a grid that can be read
+        if len(self._recent.keys) > max(_MOST_RECENT, len(self._settled.keys) // 8):
+            self._settle()
 
     def coarsen(self) -> None:
         """Make voxels twice as wide; the means of what fell in stay exact."""
         content = _coarsened(self.content, self._fraction_bits)
-        self._settle_on(content.keys, content.sums)
-        self._doublings = content.doublings
+        self._settle_on(content)
 
     @property
     def points(self) -> Float[Tensor, "voxels 3"]:
@@ -162,34 +166,31 @@ class VoxelGrid:
         sums[:, -1] = np.diff(starts, append=len(order))
         return VoxelContent(keys=keys, sums=sums, doublings=doublings)
 
-    def _rows_of(self, keys: Int[np.ndarray, " voxels"]) -> Int[np.ndarray, " voxels"]:
-        """Where in the table the sums of voxels lie; those that are new get the rows after the last."""
+    def _rows_of(self, keys: Int[np.ndarray, " voxels"]) -> tuple[Int[np.ndarray, " voxels"], Int[np.ndarray, " new"]]:
+        """Where in the table the sums of voxels lie, and which voxels are new; those get the rows after the last."""
         rows: Int[np.ndarray, " voxels"] = self._settled.find(keys)
         unsettled = np.flatnonzero(rows < 0)
         rows[unsettled] = self._recent.find(keys[unsettled])
         new = unsettled[rows[unsettled] < 0]
         rows[new] = np.arange(len(self), len(self) + len(new))
-        self._make_room(len(self) + len(new))
-        self._recent = self._recent.joined_by(_Index(keys[new], rows[new]))
-        if len(self._recent.keys) > max(_MOST_RECENT, len(self._settled.keys) // 8):
-            self._settle()
-        return rows
+        return rows, new
 
-    def _make_room(self, num_rows: int) -> None:
-        """For so many voxels at least; what is not yet used is zero."""
-        if num_rows > len(self._table):
-            grown = np.zeros((num_rows + num_rows // 2, self._table.shape[1]), dtype=np.int64)
-            grown[: len(self)] = self._table[: len(self)]
-            self._table = grown
+    def _with_room(self, num_rows: int) -> Int[np.ndarray, "rows columns"]:
+        """The table, or a longer one for so many voxels at least; what is not yet used is zero."""
+        if num_rows <= len(self._table):
+            return self._table
+        grown = np.zeros((num_rows + num_rows // 2, self._table.shape[1]), dtype=np.int64)
+        grown[: len(self)] = self._table[: len(self)]
+        return grown
 
     def _settle(self) -> None:
         """One index of all voxels."""
-        self._settled = self._settled.joined_by(self._recent)
-        self._recent = _Index.empty()
+        self._settled, self._recent = self._settled.joined_by(self._recent), _Index.empty()
 
-    def _settle_on(self, keys: Int[np.ndarray, " voxels"], sums: Int[np.ndarray, "voxels columns"]) -> None:
+    def _settle_on(self, content: VoxelContent) -> None:
         """Just these voxels."""
-        self._table, self._settled, self._recent = sums, _Index(keys, np.arange(len(keys))), _Index.empty()
+        index, none = _Index(content.keys, np.arange(len(content.keys))), _Index.empty()
+        self._table, self._settled, self._recent, self._doublings = content.sums, index, none, content.doublings
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import closing
+from typing import Any
 
 from longtake.errors import InputError
 from longtake.video.frame import PendingFrame, VideoFrame
@@ -29,6 +30,11 @@ class Source(ABC):
     @abstractmethod
     def extent(self) -> Extent:
         """Number of frames and frame rate before sampling, as far as they are known."""
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What tells it from others with its name and extent, as plain values."""
+        return {}
 
     @abstractmethod
     def all_frames(self) -> Generator[PendingFrame, None, None]:

@@ -2,9 +2,10 @@
 
 import math
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from functools import partial
 from itertools import islice
+from typing import Any
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -44,6 +45,10 @@ class WorldTour(Source):
     @property
     def extent(self) -> Extent:
         return Extent(num_frames=self._num_frames, fps=self._tour.fps)
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        return {"width": self._tour.width, "height": self._tour.height}
 
     def all_frames(self) -> Generator[PendingFrame, None, None]:
         house = self._tour.house()

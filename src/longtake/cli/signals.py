@@ -1,0 +1,37 @@
+"""Signals that ask a command to end: Ctrl-C, a system that shuts down, a terminal that closes."""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def handling_ends(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Call this for each of them in the block; a terminal that closes is nothing to a command under nohup."""
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    usual = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, before in usual.items():
+            signal.signal(number, before)
+
+
+@contextmanager
+def stopped_by_signal(stop: Callable[[], None]) -> Iterator[None]:
+    """The first of them calls `stop`, and what was begun is finished; a second one ends the command at once."""
+    is_stopped = False
+
+    def end(number: int, frame: FrameType | None) -> None:
+        nonlocal is_stopped
+        if is_stopped:
+            signal.default_int_handler(number, frame)
+        is_stopped = True
+        stop()
+
+    with handling_ends(end):
+        yield
