@@ -29,6 +29,7 @@ from longtake.pipeline.video_map import MapSettings, adjusted_session, map_video
 from longtake.pipeline.writer_process import WriterProcess
 from longtake.runtime.build import SMALL, usual_settings
 from longtake.runtime.execution import choose_execution
+from longtake.video.addresses import shown_address
 from longtake.video.resize import Fit
 from longtake.video.source import Source, SourceOptions, open_source
 
@@ -169,7 +170,7 @@ def _map_each(
     num_failed = 0
     for text, folder in folders:
         if is_done_already(folder):
-            reporter.skipped(text, folder)
+            reporter.skipped(shown_address(text), folder)
             continue
         try:
             run = open_run(text, folder)
@@ -178,7 +179,7 @@ def _map_each(
             if len(folders) == 1:
                 raise
             num_failed += 1
-            reporter.failed(text, str(error))
+            reporter.failed(shown_address(text), str(error))
         else:
             assert run.summary is not None
             if not run.summary.is_complete:
@@ -209,6 +210,6 @@ def _folders(sources: Sequence[str], out: Path) -> list[tuple[str, Path]]:
 
 
 def _stem(text: str) -> str:
-    path = Path(text)
+    path = Path(shown_address(text))
     name = path.stem if path.is_file() else path.name
     return re.sub(r"[^\w.-]+", "_", name or text)

@@ -125,6 +125,7 @@ def _what_must_stay(source: Source, model: GeometryModel, settings: MapSettings)
     """What must be the same when a run goes on; an export is made afterwards, and may be another."""
     return {
         "source": {"name": source.name, **plain(source.extent)},
+        "address": source.digest,
         "sampling": plain(source.sampling),
         "model": fingerprint(model),
         "session": plain(settings.session),

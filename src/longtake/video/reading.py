@@ -15,9 +15,13 @@ EVERY_FRAME = FrameSampling()
 class Source(ABC):
     """A video, wherever it comes from."""
 
-    def __init__(self, name: str, sampling: FrameSampling = EVERY_FRAME, *, is_live: bool = False) -> None:
+    def __init__(
+        self, name: str, sampling: FrameSampling = EVERY_FRAME, *, is_live: bool = False, digest: str | None = None
+    ) -> None:
         self.name = name
         """The name that people see."""
+        self.digest = digest
+        """Of an address, by which it differs from others of this name."""
         self.sampling = sampling
         self.is_live = is_live
         """Whether frames come whether or not they are read, and cannot be read again: a camera, a stream."""

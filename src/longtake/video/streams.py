@@ -6,11 +6,12 @@ from collections.abc import Generator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import av
 
 from longtake.errors import InputError
+from longtake.video.addresses import shown_address
 from longtake.video.decoding import Address, Decoder, LostFrame, RgbConverter, video_stream
 from longtake.video.files import VideoFile
 from longtake.video.frame import PendingFrame
@@ -69,8 +70,9 @@ class LiveStream(Source):
                 reason = "it ended"
             except av.FFmpegError as error:
                 if not clock.num_pictures and isinstance(error, _FINAL_ERRORS):
-                    raise InputError(f"Expected a video from {self.name}, but got none ({error.strerror}).") from error
-                has_end, reason = False, error.strerror or str(error)
+                    # without its cause, which says the whole address
+                    raise InputError(f"Expected a video from {self.name}, but got none ({error.strerror}).") from None
+                has_end, reason = False, error.strerror or type(error).__name__
             if has_end:
                 return
             if clock.num_pictures > num_before:
@@ -140,24 +142,24 @@ def open_stream(
     url: str, sampling: FrameSampling = EVERY_FRAME, *, threads: int = 0, timeouts: StreamTimeouts = DEFAULT_TIMEOUTS
 ) -> Source:
     """A stream, or a file that lies on a server: every frame of that is read, at the file's own times."""
-    parts = _parts(url)
+    _require_address(url)
     address = Address(
         url=url,
-        name=url if parts.password is None else url.replace(f":{parts.password}@", ":***@", 1),
+        name=shown_address(url),
         options=_STREAM_OPTIONS,
         open_timeout_s=timeouts.open_timeout_s,
         read_timeout_s=timeouts.read_timeout_s,
     )
-    if parts.scheme.startswith("http") and _is_file(address):
+    if url.lower().startswith("http") and _is_file(address):
         return VideoFile(replace(address, options=_FILE_OPTIONS), sampling, threads=threads)
     return LiveStream(address, sampling, threads=threads, timeouts=timeouts)
 
 
-def _parts(url: str) -> SplitResult:
+def _require_address(url: str) -> None:
     try:
-        return urlsplit(url)
-    except ValueError as error:
-        raise InputError(f"Expected an address such as rtsp://host/path, but got '{url}' ({error}).") from error
+        urlsplit(url)
+    except ValueError:
+        raise InputError(f"Expected an address such as rtsp://host/path, but got '{shown_address(url)}'.") from None
 
 
 def _is_file(address: Address) -> bool:
