@@ -10,7 +10,8 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from longtake.cli.reporting import INTERRUPTED, stopped_by_interrupt
+from longtake.cli.program import INTERRUPTED
+from longtake.cli.reporting import stopped_by_interrupt
 from longtake.errors import InputError, SettingError
 from longtake.runtime.execution import choose_device
 from longtake.weights.presets import MICRO, TINY

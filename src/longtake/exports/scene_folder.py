@@ -104,7 +104,9 @@ def make_room(folder: Path, own: Sequence[str], *, overwrite: bool) -> None:
         if not any(folder.iterdir()):
             return
         if not overwrite:
-            raise InputError(f"{folder} holds files already; name another folder, or ask for it to be overwritten.")
+            raise InputError(
+                f"{folder} holds files already; name another folder, or replace it with --overwrite (overwrite=True)."
+            )
         if not any((folder / name).exists() for name in own):
             raise InputError(f"Expected one of {', '.join(own)} in {folder} to overwrite; name another folder.")
         _delete_images(folder)

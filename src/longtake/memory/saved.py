@@ -80,6 +80,8 @@ class SavedTensors:
         try:
             self._file = safe_open(path, framework="pt", device="cpu")
             self.record: Mapping[str, Any] = json.loads(self._file.metadata()[_RECORD])
+        except FileNotFoundError as error:
+            raise SavedSessionError(f"There is no saved session at {path}; check the path.") from error
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise SavedSessionError(f"{path} is not a complete saved session ({error}); save it again.") from error
 

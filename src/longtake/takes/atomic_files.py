@@ -137,7 +137,7 @@ def require_writable(path: Path, *, overwrite: bool) -> None:
         if path.is_dir():
             raise InputError(f"{path} is a folder; name a file.")
         if path.exists() and not overwrite:
-            raise InputError(f"{path} exists already; name another file, or ask for it to be overwritten.")
+            raise InputError(f"{path} exists already; name another, or replace it with --overwrite (overwrite=True).")
         path.parent.mkdir(parents=True, exist_ok=True)
         probe = path.with_name(path.name + _UNFINISHED)
         probe.touch()

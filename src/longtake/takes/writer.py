@@ -231,7 +231,9 @@ def make_room_for_take(folder: Path, *, overwrite: bool) -> None:
                 f"Expected a new or empty folder for a take, but {folder} holds other files; name another."
             )
         if not overwrite:
-            raise InputError(f"{folder} holds a take already; name another folder, or ask for it to be overwritten.")
+            raise InputError(
+                f"{folder} holds a take already; name another folder, or replace it with --overwrite (overwrite=True)."
+            )
         _delete_take(folder)
 
 

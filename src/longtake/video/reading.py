@@ -16,7 +16,13 @@ class Source(ABC):
     """A video, wherever it comes from."""
 
     def __init__(
-        self, name: str, sampling: FrameSampling = EVERY_FRAME, *, is_live: bool = False, digest: str | None = None
+        self,
+        name: str,
+        sampling: FrameSampling = EVERY_FRAME,
+        *,
+        is_live: bool = False,
+        shows_world: bool = False,
+        digest: str | None = None,
     ) -> None:
         self.name = name
         """The name that people see."""
@@ -25,6 +31,8 @@ class Source(ABC):
         self.sampling = sampling
         self.is_live = is_live
         """Whether frames come whether or not they are read, and cannot be read again: a camera, a stream."""
+        self.shows_world = shows_world
+        """Whether it shows one of our procedural worlds, as far as that is known."""
         self._stopped = threading.Event()
 
     @property
