@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from done import Done
 
+from longtake.cli import doctor
+from longtake.cli.doctor import PURPOSES
 from longtake.cli.main import COMMANDS
+from longtake.extras import Extra, known_extras
 
 LONGTAKE = str(Path(sys.executable).with_name("longtake"))
 
@@ -62,7 +65,18 @@ def test_doctor_reports_the_backend_and_a_small_error(longtake: Callable[..., Do
     findings = {row["topic"].strip(): row for row in json.loads(done.stdout)}
     assert findings["attention"]["found"] == "sdpa"
     assert float(findings["cpu float32"]["found"]) < 1e-5
-    assert {"extra cuda", "extra plot"} <= findings.keys()
+    for extra in known_extras():
+        note = findings[f"extra {extra.name}"]["note"]
+        assert PURPOSES[extra.name] in note
+        assert (extra.install_command in note) == bool(extra.missing)
+
+
+def test_doctor_prints_what_to_install_with_its_brackets(
+    monkeypatch: pytest.MonkeyPatch, run_here: Callable[..., Done]
+) -> None:
+    monkeypatch.setattr(doctor, "known_extras", lambda: [Extra("rerun", ("no-such-package",))])
+    monkeypatch.setenv("COLUMNS", "200")
+    assert 'missing no-such-package         the format rrd; pip install "longtake[rerun]"' in run_here("doctor").stdout
 
 
 def test_bench_memory_agrees_with_the_formula_to_the_byte(longtake: Callable[..., Done]) -> None:

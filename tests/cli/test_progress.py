@@ -27,10 +27,8 @@ def test_where_there_is_no_terminal_a_line_comes_now_and_then(clock: Clock) -> N
     said = StringIO()
     for _ in counted_steps(range(60), "walk[/x].mp4", 60, Console(file=said, markup=False)):
         clock.now_s += 1.0
-    lines = said.getvalue().splitlines()
-    assert [line.partition(", ")[0] for line in lines] == [
-        f"walk[/x].mp4: {count} of 60" for count in range(10, 61, 10)
-    ]
+    expected = [f"walk[/x].mp4: {count} of 60" for count in range(10, 61, 10)]
+    assert [line.partition(", ")[0] for line in said.getvalue().splitlines()] == expected
     assert not said.getvalue().startswith("\n")
 
 
@@ -42,11 +40,12 @@ def test_short_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_time_left_is_told_where_the_length_is_known() -> None:
     console = Console(file=StringIO())
-    now_s = 0.0
+    clock = Clock()
     with TaskProgress(console) as bar:
-        bar.get_time = lambda: now_s
+        bar.get_time = clock
         known, unknown = bar.begin("walk.mp4", 7200), bar.begin("camera:0", None)
-        for now_s in (1.0, 2.0, 3.0):
+        for _ in range(3):
+            clock.now_s += 1.0
             bar.advance(known)
             bar.advance(unknown)
         assert [time_left(task) for task in bar.tasks] == ["1:59:57 left", ""]
