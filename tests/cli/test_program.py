@@ -69,6 +69,14 @@ def test_full_stdout_is_one_sentence(arguments: tuple[str, ...]) -> None:
     )
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
+def test_closed_stdout_is_none() -> None:
+    start = "from longtake.cli.main import main; main()"
+    command = ["sh", "-c", '"$0" -c "$1" models >&-', sys.executable, start]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_names_that_stdout_has_no_letters_for_are_written_around(tmp_path: Path) -> None:
     os.mkdir(tmp_path / "häuser")  # noqa: PTH102
     start = "from longtake.cli.main import main; main()"

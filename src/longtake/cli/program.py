@@ -30,7 +30,8 @@ def run_program(commands: typer.Typer, name: str) -> None:
         try:
             commands(prog_name=name)
         finally:
-            sys.stdout.flush()
+            if sys.stdout:  # none where it was closed
+                sys.stdout.flush()
     except LongtakeError as error:
         _complain(name, str(error))
         sys.exit(_exit_code(error))
