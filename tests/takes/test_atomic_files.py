@@ -90,7 +90,7 @@ def test_writable_path_is_left_as_it_is(tmp_path: Path) -> None:
 def test_path_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"mine")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(InputError, match="file exists already; name another file, or ask for it to be overwritten"):
+    with pytest.raises(InputError, match="file exists already; name another, or replace it with --overwrite"):
         require_writable(tmp_path / "file", overwrite=False)
     with pytest.raises(InputError, match="folder is a folder; name a file"):
         require_writable(tmp_path / "folder", overwrite=True)

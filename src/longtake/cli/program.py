@@ -36,11 +36,20 @@ def run_program(commands: typer.Typer, name: str) -> None:
         _complain(name, str(error))
         sys.exit(_exit_code(error))
     except OSError as error:
-        if error.filename is not None:  # of a file, which would be an error of ours
+        if not _is_stdout_broken():
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python tries once more when it ends
         _complain(name, f"What is printed cannot be written ({error.strerror}); make room where it goes.")
         sys.exit(FAILED)
+
+
+def _is_stdout_broken() -> bool:
+    """Whether what could not be printed still cannot."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
 
 
 def _exit_code(error: LongtakeError) -> int:
