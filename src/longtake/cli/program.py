@@ -30,26 +30,26 @@ def run_program(commands: typer.Typer, name: str) -> None:
         try:
             commands(prog_name=name)
         finally:
-            if sys.stdout:  # none where it was closed
-                sys.stdout.flush()
+            _flush()
     except LongtakeError as error:
         _complain(name, str(error))
         sys.exit(_exit_code(error))
     except OSError as error:
-        if not _is_stdout_broken():
+        if not _is_of_stdout(error):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python tries once more when it ends
         _complain(name, f"What is printed cannot be written ({error.strerror}); make room where it goes.")
         sys.exit(FAILED)
 
 
-def _is_stdout_broken() -> bool:
-    """Whether what could not be printed still cannot."""
-    try:
+def _is_of_stdout(error: OSError) -> bool:
+    """Files of ours name themselves in errors of ours, and errors of FFmpeg and of sockets have types of their own."""
+    return type(error) is OSError and error.filename is None
+
+
+def _flush() -> None:
+    if sys.stdout:  # none where it was closed
         sys.stdout.flush()
-    except OSError:
-        return True
-    return False
 
 
 def _exit_code(error: LongtakeError) -> int:

@@ -279,7 +279,7 @@ class TerminalReporter(Reporter):
             state = f"{format_time(info.seen_until_s or 0.0)}, {info.num_tokens} tokens in memory"
         else:
             resident, counts = format_bytes(self._run.resident_bytes).partition(" (")[0], self._run.counts
-            state = f"{task.speed or 0:.1f} frames/s {resident}, {counts[KEPT]} kept{_troubles(counts)}"
+            state = f"{task.speed or 0:.1f} frames/s, {resident}, {counts[KEPT]} kept{_troubles(counts)}"
         self._progress.update(task.id, advance=1, state=state)
 
     def _begin_answer(self, asking: Asking) -> None:
