@@ -112,7 +112,7 @@ def ask(
         Chunks.auto(is_live=video.is_live, has_standing=has_standing) if num_together is None else Chunks(num_together)
     )
     session = LiveSession(None, dialogue, settings, chunks=chunks)
-    is_labelled = len(asked) > 1 if asked else not sys.stdin.isatty()
+    is_labelled = len(asked) > 1 if asked else not _is_typed()
     reporter: Reporter = JsonReporter() if as_json else TerminalReporter(has_answers=True, is_labelled=is_labelled)
     reporter.uses(model, execution)
     for note in model_notes(model, shows_world=video.shows_world):
@@ -155,12 +155,12 @@ def _converse(session: LiveSession, dialogue: DialogueSession, reporter: Reporte
 
     Of typed ones none counts: who types can ask again.
     """
-    if sys.stdin.isatty():
+    if _is_typed():
         for question in _typed(as_json=as_json):
             _answer_typed(session, dialogue, reporter, question)
         return True
     are_answered = [
-        _answer(session, dialogue, reporter, question) for question in filter(None, map(str.strip, sys.stdin))
+        _answer(session, dialogue, reporter, question) for question in filter(None, map(str.strip, sys.stdin or ()))
     ]
     if not are_answered:
         raise SettingError("Expected a question, but there is none; write it after the source, or one a line to stdin.")
@@ -184,6 +184,11 @@ def _answer_typed(session: LiveSession, dialogue: DialogueSession, reporter: Rep
         _answer(session, dialogue, reporter, question)
     except LongtakeError as error:  # the next question may be a better one
         reporter.note(str(error))
+
+
+def _is_typed() -> bool:
+    """Whether questions come from a terminal; there may be no stdin at all."""
+    return bool(sys.stdin) and sys.stdin.isatty()
 
 
 def _typed(*, as_json: bool) -> Iterator[str]:
