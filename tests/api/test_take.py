@@ -93,7 +93,7 @@ def test_exports_are_records_that_can_be_read(mapped: Take, tmp_path: Path) -> N
         ({"intrinsics": "100,100,63,49", "fixed_camera": True}, "leave out intrinsics or fixed camera"),
         (
             {"formats": "ply"},
-            "export has no keyword 'formats'; perhaps you mean 'format'; choose one of result, out, format",
+            "export has no keyword 'formats'; perhaps you mean 'format'; choose one of result, out",
         ),
     ],
 )

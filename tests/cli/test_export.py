@@ -136,7 +136,7 @@ def test_a_known_distance_makes_everything_metric(longtake: Say, run: Path, tmp_
 def test_the_summary_says_what_was_done_and_what_could_not_be(longtake: Say, run: Path, tmp_path: Path) -> None:
     code, out, _ = longtake("export", run, "--out", tmp_path, "--format", "tum", "--up", "auto", "--fixed-camera")
     assert code == 0
-    assert "12 frames in model" in out
+    assert "12 frames in model units" in out
     assert "model's own unit; --scale-from" in out
     assert ("No floor was found" in out) == (json.loads((tmp_path / RECORD_NAME).read_text())["floor_share"] is None)
 
