@@ -338,7 +338,7 @@ def test_session_of_format_1_resumes(tmp_path: Path, golden_frames: Tensor, tiny
         (lambda frame: frame[0], "Expected a frame of 3 x 42 x 70"),
         (lambda frame: frame.clone().fill_(float("nan")), "finite pixels"),
         (lambda frame: frame * 255, "from 0 to 1, but they run from .*; divide by"),
-        (lambda frame: (frame * 255).int(), "as bytes or floats, but got torch.int32"),
+        (lambda frame: (frame * 255).int(), "as bytes or floats, but got int32"),
     ],
 )
 def test_bad_frame_is_refused_and_the_session_unchanged(
