@@ -9,7 +9,6 @@ from typing import Annotated
 
 import torch
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks.attention_mass import measure_attention_mass
@@ -19,10 +18,12 @@ from benchmarks.soak import SoakFigures, small
 from benchmarks.soak import soak as measure_soak
 from benchmarks.world import WorldFigures, measure_world
 from longtake.api.arguments import one_of
+from longtake.api.progress import plain_console
 from longtake.attention.choose import backend_named
 from longtake.cli.bench_speed import CONFIGS
 from longtake.cli.options import AsJson, Device, Size, choose, parse_size
-from longtake.cli.tables import counting, show, table
+from longtake.cli.progress import counting
+from longtake.cli.tables import show, table
 from longtake.cli.world import WorldSettings, film
 from longtake.errors import SettingError
 from longtake.hub.load import RANDOM, load_model
@@ -174,7 +175,10 @@ def pipeline(
     model = load_model(one_of("--network", network, list(RANDOM)))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        film(WorldSettings(out=folder / "walk", seed=0, frames=frames, size=size, depth="none"), Console(stderr=True))
+        film(
+            WorldSettings(out=folder / "walk", seed=0, frames=frames, size=size, depth="none"),
+            plain_console(stderr=True),
+        )
         figures = measure_pipeline(
             lambda: open_source(str(folder / "walk" / "video.mp4"), options=SourceOptions(threads=1)),
             model,

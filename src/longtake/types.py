@@ -1,4 +1,4 @@
-"""Frozen records that cross rooms."""
+"""Frozen records that cross rooms, and how they are counted in words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -8,6 +8,11 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 frame`, `2 frames`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 class FrameKind(StrEnum):

@@ -8,6 +8,7 @@ import pytest
 
 import longtake
 from longtake.api.arguments import _require_type
+from longtake.api.models import require_same_device
 from longtake.errors import LongtakeError, SettingError
 from longtake.geometry.model import GeometryModel
 
@@ -55,3 +56,31 @@ def test_a_picture_of_pillow_brings_no_warning(tiny_model: GeometryModel) -> Non
 
     session = longtake.GeometrySession.from_pretrained(tiny_model)
     session.step(np.asarray(Image.new("RGB", (56, 42))))  # an array that cannot be written
+
+
+def test_an_unknown_keyword_suggests_the_nearest() -> None:
+    with pytest.raises(SettingError, match="map has no keyword 'modle'; perhaps you mean 'model'; choose one of"):
+        longtake.map("world:9?frames=3", modle="tiny")
+    with pytest.raises(SettingError, match="map has no keyword 'zzz'; choose one of source, out, model"):
+        longtake.map("world:9?frames=3", zzz=1)
+
+
+def test_a_device_that_a_loaded_model_is_not_on_is_refused(tiny_model: GeometryModel) -> None:
+    with pytest.raises(SettingError, match="There is no device 'banana'; choose one of cpu, cuda, auto"):
+        longtake.GeometrySession.from_pretrained(tiny_model, device="banana")
+    longtake.GeometrySession.from_pretrained(tiny_model, device="cpu").close()
+    with pytest.raises(SettingError, match="The model was loaded on cuda, but got device 'cpu'; leave it out, or"):
+        require_same_device("cpu", "cuda")
+
+
+def test_pixels_of_another_type_are_called_as_the_caller_does(tiny_model: GeometryModel) -> None:
+    with (
+        longtake.GeometrySession.from_pretrained(tiny_model) as session,
+        pytest.raises(LongtakeError, match="bytes or floats, but got int64; convert them"),
+    ):
+        session.step(np.zeros((42, 56, 3), np.int64))
+
+
+def test_a_saved_session_that_is_not_there_is_said_to_be_missing(tiny_model: GeometryModel, tmp_path: Path) -> None:
+    with pytest.raises(LongtakeError, match=r"There is no saved session at .*gone\.safetensors; check the path\."):
+        longtake.GeometrySession.resume(tmp_path / "gone.safetensors", tiny_model)

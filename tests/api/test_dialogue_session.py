@@ -179,6 +179,13 @@ def test_a_bad_word_is_answered_with_what_there_is(words: dict[str, object], sen
     assert type(refusal.value).__module__ == "longtake.errors"
 
 
+def test_a_loaded_model_is_where_and_as_it_is(language: LanguageModel) -> None:
+    with pytest.raises(SettingError, match="There is no device 'banana'"):
+        DialogueSession.from_pretrained(language, device="banana")
+    with pytest.raises(SettingError, match="There is no precision 'banana'"):
+        DialogueSession.from_pretrained(language, precision="banana")
+
+
 def test_a_model_that_maps_cannot_be_asked() -> None:
     with pytest.raises(CheckpointError, match="Expected a model that answers questions, but micro-map maps"):
         DialogueSession.from_pretrained("micro-map")

@@ -63,7 +63,7 @@ def filled(*shape: int, value: float) -> np.ndarray:
         (np.zeros(()), "but got a single number"),
         (torch.zeros(4, 5, 7), "Expected a picture of 3 x height x width or height x width x 3, but got 4 x 5 x 7"),
         (torch.zeros(1, 3, 5, 7), "but got 1 x 3 x 5 x 7; give pictures one by one"),
-        (PIXELS.astype(np.int32), "Expected pixels as bytes or floats, but got torch.int32; convert them to uint8"),
+        (PIXELS.astype(np.int32), "Expected pixels as bytes or floats, but got int32; convert them to uint8"),
         (PIXELS.astype(np.uint16), "Expected pixels as bytes or floats, but got .*uint16"),
         (PIXELS.astype(str), "Expected pixels as bytes or floats, but got <U"),
         (PIXELS.astype(np.float32), "Expected float pixels from 0 to 1, but they run from .* to 2"),

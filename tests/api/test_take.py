@@ -73,7 +73,8 @@ def test_missing_and_newer_takes_are_one_sentence(mapped: Take, tmp_path: Path) 
 def test_exports_are_records_that_can_be_read(mapped: Take, tmp_path: Path) -> None:
     record = mapped.export(tmp_path / "one", format="kitti")
     assert repr(record) == (
-        f"ExportRecord(10 frames of {mapped.folder}, lengths in model: kitti in {tmp_path / 'one' / 'poses.kitti'})"
+        f"ExportRecord(10 frames of {mapped.folder}, lengths in model units: "
+        f"kitti in {tmp_path / 'one' / 'poses.kitti'})"
     )
     assert longtake.export(str(mapped.folder), tmp_path / "two", ["kitti", "tum"], up="auto").files.keys() == {
         "kitti",
@@ -90,7 +91,10 @@ def test_exports_are_records_that_can_be_read(mapped: Take, tmp_path: Path) -> N
         ({"scale_from": "far"}, "far"),
         ({"format": []}, "Expected format as tum, kitti, .*, but got none"),
         ({"intrinsics": "100,100,63,49", "fixed_camera": True}, "leave out intrinsics or fixed camera"),
-        ({"formats": "ply"}, "export has no keyword 'formats'; choose one of result, out, format"),
+        (
+            {"formats": "ply"},
+            "export has no keyword 'formats'; perhaps you mean 'format'; choose one of result, out",
+        ),
     ],
 )
 def test_a_bad_word_of_an_export_is_one_sentence(

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
@@ -5,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from done import Done
+from PIL import Image
 
 from longtake.cli.bench_policies import bench_policies
 from longtake.cli.bench_quality import bench_quality
@@ -39,3 +41,30 @@ def test_random_networks_are_the_same_each_time(name: str) -> None:
 def test_other_names_are_refused() -> None:
     with pytest.raises(CheckpointError, match=r"Expected weights at gone\.pt"):
         load_model("gone.pt")
+
+
+def test_model_of_houses_says_so_wherever_a_result_of_something_else_is_seen(
+    longtake: Callable[..., Done], tmp_path: Path
+) -> None:
+    (tmp_path / "pictures").mkdir()
+    Image.new("RGB", (56, 42)).save(tmp_path / "pictures" / "0.png")
+    out = tmp_path / "out"
+    options = ["--size", "56", "--format", "tum", "--out", str(out)]
+    note = "micro-map was trained on procedural houses and knows nothing else; for real video type --model lingbot-map"
+    done = longtake("map", str(tmp_path / "pictures"), *options)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(note) == 1
+    assert "\nmicro-map, fp32 on cpu, attention by sdpa\n" in done.stdout
+    summary, page = json.loads((out / "summary.json").read_text()), (out / "report.html").read_text()
+    assert summary["model"] == "micro-map"
+    assert summary["notes"][0].startswith(note)
+    assert f'<p class="note">{note}' in page
+    assert "complete, but mind the note" in page
+    assert "Depth and poses by micro-map of 56x42 pixels" in page
+    world = longtake("map", "world:9?frames=1&size=56x42", *options, "--overwrite")
+    assert "procedural" not in world.stdout + (out / "report.html").read_text() + (out / "summary.json").read_text()
+
+
+def test_help_of_map_says_what_the_default_knows_and_what_to_type(longtake: Callable[..., Done]) -> None:
+    said = " ".join(longtake("map", "--help").stdout.replace("│", " ").split())
+    assert "micro-map knows procedural houses only; for real video type --model lingbot-map-long." in said

@@ -105,13 +105,13 @@ def test_what_cannot_be_computed_here_is_refused(
     options: tuple[str, ...], sentence: str, longtake: Callable[..., Done], tmp_path: Path
 ) -> None:
     done = longtake("demo", *options, "--out", str(tmp_path))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert sentence in " ".join(done.stderr.split())
     assert not any(tmp_path.iterdir())
 
 
 def test_house_of_a_training_is_refused(longtake: Callable[..., Done], tmp_path: Path) -> None:
     done = longtake("demo", "--seed", "7", "--out", str(tmp_path))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "one that ends in 9, but got 7" in " ".join(done.stderr.split())
     assert not any(tmp_path.iterdir())

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from done import Done
 
+from longtake.cli import doctor
+from longtake.cli.doctor import PURPOSES
 from longtake.cli.main import COMMANDS
+from longtake.extras import Extra, known_extras
 
 LONGTAKE = str(Path(sys.executable).with_name("longtake"))
 
@@ -63,7 +66,18 @@ def test_doctor_reports_the_backend_and_a_small_error(longtake: Callable[..., Do
     findings = {row["topic"].strip(): row for row in json.loads(done.stdout)}
     assert findings["attention"]["found"] == "sdpa"
     assert float(findings["cpu float32"]["found"]) < 1e-5
-    assert {"extra cuda", "extra plot"} <= findings.keys()
+    for extra in known_extras():
+        note = findings[f"extra {extra.name}"]["note"]
+        assert PURPOSES[extra.name] in note
+        assert (extra.install_command in note) == bool(extra.missing)
+
+
+def test_doctor_prints_what_to_install_with_its_brackets(
+    monkeypatch: pytest.MonkeyPatch, run_here: Callable[..., Done]
+) -> None:
+    monkeypatch.setattr(doctor, "known_extras", lambda: [Extra("rerun", ("no-such-package",))])
+    monkeypatch.setenv("COLUMNS", "200")
+    assert 'missing no-such-package         the format rrd; pip install "longtake[rerun]"' in run_here("doctor").stdout
 
 
 def test_bench_memory_agrees_with_the_formula_to_the_byte(longtake: Callable[..., Done]) -> None:
@@ -104,20 +118,20 @@ def test_missing_extra_is_one_sentence_with_the_command_that_installs_it(tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (("bench", "memory", "--size", "large"), 1, "Expected a size such as 518x378"),
+        (("bench", "memory", "--size", "large"), 2, "Expected a size such as 518x378"),
         (("bench", "memory", "--size", "500x300"), 1, "multiples of 14"),
         (("bench", "memory", "--frames", "0"), 2, "Invalid value"),
-        (("bench", "speed", "--model", "huge"), 1, "no model 'huge'; choose one of tiny, lingbot-map"),
-        (("bench", "speed", "--dtype", "int3"), 1, "no number type 'int3'"),
-        (("bench", "speed", "--device", "tpu"), 1, "no device 'tpu'; choose one of cpu, cuda, auto"),
-        (("bench", "speed", "--backend", "slow"), 1, "no attention backend 'slow'"),
+        (("bench", "speed", "--model", "huge"), 2, "no model 'huge'; choose one of tiny, lingbot-map"),
+        (("bench", "speed", "--dtype", "int3"), 2, "no number type 'int3'"),
+        (("bench", "speed", "--device", "tpu"), 2, "no device 'tpu'; choose one of cpu, cuda, auto"),
+        (("bench", "speed", "--backend", "slow"), 2, "no attention backend 'slow'"),
         (("bench", "speed", "--weights", "nowhere.pt"), 1, "nowhere.pt"),
-        (("bench", "policies", "--model", "none", "--language", "none"), 1, "name one"),
-        (("bench", "policies", "--language", "none", "--card", "card.json"), 1, "name a --language model"),
-        (("bench", "speed", "--device", "cpu", "--capture"), 1, "Recording needs a CUDA device"),
-        (("explain", "positions", "--size", "wide"), 1, "Expected a size such as 518x378"),
-        (("explain", "positions", "--fps", "0"), 1, "frames a second above 0"),
-        (("explain", "positions", "--chunk-frames", "100000"), 1, "at most 4,000,000 tokens"),
+        (("bench", "policies", "--model", "none", "--language", "none"), 2, "name one"),
+        (("bench", "policies", "--language", "none", "--card", "card.json"), 2, "name a --language model"),
+        (("bench", "speed", "--device", "cpu", "--capture"), 2, "Recording needs a CUDA device"),
+        (("explain", "positions", "--size", "wide"), 2, "Expected a size such as 518x378"),
+        (("explain", "positions", "--fps", "0"), 2, "frames a second above 0"),
+        (("explain", "positions", "--chunk-frames", "100000"), 2, "at most 4,000,000 tokens"),
         (("explain", "positions", "--plot", "nowhere/plot.png"), 1, "cannot be written to nowhere/plot.png"),
         (("nonsense",), 2, "No such command"),
     ],

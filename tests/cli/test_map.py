@@ -122,7 +122,7 @@ def test_many_sources_go_to_folders_of_their_own_and_done_ones_are_skipped(
     assert sum(event["event"] == "frame" for event in events) == 12
     again = map_(*sources, *options, "--skip-done")
     assert again.returncode == 0
-    assert [json.loads(line)["event"] for line in again.stdout.splitlines()] == ["note", "skipped", "skipped"]
+    assert [json.loads(line)["event"] for line in again.stdout.splitlines()] == ["skipped", "skipped"]
     resumed = map_(*sources, *options, "--resume")
     assert (resumed.returncode, resumed.stdout) == (0, again.stdout)
 
@@ -197,7 +197,8 @@ def test_bad_options_get_one_sentence_before_anything_is_mapped(
 ) -> None:
     out = [] if "--out" in arguments else ["--out", str(tmp_path / "out")]
     done = map_(*arguments, *out)
-    assert done.returncode == 1
+    of_data = ("there is no 'nowhere.mp4'", "cannot hold", "/no/weights.pt", "cannot be written", "no.json")
+    assert done.returncode == (1 if sentence in of_data else 2)
     assert sentence in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert "Traceback" not in done.stderr

@@ -7,8 +7,18 @@ import pytest
 import torch
 
 from longtake.errors import CheckpointError
-from longtake.hub.bundled import BUNDLED, DEFAULT_LANGUAGE, DEFAULT_MODEL, MICRO_MAP, MICRO_VQA, bundled_file
+from longtake.hub.bundled import (
+    BUNDLED,
+    DEFAULT_LANGUAGE,
+    DEFAULT_MODEL,
+    MICRO_MAP,
+    MICRO_VQA,
+    RANDOM_NAMES,
+    bundled_file,
+    model_notes,
+)
 from longtake.hub.load import load_language_model, load_model
+from longtake.hub.presets import PRESETS
 from longtake.hub.resolve import find, resolve
 from longtake.weights.checkpoint import open_checkpoint
 from longtake.weights.presets import MICRO
@@ -27,6 +37,26 @@ def test_the_default_is_bundled_and_found_without_a_network(no_network: list[tup
     assert resolve("micro-vqa") == find("micro-vqa") == MICRO_VQA.path
     assert bundled_file("lingbot-map") is None
     assert no_network == []
+
+
+def test_models_of_the_package_say_what_they_know_where_a_video_shows_something_else() -> None:
+    (note,) = model_notes("micro-map", shows_world=False)
+    assert note == (
+        "micro-map was trained on procedural houses and knows nothing else; for real video type --model "
+        "lingbot-map-long."
+    )
+    assert MICRO_MAP.instead in [preset.name for preset in PRESETS]
+    assert model_notes("micro-vqa", shows_world=False, option="--language")[0].endswith(
+        "type --language Qwen/Qwen2.5-VL-3B-Instruct."
+    )
+    assert model_notes("micro-map", shows_world=True) == model_notes("lingbot-map", shows_world=False) == ()
+    assert "weights are random" in model_notes("tiny", shows_world=True)[0]
+
+
+def test_a_name_that_is_none_is_answered_with_all_there_are() -> None:
+    names = [MICRO_MAP.name, *(preset.name for preset in PRESETS), *RANDOM_NAMES]
+    with pytest.raises(CheckpointError, match=f"one of the names {', '.join(names)}, or organisation"):
+        load_model("foo")
 
 
 def test_micro_vqa_is_loaded_without_a_network_in_float32(no_network: list[tuple[object, ...]]) -> None:

@@ -82,7 +82,7 @@ def test_without_a_network_one_sentence_says_what_was_wanted_where_and_what_to_d
 @pytest.mark.parametrize("name", ["lingbot", "gone/x.pt", "./org/repo", "/org/repo", "a--b/c", "org/../x", "org/.x"])
 def test_what_can_be_neither_path_nor_name_is_refused_with_the_known_names(name: str, no_network: Attempts) -> None:
     with pytest.raises(
-        CheckpointError, match=r"give a path, one of the names micro-map, lingbot-map-long, .*, vggt, or"
+        CheckpointError, match=r"give a path, one of the names micro-map, lingbot-map-long, .*, vggt, tiny, micro, or"
     ):
         resolve(name)
     assert no_network == []

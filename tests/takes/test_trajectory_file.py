@@ -54,3 +54,10 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     path.write_text("timestamp,x,y,z\n")
     with pytest.raises(InputError, match="'timestamp,x,y,z' is none"):
         read_trajectory(path)
+
+
+def test_a_video_is_answered_with_what_to_give_in_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "walk.mp4"
+    path.write_bytes(b"\0\0\0 ftypisom")
+    with pytest.raises(InputError, match=r"walk\.mp4, but it is no text file in UTF-8; in place of a video give the"):
+        read_trajectory(path)

@@ -141,7 +141,7 @@ def test_missing_file_and_folder_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n\0\0\0", b"\xff\xfe1\0 \0", b"1 0 0 0 0 0 0 1\n\xff\xd8\n"])
 def test_binary_file_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "poses.png").write_bytes(content)
-    with pytest.raises(InputError, match=r"poses\.png is not a text file"):
+    with pytest.raises(InputError, match=r"poses\.png, but it is no text file"):
         read_tum(tmp_path / "poses.png")
 
 

@@ -214,6 +214,10 @@ def test_settings_without_meaning_are_refused(wrong: dict[str, float], sentence:
         FrameSampling(start_s=8.0, fps=3.0, stride=2),
         FrameSampling(start_s=20.0),
         FrameSampling(end_s=100.0),
+        FrameSampling(end_s=1.0005),
+        FrameSampling(start_s=0.05, end_s=1.0),
+        FrameSampling(start_s=0.25, end_s=2.01, fps=4.0),
+        FrameSampling(start_s=0.99, end_s=1.3, fps=2.0),
     ],
 )
 def test_estimate_is_what_even_times_give(sampling: FrameSampling) -> None:

@@ -18,8 +18,8 @@ from longtake.video.take_images import TakeImages
 TIMES_S = [1000.0, 1000.04, 1000.5, 1001.25, 1003.0]
 
 
-def write_take(folder: Path, images: ImageFiles | None, drawn) -> Path:
-    header = TakeHeader(content=Content.TRUTH, width=64, height=48, images=images)
+def write_take(folder: Path, images: ImageFiles | None, drawn, world: dict[str, int] | None = None) -> Path:
+    header = TakeHeader(content=Content.TRUTH, width=64, height=48, images=images, world=world)
     intrinsics = torch.tensor([[60.0, 0.0, 32.0], [0.0, 60.0, 24.0], [0.0, 0.0, 1.0]])
     with TakeWriter(folder, header) as writer:
         for number, timestamp_s in enumerate(TIMES_S):
@@ -47,6 +47,11 @@ def test_images_and_times_are_the_takes(tmp_path: Path, drawn, images: ImageFile
     part = TakeImages(folder, FrameSampling(start_s=0.5, end_s=2.0))
     assert [frame.timestamp_s for frame in part.frames()] == [1000.5, 1001.25]
     assert [frame.index for frame in source.frames(3)] == [3, 4]
+
+
+def test_take_of_a_world_shows_one(tmp_path: Path, drawn) -> None:
+    assert not TakeImages(write_take(tmp_path / "camera", ImageFiles.PNG, drawn)).shows_world
+    assert TakeImages(write_take(tmp_path / "world", ImageFiles.PNG, drawn, {"seed": 7})).shows_world
 
 
 def test_image_that_is_missing_is_told(tmp_path: Path, drawn) -> None:

@@ -3,6 +3,7 @@
 import inspect
 import typing
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from functools import wraps
 from numbers import Integral, Real
 from pathlib import Path
@@ -27,8 +28,9 @@ def checked_arguments(function: Callable[_Parameters, _Result]) -> Callable[_Par
     def checked(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
         for name in kwargs:
             if name not in known:
+                nearest = "".join(f"perhaps you mean '{word}'; " for word in get_close_matches(name, known, n=1))
                 raise SettingError(
-                    f"{function.__qualname__} has no keyword '{name}'; choose one of {', '.join(known)}."
+                    f"{function.__qualname__} has no keyword '{name}'; {nearest}choose one of {', '.join(known)}."
                 )
         for name, value in signature.bind_partial(*args, **kwargs).arguments.items():
             _require_type(name, value, signature.parameters[name].annotation)

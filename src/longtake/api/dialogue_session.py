@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from longtake.api.arguments import checked_arguments, memory_bytes
-from longtake.api.models import load_language_model
+from longtake.api.models import load_language_model, require_same_device
 from longtake.api.pictures import Picture, as_pictures, as_rgb, as_text, time_of
 from longtake.attention.choose import backend_named
 from longtake.errors import InputError, SettingError
@@ -204,7 +204,9 @@ def _loaded(
 ) -> tuple[LanguageModel, Execution]:
     """A model, loaded if it is named, and how it is computed; one that is loaded already stays where and as it is."""
     if isinstance(model, LanguageModel):
-        return model, choose_execution(model.network.device.type, backend=backend)
+        held = model.network.device.type
+        require_same_device(device, held)
+        return model, choose_execution(held, precision, backend)
     return load_language_model(model, device=device, precision=precision), choose_execution(device, precision, backend)
 
 

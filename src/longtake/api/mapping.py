@@ -1,5 +1,6 @@
 """A whole video into a folder, in the words of `longtake map`."""
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,7 @@ from longtake.api.take import Take, open_take
 from longtake.api.video import frame_sampling, open_any
 from longtake.exports.take import PixelGrid
 from longtake.geometry.model import GeometryModel
-from longtake.hub.bundled import DEFAULT_MODEL
+from longtake.hub.bundled import DEFAULT_MODEL, model_notes
 from longtake.pipeline.checkpoint import CheckpointRule
 from longtake.pipeline.events import Frame, Unreadable
 from longtake.pipeline.outputs import choose_outputs
@@ -27,6 +28,8 @@ from longtake.video.folders import NOMINAL_FPS
 from longtake.video.raw import Pixels
 from longtake.video.resize import Fit
 from longtake.video.source import SourceOptions
+
+_log = logging.getLogger(__name__)
 
 
 @checked_arguments
@@ -100,10 +103,14 @@ def map(
     )
     opened = open_any(source, frame_sampling(start, end, fps, stride), options)
     loaded, execution = model_and_execution(model, device, precision, backend)
+    notes = () if isinstance(model, GeometryModel) else model_notes(str(model), shows_world=opened.shows_world)
+    for note in notes:
+        _log.warning(note)
     settings = replace(
         settings,
         session=watching(usual_settings(loaded.config), precision=execution.precision),
         model_name="a loaded model" if isinstance(model, GeometryModel) else str(model),
+        notes=notes,
         execution=execution,
     )
     with (

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+from longtake.errors import SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.hub import load
 from longtake.language.load import LanguageModel
-from longtake.runtime.execution import AUTO, Execution, Precision, choose_execution
+from longtake.runtime.execution import AUTO, Execution, Precision, choose_device, choose_execution
 
 
 def load_model(name: str | Path, *, device: str = AUTO, precision: str = AUTO) -> GeometryModel:
@@ -31,6 +32,12 @@ def load_language_model(name: str | Path, *, device: str = AUTO, precision: str 
     return load.load_language_model(name, device=chosen.device, dtype=chosen.precision.dtype)
 
 
+def require_same_device(asked: str, held: str) -> None:
+    """Refuse a device by name that a loaded model is not on."""
+    if asked != AUTO and choose_device(asked).type != held:
+        raise SettingError(f"The model was loaded on {held}, but got device '{asked}'; leave it out, or load it there.")
+
+
 def model_and_execution(
     model: str | Path | GeometryModel, device: str = AUTO, precision: str = AUTO, backend: str = AUTO
 ) -> tuple[GeometryModel, Execution]:
@@ -38,6 +45,7 @@ def model_and_execution(
     if isinstance(model, GeometryModel):
         product = model.get_parameter(sorted(model.product_weights())[0])
         held = next(known for known in Precision if known.dtype == product.dtype)
+        require_same_device(device, product.device.type)
         return model, choose_execution(product.device.type, held if precision == AUTO else precision, backend)
     chosen = choose_execution(device, precision, backend)
     return load.load_model(model, device=chosen.device, trunk_dtype=chosen.precision.dtype), chosen

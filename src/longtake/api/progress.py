@@ -4,14 +4,42 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, Task, TextColumn, TimeElapsedColumn
+from rich.progress import ProgressColumn as Column
+from rich.text import Text
+
+
+def plain_console(*, stderr: bool) -> Console:
+    """A terminal on which texts stay as they are: brackets are no markup, and `:car:` is no picture."""
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+
+class TimeLeft(Column):
+    """How long it will be, where the number of steps is known."""
+
+    def render(self, task: Task) -> Text:
+        return Text(time_left(task), style="progress.remaining")
+
+
+def time_left(task: Task) -> str:
+    """Such as `0:04:10 left`; empty where nobody knows, and at the end."""
+    if task.total is None or task.finished or task.time_remaining is None:
+        return ""
+    minutes, seconds = divmod(int(task.time_remaining), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d} left"
+
+
+def bar_columns(*more: Column) -> tuple[Column, ...]:
+    """What a bar shows: the task, how far it is, what else there is to say, and times."""
+    name = TextColumn("{task.description}", markup=False)
+    return (name, BarColumn(), MofNCompleteColumn(), *more, TimeElapsedColumn(), TimeLeft())
 
 
 @contextmanager
 def progress_bar(task: str, total: int | None) -> Iterator[Callable[[], None]]:
     """A function to be called after each of `total` steps; None where their number is not known."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    console = plain_console(stderr=True)
+    with Progress(*bar_columns(), console=console, transient=True, disable=not console.is_terminal) as bar:
         shown = bar.add_task(task, total=total)
         yield lambda: bar.advance(shown)

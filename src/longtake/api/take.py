@@ -17,6 +17,7 @@ from longtake.exports.report.truth import TRUTH_NAME, Truth
 from longtake.exports.saved import saved_frames
 from longtake.takes import take as takes
 from longtake.takes.fields import JsonObject, parse_file
+from longtake.types import counted
 
 _MOST_POINTS = 2_000_000
 
@@ -32,7 +33,7 @@ class PointCloud:
         return len(self.points)
 
     def __repr__(self) -> str:
-        return f"PointCloud({len(self)} points)"
+        return f"PointCloud({counted(len(self), 'point')})"
 
 
 class Take(takes.Take):

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from longtake.api.arguments import checked_arguments
+from longtake.types import counted
 from longtake.video.folders import NOMINAL_FPS
 from longtake.video.frame import VideoFrame
 from longtake.video.raw import Pixels, RawFrames
@@ -47,7 +48,7 @@ class Video:
                 _log.warning("Frame %d is left out: %s", frame.index, frame.problem)
 
     def __repr__(self) -> str:
-        count = "" if self.num_frames is None else f", about {self.num_frames} frames"
+        count = "" if self.num_frames is None else f", about {counted(self.num_frames, 'frame')}"
         return f"Video({self.name}{count})"
 
 

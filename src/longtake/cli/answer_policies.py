@@ -24,7 +24,8 @@ from longtake.bench.answers_scoring import (
 )
 from longtake.bench.machine import device_name
 from longtake.cli.answer_policies_plot import draw_answers
-from longtake.cli.tables import counting, table
+from longtake.cli.progress import counting
+from longtake.cli.tables import table
 from longtake.evaluation.asked_walk import WITHIN, Reach
 from longtake.hub.bundled import fingerprint
 from longtake.hub.load import load_language_model

@@ -13,9 +13,10 @@ from typer.core import TyperCommand
 from longtake.api.video import frame_sampling
 from longtake.attention.choose import backend_named
 from longtake.cli import options
-from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
+from longtake.cli.program import REFUSED
+from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, is_refusal, report_run
 from longtake.errors import LongtakeError, SettingError
-from longtake.hub.bundled import DEFAULT_LANGUAGE
+from longtake.hub.bundled import DEFAULT_LANGUAGE, model_notes
 from longtake.hub.load import load_language_model
 from longtake.language.load import LanguageModel
 from longtake.language.sampling import TextSampling
@@ -65,10 +66,10 @@ def ask(
     choices: Annotated[str | None, typer.Option(help="Choose the likeliest of these answers: yes,no,maybe.")] = None,
     every: options.EverySoOften = None,
     when: options.Standing = None,
-    fps: options.Fps = 2.0,
+    fps: Annotated[float, typer.Option(help="At most so many frames a second, by their times.")] = 2.0,
     start: options.Start = None,
     end: options.End = None,
-    picture_fps: options.PictureFps = 30.0,
+    picture_fps: options.AskedPictureFps = None,
     size: Annotated[
         int | None,
         typer.Option(help="A frame has at most the pixels of a square of this side; else as the model was trained."),
@@ -96,7 +97,7 @@ def ask(
     budget_bytes, retaining = _parse_memory(memory), segment_policy_named(policy)
     execution = choose_execution(device, precision, backend)
     num_together = _parse_chunk(chunk)
-    reading = SourceOptions(picture_fps=picture_fps, device=execution.device)
+    reading = SourceOptions(picture_fps=fps if picture_fps is None else picture_fps, device=execution.device)
     video = open_source(source, frame_sampling(start, end, fps, stride=1), reading)
     language = load_language_model(model, device=execution.device, dtype=execution.precision.dtype)
     dialogue = DialogueSession(
@@ -111,15 +112,20 @@ def ask(
         Chunks.auto(is_live=video.is_live, has_standing=has_standing) if num_together is None else Chunks(num_together)
     )
     session = LiveSession(None, dialogue, settings, chunks=chunks)
-    reporter: Reporter = JsonReporter() if as_json else TerminalReporter(has_answers=True, is_labelled=len(asked) > 1)
+    is_labelled = len(asked) > 1 if asked else not _is_typed()
+    reporter: Reporter = JsonReporter() if as_json else TerminalReporter(has_answers=True, is_labelled=is_labelled)
     reporter.uses(model, execution)
+    for note in model_notes(model, shows_world=video.shows_world):
+        reporter.note(note)
     try:
         require_askable(dialogue, asked, settings.choices)
-        report_run(Run(video, session, asked, when_full=WhenFull.NEWEST_WINS), reporter)
+        are_answered = report_run(Run(video, session, asked, when_full=WhenFull.NEWEST_WINS), reporter)
         if not asked:
-            _converse(session, dialogue, reporter, as_json=as_json)
+            are_answered = _converse(session, dialogue, reporter, as_json=as_json)
     finally:
         dialogue.close()
+    if not are_answered:
+        sys.exit(REFUSED)
 
 
 def parse_questions(
@@ -144,24 +150,30 @@ def require_askable(session: DialogueSession, asked: Sequence[Asked], choices: S
             session.require_askable(each.text, of)
 
 
-def _converse(session: LiveSession, dialogue: DialogueSession, reporter: Reporter, *, as_json: bool) -> None:
-    """Questions as they are typed, until an empty line or the end; from a pipe, one a line."""
-    if sys.stdin.isatty():
+def _converse(session: LiveSession, dialogue: DialogueSession, reporter: Reporter, *, as_json: bool) -> bool:
+    """Questions as they are typed, until an empty line or the end; from a pipe, one a line. Whether none was refused.
+
+    Of typed ones none counts: who types can ask again.
+    """
+    if _is_typed():
         for question in _typed(as_json=as_json):
             _answer_typed(session, dialogue, reporter, question)
-        return
-    num_asked = 0
-    for question in filter(None, map(str.strip, sys.stdin)):
-        _answer(session, dialogue, reporter, question)
-        num_asked += 1
-    if not num_asked:
+        return True
+    are_answered = [
+        _answer(session, dialogue, reporter, question) for question in filter(None, map(str.strip, sys.stdin or ()))
+    ]
+    if not are_answered:
         raise SettingError("Expected a question, but there is none; write it after the source, or one a line to stdin.")
+    return all(are_answered)
 
 
-def _answer(session: LiveSession, dialogue: DialogueSession, reporter: Reporter, question: str) -> None:
+def _answer(session: LiveSession, dialogue: DialogueSession, reporter: Reporter, question: str) -> bool:
     due = Due(asked=Once(text=question), time_s=dialogue.info.seen_until_s)
+    is_answered = True
     for event in session.answer(due):
         reporter.report(event)
+        is_answered &= not is_refusal(event)
+    return is_answered
 
 
 def _answer_typed(session: LiveSession, dialogue: DialogueSession, reporter: Reporter, question: str) -> None:
@@ -172,6 +184,11 @@ def _answer_typed(session: LiveSession, dialogue: DialogueSession, reporter: Rep
         _answer(session, dialogue, reporter, question)
     except LongtakeError as error:  # the next question may be a better one
         reporter.note(str(error))
+
+
+def _is_typed() -> bool:
+    """Whether questions come from a terminal; there may be no stdin at all."""
+    return bool(sys.stdin) and sys.stdin.isatty()
 
 
 def _typed(*, as_json: bool) -> Iterator[str]:

@@ -11,8 +11,9 @@ import typer
 from longtake.bench.machine import device_name
 from longtake.bench.quality import MapVariant, QualityRow, QualitySettings, measure_quality
 from longtake.cli.options import AsJson, Device, Size, parse_counts, parse_size, split_names
+from longtake.cli.progress import counting
 from longtake.cli.quality_report import draw_quality, quality_blocks
-from longtake.cli.tables import counting, require_folder, show, write_json
+from longtake.cli.tables import require_folder, show, write_json
 from longtake.evaluation.plots import require_plots
 from longtake.hub.bundled import DEFAULT_MODEL, fingerprint
 from longtake.hub.load import RANDOM, load_model

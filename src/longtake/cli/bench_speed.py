@@ -10,7 +10,8 @@ import typer
 from longtake.attention.choose import backend_named
 from longtake.bench.speed import measure_speed
 from longtake.cli.options import AsJson, Device, Size, choose, parse_size
-from longtake.cli.tables import counting, show, table
+from longtake.cli.progress import counting
+from longtake.cli.tables import show, table
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.memory.policies.lockstep import ContextRetention

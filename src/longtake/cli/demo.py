@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from rich.console import Console
 
+from longtake.api.progress import plain_console
 from longtake.attention.choose import backend_named
 from longtake.bench.exactness import Exactness, measure_exactness
 from longtake.cli.demo_picture import draw_demo
@@ -34,6 +34,7 @@ from longtake.pipeline.video_map import MapSettings, adjusted_session, map_video
 from longtake.runtime.build import SMALL
 from longtake.runtime.execution import Execution, choose_execution
 from longtake.takes.take import Take, read_take
+from longtake.types import counted
 from longtake.video.source import open_source
 from longtake.world.seeds import Split, split_of
 from longtake.world.walk import WALK_FPS
@@ -102,7 +103,7 @@ def demo(
         )
     started_s, execution = time.monotonic(), choose_execution(device, precision, backend)
     torch.set_num_threads(1)  # the network and its pictures are too small to share
-    console = Console(highlight=False)
+    console = plain_console(stderr=False)
     model = load_model(DEFAULT_MODEL, device=execution.device, trunk_dtype=execution.precision.dtype)
     walk, mapped = out / "demo-walk", out / "demo-map"
     truth = _film(walk, frames, seed)
@@ -135,7 +136,7 @@ def _film(out: Path, num_frames: int, seed: int) -> Take:
     settings = WorldSettings(
         out=out, seed=seed, frames=num_frames, size=_SIZE, images="png", depth="npz", overwrite=True
     )
-    film(settings, Console(stderr=True))
+    film(settings, plain_console(stderr=True))
     return read_take(out)
 
 
@@ -190,7 +191,8 @@ def _line(figures: DemoFigures) -> str:
     score, baselines = quality.score, quality.baselines
     same = "bit-identical" if exactness.resumed_is_identical else "DIFFERENT"
     parts = (
-        f"{figures.frames} frames of house {figures.seed}, {quality.path_m:.1f} m, {figures.frames_per_s:.0f} frames/s",
+        f"{counted(figures.frames, 'frame')} of house {figures.seed}, {quality.path_m:.1f} m",
+        f"{figures.frames_per_s:.0f} frames/s",
         f"ATE {_percent(score.ate_share)} of the path (constant velocity {_percent(baselines.velocity_ate_share)})",
         f"rotation {score.rotation_deg:.1f}°, scale range {_number(score.scale_range)}",
         f"depth AbsRel {score.depth_abs_rel:.3f} (mean depth {baselines.mean_depth_abs_rel:.3f})",

@@ -18,6 +18,17 @@ from longtake.errors import MissingExtraError
 from longtake.extras import import_from_extra, known_extras
 from longtake.runtime.execution import choose_execution
 
+PURPOSES = {
+    "cuda": "tells the GPU driver's version here; CUDA itself comes with torch",
+    "eval": "points against the truth",
+    "flashinfer": "faster attention on NVIDIA GPUs",
+    "hub": "models by name from the Hugging Face hub",
+    "plot": "pictures of eval and bench",
+    "qwen": "ask and live",
+    "rerun": "the format rrd",
+    "sky": "--sky of map and export",
+}
+"""What each extra is for."""
 _TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 
 
@@ -49,7 +60,7 @@ def _blocks(findings: list[Finding]) -> Iterator[str | Table]:
         drawn.add_column(heading, overflow="fold")
     for finding in findings:
         found = Text(finding.found, style="" if finding.ok else "red")
-        drawn.add_row(finding.topic, found, Text(finding.note))
+        drawn.add_row(Text(finding.topic), found, Text(finding.note))
     yield drawn
     are_well = all(finding.ok for finding in findings)
     yield "\nAll is well." if are_well else "\nSomething is wrong: see the lines in red."
@@ -123,7 +134,7 @@ def _extras() -> list[Finding]:
         Finding(
             f"extra {extra.name}",
             f"missing {', '.join(extra.missing)}" if extra.missing else "installed",
-            extra.install_command if extra.missing else "",
+            f"{PURPOSES[extra.name]}; {extra.install_command}" if extra.missing else PURPOSES[extra.name],
         )
         for extra in known_extras()
     ]

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from longtake.api.evaluating import choose_word, parse_delta, parse_parts
+from longtake.api.progress import plain_console
 from longtake.cli.options import AsJson, command_app
 from longtake.cli.tables import show, table
 from longtake.evaluation.alignment_mode import AlignmentMode
@@ -24,6 +24,7 @@ from longtake.evaluation.settings import EvalSettings
 from longtake.evaluation.take_answers import TakeAnswers
 from longtake.evaluation.take_depth import TakeDepth
 from longtake.evaluation.take_points import TakePoints
+from longtake.types import counted
 
 _SMALL, _LARGE, _HUGE = 1e-3, 1e3, 1e7
 _NOTHING = 1e-9
@@ -65,7 +66,7 @@ def evaluate_(
     )
     if plots is not None:
         require_plots()
-    with Console(stderr=True).status("reading") as status:
+    with plain_console(stderr=True).status("reading") as status:
         report = evaluate(result, truth, settings, starting=lambda part: status.update(f"measuring {part}"))
     drawn = [] if plots is None else draw_report(report, plots)
     show(report_json(report), _blocks(report, drawn), as_json=as_json)
@@ -74,7 +75,7 @@ def evaluate_(
 def _blocks(report: EvalReport, drawn: list[Path]) -> Iterator[str | Text | Table]:
     """What was compared in a line, a small table for each part, and what a reader of them should know."""
     yield Text.assemble((str(report.result), "bold"), " against ", (str(report.truth), "bold"))
-    unit = "" if report.matched is None else str(report.matched.truth.unit)
+    unit = "" if report.matched is None else report.matched.truth.unit.in_words
     if report.matched is not None:
         yield _compared(report.matched)
     if report.trajectory is not None:
@@ -100,9 +101,10 @@ def _compared(matched: Matched) -> str:
     start, end = float(matched.poses.timestamp_s[0]), float(matched.poses.timestamp_s[-1])
     when = f"{start:.2f} to {end:.2f} s" if matched.truth.trajectory.is_timed else f"frames {start:.0f} to {end:.0f}"
     how = "" if matched.is_timed else " one by one"
+    path = f"{_number(matched.path_length)} {matched.truth.unit.in_words}"
     return (
         f"{len(matched.frames)} of {len(matched.result.trajectory)} poses matched{how} with the truth's "
-        f"{len(matched.truth.trajectory)}, {when}, on a path of {_number(matched.path_length)} {matched.truth.unit}"
+        f"{len(matched.truth.trajectory)}, {when}, on a path of {path}"
     )
 
 
@@ -134,7 +136,7 @@ def _trajectory(errors: TrajectoryErrors, unit: str) -> Iterator[str | Table]:
 def _depth(depth: TakeDepth, unit: str) -> Iterator[str | Table]:
     errors = depth.errors
     whose = "each frame" if depth.span is AlignmentSpan.FRAME else "all frames together"
-    title = f"depth of {errors.num_frames} frames, {errors.num_pixels:,} pixels, aligned for {whose}"
+    title = f"depth of {counted(errors.num_frames, 'frame')}, {errors.num_pixels:,} pixels, aligned for {whose}"
     if errors.num_empty_frames:
         title += f", {errors.num_empty_frames} empty frames skipped"
     if depth.resampled_from is not None:
@@ -163,7 +165,7 @@ def _points(points: TakePoints, unit: str) -> Iterator[str | Table]:
     yield table(
         ("", f"mean, {unit}", f"median, {unit}", f"within {errors.threshold:g} {unit}", "normals", "points"),
         rows,
-        title=f"points of {points.num_frames} frames, one a voxel of {points.voxel:g} {unit}",
+        title=f"points of {counted(points.num_frames, 'frame')}, one a voxel of {points.voxel:g} {unit}",
     )
     settled = "" if icp.has_converged else ", not settled"
     yield (

@@ -6,18 +6,20 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import track
 from rich.text import Text
 
 from longtake.api.arguments import one_of
 from longtake.api.exporting import UPRIGHT, cloud_settings, export_adjustments
+from longtake.api.progress import plain_console
 from longtake.cli import options
+from longtake.cli.progress import counted_steps
 from longtake.cli.tables import show
 from longtake.exports.frame import MappedFrame
 from longtake.exports.record import ExportRecord
 from longtake.exports.reexport import ExportSettings, export_take
+from longtake.takes.header import Unit
 from longtake.takes.take import read_take
+from longtake.types import counted
 
 app = options.command_app()
 
@@ -50,10 +52,10 @@ def export(
         cloud=cloud_settings(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points),
         overwrite=overwrite,
     )
-    console = Console(stderr=as_json)
+    console = plain_console(stderr=as_json)
 
     def with_bar(frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:
-        return track(frames, "Exporting", total=num_frames, console=console, transient=True)
+        return counted_steps(frames, "Exporting", num_frames, console)
 
     record = export_take(read_take(result), out, settings, with_bar)
     show(asdict(record), export_lines(record), as_json=as_json)
@@ -67,4 +69,4 @@ def export_lines(record: ExportRecord) -> Iterator[Text]:
     with_points = record.frames if record.frames_with_points is None else record.frames_with_points
     fewer = "" if with_points == record.frames else f", {with_points} of them with points (others jump, cut or repeat)"
     files = ", ".join(record.files.values())
-    yield Text(f"{record.frames} frames in {record.unit}{fewer}{scale}{upright}: {files}")
+    yield Text(f"{counted(record.frames, 'frame')} in {Unit(record.unit).in_words}{fewer}{scale}{upright}: {files}")

@@ -1,5 +1,6 @@
 """`longtake live`: where the camera is and answers to questions, from one reader and one memory."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -12,11 +13,12 @@ from longtake.api.video import frame_sampling
 from longtake.attention.choose import backend_named
 from longtake.cli import options
 from longtake.cli.ask import QUESTION_TOKENS, AskCommand, parse_questions, require_askable
-from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, note_limits, report_run
+from longtake.cli.program import REFUSED
+from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
 from longtake.errors import BudgetError, SettingError
 from longtake.exports.poses import LivePoses
-from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
-from longtake.hub.load import RANDOM, load_language_model, load_model
+from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL, model_notes
+from longtake.hub.load import load_language_model, load_model
 from longtake.language.sampling import TextSampling
 from longtake.memory.budget import Budget
 from longtake.memory.registry import segment_policy_named
@@ -82,7 +84,7 @@ def live(
     fps: options.Fps = None,
     start: options.Start = None,
     end: options.End = None,
-    picture_fps: options.PictureFps = 30.0,
+    picture_fps: options.AskedPictureFps = None,
     max_tokens: options.MaxTokens = 64,
     temperature: options.Temperature = 0.0,
     device: options.Device = "auto",
@@ -106,7 +108,7 @@ def live(
     )
     execution = choose_execution(device, precision, backend)
     attention, dtype = backend_named(execution.backend), execution.precision.dtype
-    reading = SourceOptions(picture_fps=picture_fps, device=execution.device)
+    reading = SourceOptions(picture_fps=ask_fps if picture_fps is None else picture_fps, device=execution.device)
     video = open_source(source, frame_sampling(start, end, fps, stride=1), reading)
     network = load_model(model, device=execution.device, trunk_dtype=dtype)
     mapping = replace(
@@ -137,10 +139,11 @@ def live(
         if out is not None:
             opened.enter_context(locked(out))
         poses = None if out is None else LivePoses(out / POSES_NAME, overwrite=overwrite)
-        note_limits(model, [source], reporter)
-        if model in RANDOM:
-            reporter.note("The map's weights are random: poses show how longtake works, and no geometry.")
-        report_run(Run(video, LiveSession(mapper, dialogue, settings), asked, output=poses), reporter)
+        for name, option in ((model, "--model"), (language, "--language")):
+            for note in model_notes(name, shows_world=video.shows_world, option=option):
+                reporter.note(note)
+        if not report_run(Run(video, LiveSession(mapper, dialogue, settings), asked, output=poses), reporter):
+            sys.exit(REFUSED)
 
 
 @contextmanager

@@ -70,5 +70,5 @@ def _longtake(
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one sentence on stderr and exit code 1."""
+    """Run the command line; an error of ours is one sentence on stderr and an exit code."""
     run_program(app, "longtake")

@@ -15,12 +15,13 @@ from longtake.api.arguments import one_of
 from longtake.api.exporting import UPRIGHT, cloud_settings, export_adjustments
 from longtake.api.video import frame_sampling
 from longtake.cli import options
-from longtake.cli.reporting import INTERRUPTED, JsonReporter, Reporter, TerminalReporter, note_limits, report_run
+from longtake.cli.program import INTERRUPTED
+from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
 from longtake.errors import InputError, LongtakeError, SettingError
 from longtake.exports.take import PixelGrid
 from longtake.geometry.model import GeometryModel
-from longtake.hub.bundled import DEFAULT_MODEL
-from longtake.hub.load import RANDOM, load_model
+from longtake.hub.bundled import DEFAULT_MODEL, MICRO_MAP, model_notes
+from longtake.hub.load import load_model
 from longtake.pipeline.checkpoint import CheckpointRule
 from longtake.pipeline.outputs import Outputs, choose_outputs
 from longtake.pipeline.prefetch import WhenFull
@@ -30,6 +31,8 @@ from longtake.pipeline.video_map import MapSettings, adjusted_session, map_video
 from longtake.pipeline.writer_process import WriterProcess
 from longtake.runtime.build import SMALL, usual_settings
 from longtake.runtime.execution import choose_execution
+from longtake.types import counted
+from longtake.video.addresses import shown_address
 from longtake.video.resize import Fit
 from longtake.video.source import Source, SourceOptions, open_source, videos_of
 
@@ -48,7 +51,11 @@ def map_(
         "out/map"
     ),
     model: Annotated[
-        str, typer.Option(help="A checkpoint, a name of longtake models, or tiny (random weights, to test files fast).")
+        str,
+        typer.Option(
+            help="A checkpoint, a name of longtake models, or tiny (random weights, to test files fast). "
+            f"{DEFAULT_MODEL} knows procedural houses only; for real video type --model {MICRO_MAP.instead}."
+        ),
     ] = DEFAULT_MODEL,
     memory: Annotated[str | None, typer.Option(help="Room for keys and values, such as 4GB or 8 frames.")] = None,
     policy: Annotated[
@@ -138,7 +145,8 @@ def map_(
         sources = [video for text in sources for video in videos_of(text)]
     reporter: Reporter = JsonReporter() if as_json else TerminalReporter()
     reporter.uses(model, execution)
-    _note_beforehand(model, sources, settings.outputs, reporter)
+    _note_beforehand(settings.outputs, reporter)
+    tell_once = cache(reporter.note)
 
     @cache
     def network() -> GeometryModel:
@@ -148,11 +156,14 @@ def map_(
     with WriterProcess() as writer_process:
 
         def open_run(source: Source, folder: Path) -> Run:
+            notes = model_notes(model, shows_world=source.shows_world)
+            for note in notes:
+                tell_once(note)
             return map_video(
                 source,
                 network(),
                 folder,
-                replace(settings, session=adjust(usual_settings(network().config))),
+                replace(settings, session=adjust(usual_settings(network().config)), notes=notes),
                 overwrite=overwrite,
                 resume=resume,
                 on_export=reporter.exporting,
@@ -179,7 +190,7 @@ def _map_each(
     num_failed = 0
     for text, folder in folders:
         if is_done_already(folder):
-            reporter.skipped(text, folder)
+            reporter.skipped(shown_address(text), folder)
             continue
         try:
             run = open_run(text, folder)
@@ -188,19 +199,16 @@ def _map_each(
             if len(folders) == 1:
                 raise
             num_failed += 1
-            reporter.failed(text, str(error))
+            reporter.failed(shown_address(text), str(error))
         else:
             assert run.summary is not None
             if not run.summary.is_complete:
                 sys.exit(INTERRUPTED)
     if num_failed:
-        raise InputError(f"{num_failed} of {len(folders)} sources could not be mapped; the others are done.")
+        raise InputError(f"{num_failed} of {counted(len(folders), 'source')} could not be mapped; the others are done.")
 
 
-def _note_beforehand(model: str, sources: Sequence[str], outputs: Outputs, reporter: Reporter) -> None:
-    note_limits(model, sources, reporter)
-    if model in RANDOM:
-        reporter.note("The weights are random: the files show how longtake works, and no geometry.")
+def _note_beforehand(outputs: Outputs, reporter: Reporter) -> None:
     has_scene = outputs.export is not None and any(known.needs_images for known in outputs.export.known)
     if has_scene and outputs.take.pixels is PixelGrid.MODEL:
         reporter.note("Images of colmap and nerfstudio are made of the network's; --pixels source keeps the video's.")
@@ -241,7 +249,7 @@ def _parents(text: str) -> Sequence[str]:
 
 
 def _stem(text: str) -> str:
-    path = Path(text)
+    path = Path(shown_address(text))
     name = path.stem if path.is_file() else path.name
     return _plain(name or text)
 

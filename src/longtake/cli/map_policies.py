@@ -12,7 +12,8 @@ from rich.table import Table
 from longtake.bench.contenders import KEEP_ALL
 from longtake.bench.eviction import EvictionFigures, EvictionRow, EvictionSettings, measure_eviction
 from longtake.bench.machine import device_name
-from longtake.cli.tables import counting, table
+from longtake.cli.progress import counting
+from longtake.cli.tables import table
 from longtake.evaluation.agreement import Mean
 from longtake.evaluation.plots import new_figure, save_figure
 from longtake.geometry.model import GeometryModel

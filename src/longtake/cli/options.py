@@ -20,6 +20,10 @@ Start = Annotated[str | None, typer.Option(help="Where to begin, such as 00:42."
 End = Annotated[str | None, typer.Option(help="Where to end.")]
 Fps = Annotated[float | None, typer.Option(help="At most so many frames a second, by their times.")]
 PictureFps = Annotated[float, typer.Option(help="Frames a second of a folder, whose pictures have no times.")]
+AskedPictureFps = Annotated[
+    float | None,
+    typer.Option(help="Frames a second of a folder, whose pictures have no times; by default all are looked at."),
+]
 
 Size = Annotated[str, typer.Option(help="Width x height of the images, in pixels.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]

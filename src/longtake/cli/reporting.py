@@ -10,15 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from longtake.api.progress import plain_console
 from longtake.cli.export import export_lines
+from longtake.cli.program import INTERRUPTED
+from longtake.cli.progress import TaskProgress
 from longtake.cli.signals import stopped_by_signal
 from longtake.exports.frame import FrameStatus, MappedFrame, PosedFrame
 from longtake.exports.sink import Correction
-from longtake.hub.bundled import DEFAULT_MODEL
 from longtake.memory.budget import format_bytes
 from longtake.pipeline.events import (
     Answered,
@@ -37,13 +37,9 @@ from longtake.pipeline.events import (
 )
 from longtake.pipeline.question_schedule import Due, Every, Once, When, format_time
 from longtake.pipeline.run import KEPT, Run
-from longtake.runtime.answers import DialogueInfo, Evidence
+from longtake.runtime.answers import DialogueInfo, Ending, Evidence
 from longtake.runtime.execution import Execution
-from longtake.types import FrameKind
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it, and after whatever else asks for an end."""
-
+from longtake.types import FrameKind, counted
 
 _LEAST_SEEN = 0.99
 """Share of a picture below which it is told that the rest is cut off."""
@@ -83,11 +79,12 @@ class Reporter(ABC):
     def failed(self, source: str, problem: str) -> None: ...
 
 
-def report_run(run: Run, reporter: Reporter) -> None:
-    """A run to its end. The first Ctrl-C stops it, and what was begun is finished."""
+def report_run(run: Run, reporter: Reporter) -> bool:
+    """A run to its end. The first Ctrl-C stops it, and what was begun is finished. Whether no question was refused."""
     with run, reporter.watching(run), stopped_by_signal(partial(_stop, run)), _told_if_exporting(run, reporter):
-        is_told = False
+        is_told, num_refused = False, 0
         for event in run:
+            num_refused += is_refusal(event)
             if isinstance(event, Frame) and not is_told:
                 is_told = True
                 if run.source.note is not None:
@@ -95,6 +92,12 @@ def report_run(run: Run, reporter: Reporter) -> None:
                 if event.mapped is not None:
                     _note_cut(event.mapped, reporter)
             reporter.report(event)
+    return not num_refused
+
+
+def is_refusal(event: Event) -> bool:
+    """Whether a question was answered with what the model knows instead."""
+    return isinstance(event, Answered) and event.answer is not None and event.answer.ending is Ending.REFUSED
 
 
 def _note_cut(frame: MappedFrame, reporter: Reporter) -> None:
@@ -105,15 +108,6 @@ def _note_cut(frame: MappedFrame, reporter: Reporter) -> None:
         reporter.note(
             f"The model sees the middle of each picture, {share:.0%} of it: of {frame.placement.source_width}x"
             f"{frame.placement.source_height} pixels those {sides} are cut off; longtake map --fit pad shows all."
-        )
-
-
-def note_limits(model: str, sources: Sequence[str], reporter: Reporter) -> None:
-    """What a newcomer must know before trusting the package's own model with a video of the real world."""
-    if model == DEFAULT_MODEL and not all(source.startswith("world:") for source in sources):
-        reporter.note(
-            f"{model} was trained on procedural houses and knows nothing else; for other video name a published model "
-            "with --model (longtake models lists them)."
         )
 
 
@@ -205,7 +199,7 @@ class JsonReporter(Reporter):
             self.note(note)
 
     def _emit(self, event: str, **values: Any) -> None:
-        print(json.dumps({"event": event, **values}, ensure_ascii=False), flush=True)
+        print(json.dumps({"event": event, **values}), flush=True)
 
 
 class TerminalReporter(Reporter):
@@ -213,22 +207,22 @@ class TerminalReporter(Reporter):
 
     def __init__(self, *, has_answers: bool = False, is_labelled: bool = True) -> None:
         """Where there are answers, stdout is for them alone; labels say which question each is the answer to."""
-        self._console = Console(stderr=has_answers, highlight=False)
+        self._console = plain_console(stderr=has_answers)
         self._is_labelled = is_labelled
-        self._progress = self._new_progress()
+        self._progress = TaskProgress(self._console)
         self._run: Run | None = None
         self._is_watching = False
         self._used = ""
 
     def uses(self, model: str, execution: Execution) -> None:
-        self._used = f"{model}, {execution}"
+        self._used = f"{model}, {execution.precision} on {execution.device}, attention by {execution.backend}"
 
     @contextmanager
     def watching(self, run: Run) -> Iterator[None]:
         self._run, self._is_watching = run, True
-        self._console.print(self._used, style="dim", soft_wrap=True, markup=False)
-        with self._new_progress() as self._progress:
-            self._progress.add_task(run.source.name, total=run.source.num_frames, state="")
+        self._console.print(self._used, style="dim", soft_wrap=True)
+        with TaskProgress(self._console) as self._progress:
+            self._progress.begin(run.source.name, run.source.num_frames)
             try:
                 yield
             finally:
@@ -257,23 +251,24 @@ class TerminalReporter(Reporter):
                 pass
 
     def note(self, text: str) -> None:
-        self._console.print(text, style="yellow", soft_wrap=True, markup=False)
+        self._console.print(text, style="yellow", soft_wrap=True)
 
     def report_dialogue(self, info: DialogueInfo) -> None:
         self._console.print(
-            f"{info.num_frames} frames up to {format_time(info.seen_until_s or 0.0)}, {info.num_tokens} tokens in "
-            f"memory ({info.live_bytes / 1e6:.1f} of {info.num_bytes / 1e6:.1f} MB), seen in {info.seeing_s:.1f} s",
+            f"{counted(info.num_frames, 'frame')} up to {format_time(info.seen_until_s or 0.0)}, "
+            f"{counted(info.num_tokens, 'token')} in memory ({info.live_bytes / 1e6:.1f} of "
+            f"{info.num_bytes / 1e6:.1f} MB), seen in {info.seeing_s:.1f} s",
             soft_wrap=True,
         )
 
     def exporting(self, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:
-        task = self._progress.add_task("Exporting", total=num_frames, state="")
+        task = self._progress.begin("Exporting", num_frames)
         for frame in frames:
             yield frame
             self._progress.advance(task)
 
     def skipped(self, source: str, out: Path) -> None:
-        self._console.print(f"{source} is done, in {out}", soft_wrap=True, markup=False)
+        self._console.print(f"{source} is done, in {out}", soft_wrap=True)
 
     def failed(self, source: str, problem: str) -> None:
         self._console.print(Text(f"{source}: {problem}", style="red"), soft_wrap=True)
@@ -287,7 +282,7 @@ class TerminalReporter(Reporter):
             state = f"{format_time(info.seen_until_s or 0.0)}, {info.num_tokens} tokens in memory"
         else:
             resident, counts = format_bytes(self._run.resident_bytes).partition(" (")[0], self._run.counts
-            state = f"{task.speed or 0:.1f} frames/s {resident}, {counts[KEPT]} kept{_troubles(counts)}"
+            state = f"{task.speed or 0:.1f} frames/s, {resident}, {counts[KEPT]} kept{_troubles(counts)}"
         self._progress.update(task.id, advance=1, state=state)
 
     def _begin_answer(self, asking: Asking) -> None:
@@ -318,23 +313,13 @@ class TerminalReporter(Reporter):
         for unasked in ended.never_due:
             self.note(_never_due(unasked))
         if ended.summary is not None:
-            self._console.print(_summary_line(ended.summary, self._run), soft_wrap=True, markup=False)
+            self._console.print(_summary_line(ended.summary, self._run), soft_wrap=True)
         if ended.dialogue is not None:
             if ended.num_dropped:
-                self.note(f"{ended.num_dropped} frames came while the sessions were busy, and were dropped.")
+                self.note(
+                    f"{counted(ended.num_dropped, 'frame')} came while the sessions were busy, and had to be dropped."
+                )
             self.report_dialogue(ended.dialogue)
-
-    def _new_progress(self) -> Progress:
-        return Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[state]}", markup=False),
-            TimeElapsedColumn(),
-            console=self._console,
-            transient=True,
-            disable=not self._console.is_terminal,
-        )
 
 
 def looked_at(evidence: Sequence[Evidence]) -> str:
@@ -422,9 +407,9 @@ def _summary_line(summary: MapSummary, run: Run | None) -> str:
     ages = summary.provisional
     final_after = f", final after {ages['largest_s']:.1f} s at most" if ages.get("num_frames") else ""
     return (
-        f"{summary.num_frames} frames at {summary.frames_per_s:.1f} frames/s, {summary.num_keyframes} kept{windows}"
-        f"{final_after}{dropped}{_troubles(summary.statuses)}; memory of {summary.memory_bytes / 1e6:.1f} MB, at most "
-        f"{_megabytes(summary.peak_resident_bytes)} in all{place}{end}"
+        f"{counted(summary.num_frames, 'frame')} at {summary.frames_per_s:.1f} frames/s, {summary.num_keyframes} kept"
+        f"{windows}{final_after}{dropped}{_troubles(summary.statuses)}; memory of {summary.memory_bytes / 1e6:.1f} MB, "
+        f"at most {_megabytes(summary.peak_resident_bytes)} in all{place}{end}"
     )
 
 

@@ -1,16 +1,14 @@
 """Figures of a measurement, for people as lines and tables or for programs as JSON."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.measure import Measurement
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from longtake.api.progress import plain_console
 from longtake.errors import InputError
 
 _WIDEST = 10_000
@@ -32,7 +30,7 @@ def show(record: object, blocks: Iterable[str | Text | Table], *, as_json: bool)
     if as_json:
         print(json.dumps(record, indent=1, allow_nan=False))
         return
-    console = Console(highlight=False)
+    console = plain_console(stderr=False)
     for block in blocks:
         if isinstance(block, Table):
             if all(column.no_wrap for column in block.columns):
@@ -40,7 +38,7 @@ def show(record: object, blocks: Iterable[str | Text | Table], *, as_json: bool)
                 console.width = max(console.width, needed)
             console.print(block)
         else:
-            console.print(block, soft_wrap=True, markup=False)
+            console.print(block, soft_wrap=True)
 
 
 def write_json(path: Path, record: object) -> None:
@@ -52,11 +50,3 @@ def require_folder(path: Path | None) -> None:
     """Of a file that will be written: refused before the work, not after it."""
     if path is not None and not path.parent.is_dir():
         raise InputError(f"There is no folder {path.parent} to write {path.name} into; make it first.")
-
-
-@contextmanager
-def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, and how to advance it."""
-    with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda count: progress.advance(task, count)

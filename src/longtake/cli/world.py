@@ -13,9 +13,10 @@ import typer
 from jaxtyping import UInt8
 from PIL import Image
 from rich.console import Console
-from rich.progress import track
 
+from longtake.api.progress import plain_console
 from longtake.cli.options import AsJson, Size, command_app, parse_size
+from longtake.cli.progress import counted_steps
 from longtake.cli.tables import show
 from longtake.errors import SettingError
 from longtake.runtime.execution import choose_device
@@ -25,6 +26,7 @@ from longtake.takes.frames import TakeFrame, Visible
 from longtake.takes.header import Content, TakeHeader
 from longtake.takes.images import ImageFiles
 from longtake.takes.writer import TakeWriter
+from longtake.types import counted
 from longtake.world.house import House
 from longtake.world.question import Question
 from longtake.world.question_sampler import QuestionSampler
@@ -87,11 +89,12 @@ def world(
         overwrite=overwrite,
     )
     torch.set_num_threads(1)  # rays are cast in pieces too small to share
-    seen, asked = film(settings, Console(stderr=as_json))
+    seen, asked = film(settings, plain_console(stderr=as_json))
     record = _record(settings, seen, asked)
     line = (
-        f"{len(seen)} frames of house {seed} ({record['split']}): {record['rooms_visited']} of {record['rooms']} "
-        f"rooms, {record['things_seen']} of {record['things']} things, {len(asked)} questions, in {out}"
+        f"{counted(len(seen), 'frame')} of house {seed} ({record['split']}): {record['rooms_visited']} of "
+        f"{record['rooms']} rooms, {record['things_seen']} of {record['things']} things, "
+        f"{counted(len(asked), 'question')}, in {out}"
     )
     show(record, [line], as_json=as_json)
 
@@ -106,7 +109,7 @@ def film(settings: WorldSettings, console: Console) -> tuple[Sightings, list[Que
     device = choose_device(settings.device)
     with locked(settings.out), TakeWriter(settings.out, header, overwrite=settings.overwrite) as writer:
         views = islice(tour.views(device), settings.frames)
-        steps = track(views, f"Filming house {settings.seed}", total=settings.frames, console=console, transient=True)
+        steps = counted_steps(views, f"Filming house {settings.seed}", settings.frames, console)
         seen = sightings(tour, house, _written(steps, house, header, writer, sheet))
         questions = _ask(settings.seed, seen, settings.questions)
         if questions:

@@ -47,7 +47,7 @@ def save_figure(figure: Any, path: Path) -> None:
     try:
         figure.savefig(path, dpi=_DPI)
     except (OSError, ValueError) as error:
-        raise SettingError(f"The picture cannot be written to {path} ({error}); give a .png in a folder.") from error
+        raise InputError(f"The picture cannot be written to {path} ({error}); give a .png in a folder.") from error
 
 
 def draw_report(report: EvalReport, folder: Path) -> list[Path]:
@@ -174,7 +174,7 @@ def _clock(report: EvalReport, start_s: float) -> str:
 
 def _unit(report: EvalReport) -> str:
     assert report.matched is not None
-    return str(report.matched.truth.unit)
+    return report.matched.truth.unit.in_words
 
 
 def _title(axes: Any, text: str) -> None:

@@ -71,9 +71,8 @@ class EvalReport:
         figures: list[str] = []
         if self.matched is not None and self.trajectory is not None:
             absolute = self.trajectory.absolute
-            figures.append(
-                f"ATE {absolute.translation.rmse:.4g} {self.matched.truth.unit} of {len(self.matched.frames)} poses"
-            )
+            ate = f"{absolute.translation.rmse:.4g} {self.matched.truth.unit.in_words}"
+            figures.append(f"ATE {ate} of {len(self.matched.frames)} poses")
         if self.depth is not None:
             figures.append(f"depth off by {self.depth.errors.abs_rel:.1%}")
         if self.points is not None:

@@ -10,6 +10,7 @@ from longtake.takes.atomic_files import replace_file
 from longtake.takes.fields import JsonObject
 from longtake.takes.header import Unit
 from longtake.takes.take import Take
+from longtake.types import counted
 
 RECORD_NAME = "export.json"
 EXPORT_FOLDER = "export"
@@ -43,7 +44,10 @@ class ExportRecord:
     def __repr__(self) -> str:
         files = ", ".join(f"{name} in {path}" for name, path in self.files.items())
         scale = "" if self.metres_per_unit is None else f", {self.metres_per_unit:.6g} m for each unit of the take"
-        return f"ExportRecord({self.frames} frames of {self.result}, lengths in {self.unit}{scale}: {files})"
+        return (
+            f"ExportRecord({counted(self.frames, 'frame')} of {self.result}, lengths in {Unit(self.unit).in_words}"
+            f"{scale}: {files})"
+        )
 
     @classmethod
     def parse(cls, text: bytes, where: str) -> "ExportRecord":

@@ -62,8 +62,8 @@ def position_of(take: Take, index: int) -> int:
         if record.index == index:
             return position
     raise InputError(
-        f"Expected a frame with index {index} in {take.folder}, but it has none; its {len(take)} frames are from "
-        f"{take.records[0].index} to {take.records[-1].index}."
+        f"Expected a frame with index {index} in {take.folder}, but it has none; its frames, {len(take)} in all, are "
+        f"from {take.records[0].index} to {take.records[-1].index}."
     )
 
 

@@ -22,6 +22,8 @@ class Bundled:
     """Of the tensors; the file is a little larger."""
     licence: str
     about: str
+    instead: str
+    """What to name for video of the real world."""
 
     @property
     def path(self) -> Path:
@@ -39,6 +41,7 @@ MICRO_MAP = Bundled(
     num_bytes=10_964_200,
     licence="Apache-2.0, as longtake itself",
     about="the default; runs on a laptop, and knows procedural houses and nothing else",
+    instead="lingbot-map-long",
 )
 MICRO_VQA = Bundled(
     name="micro-vqa",
@@ -47,12 +50,28 @@ MICRO_VQA = Bundled(
     num_bytes=7_932_160,
     licence="Apache-2.0, as longtake itself",
     about="the default for questions; a Qwen2.5-VL in small that knows procedural houses and 90 words",
+    instead="Qwen/Qwen2.5-VL-3B-Instruct",
 )
 BUNDLED = (MICRO_MAP, MICRO_VQA)
 DEFAULT_MODEL = MICRO_MAP.name
 """What commands map with if no model is named."""
 DEFAULT_LANGUAGE = MICRO_VQA.name
 """What commands ask if no language model is named."""
+RANDOM_NAMES = ("tiny", "micro")
+"""Networks without trained weights: for tests of the machinery, where what comes out does not matter."""
+
+
+def model_notes(name: str, *, shows_world: bool, option: str = "--model") -> tuple[str, ...]:
+    """What to know before trusting what this model says of a video that shows one of our worlds, or something else."""
+    if name in RANDOM_NAMES:
+        return (f"The weights are random: what {name} says shows how longtake works, and no geometry.",)
+    bundled = _named(name)
+    if bundled is None or shows_world:
+        return ()
+    return (
+        f"{name} was trained on procedural houses and knows nothing else; for real video type {option} "
+        f"{bundled.instead}.",
+    )
 
 
 def fingerprint(name: str) -> str | None:

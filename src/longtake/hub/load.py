@@ -12,7 +12,7 @@ from longtake.errors import SettingError
 from longtake.extras import import_own
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
-from longtake.hub.bundled import bundled_folder
+from longtake.hub.bundled import RANDOM_NAMES, bundled_folder
 from longtake.hub.presets import parse_name
 from longtake.hub.resolve import resolve
 from longtake.language.load import LanguageModel, load_language
@@ -21,8 +21,8 @@ from longtake.weights.load import load_geometry
 from longtake.weights.presets import BY_NAME, MICRO, TINY
 from longtake.weights.published import Family
 
-RANDOM: Mapping[str, GeometryConfig] = MappingProxyType({"tiny": TINY, "micro": MICRO})
-"""With random weights: for tests of the machinery, where time matters and what comes out does not."""
+RANDOM: Mapping[str, GeometryConfig] = MappingProxyType(dict(zip(RANDOM_NAMES, (TINY, MICRO), strict=True)))
+"""With random weights, the same each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from longtake.errors import CheckpointError
 from longtake.extras import import_from_extra
-from longtake.hub.bundled import BUNDLED, bundled_file
+from longtake.hub.bundled import BUNDLED, RANDOM_NAMES, bundled_file
 from longtake.hub.presets import PRESETS, alone_in, parse_name
 from longtake.weights.files import INDEX, SUFFIXES, existing, is_index, read_index
 
@@ -61,7 +61,7 @@ def _place_of(name: str) -> Place:
     if found and not name.endswith(SUFFIXES):  # one folder and a file: a path that does not exist
         return Place(found["repo"], ("model.safetensors", INDEX))
     bundled = [one.name for one in BUNDLED if not one.is_language]
-    names = ", ".join([*bundled, *(preset.name for preset in PRESETS)])
+    names = ", ".join([*bundled, *(preset.name for preset in PRESETS), *RANDOM_NAMES])
     raise CheckpointError(
         f"Expected weights at {name}, but no file or folder is there; "
         f"give a path, one of the names {names}, or organisation/repository/file on the Hugging Face hub."

@@ -16,6 +16,7 @@ from longtake.language.tokenizer import Tokenizer
 
 KNOWN_NAME = "known.json"
 _MOST_LISTED = 100
+_ANOTHER = "for anything else name another model (--model of longtake ask, --language of longtake live)"
 _END_SIGNS = "?.! \t\n"
 
 
@@ -115,9 +116,9 @@ def known_ids(text: str, tokenizer: Tokenizer, known: QuestionGrammar | None) ->
 
 def _refusal(tokenizer: Tokenizer, known: QuestionGrammar | None, why: str) -> str:
     if known is not None:
-        return f"I only know about {known.about}, and {why}; {known.in_words}."
+        return f"I only know about {known.about}, and {why}; {known.in_words}; {_ANOTHER}."
     listed = [word for word in tokenizer.plain if re.search(r"\S", word)]
     more = f" and {len(listed) - _MOST_LISTED} more" if len(listed) > _MOST_LISTED else ""
     return f"I only know about what can be said in words of mine, and {why}; they are: " + (
-        f"{', '.join(listed[:_MOST_LISTED])}{more}."
+        f"{', '.join(listed[:_MOST_LISTED])}{more}; {_ANOTHER}."
     )

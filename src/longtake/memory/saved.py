@@ -100,6 +100,8 @@ class SavedTensors:
             record = json.loads(metadata[_RECORD])
             if not isinstance(record, dict):
                 raise ValueError("its record is no object")
+        except FileNotFoundError as error:
+            raise SavedSessionError(f"There is no saved session at {path}; check the path.") from error
         except KeyError as error:
             raise _incomplete(path, f"it has no {error} in its metadata") from error
         except (OSError, SafetensorError, AttributeError, ValueError, RecursionError) as error:

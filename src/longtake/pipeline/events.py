@@ -10,7 +10,7 @@ Saved        a checkpoint or a session is on the disk
 Ended        the source has ended, and every question is answered; Exported: files were made of the whole
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,6 +133,8 @@ class MapSummary:
     """Of keys and values."""
     peak_resident_bytes: int
     """Of this process, and of the one that writes where there is one."""
+    notes: Sequence[str] = ()
+    """What a reader should know of the model before trusting the results."""
     longtake: str = __version__
 
 

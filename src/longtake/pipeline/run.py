@@ -56,6 +56,7 @@ class Run(Iterator[Event]):
         *,
         output: RunFolder | Sink | None = None,
         model_name: str = "",
+        notes: tuple[str, ...] = (),
         execution: Execution | None = None,
         checkpoints: CheckpointRule | None = None,
         when_full: WhenFull = WhenFull.NEWEST_WINS,
@@ -65,7 +66,7 @@ class Run(Iterator[Event]):
         """`when_full` says what happens to a new frame of a live source while the sessions are busy; others wait."""
         self.source, self.session = source, session
         self._schedule = QuestionSchedule(asked)
-        self._model_name, self._execution = model_name, execution or Execution()
+        self._model_name, self._notes, self._execution = model_name, notes, execution or Execution()
         self._folder = output if isinstance(output, RunFolder) else None
         self._replacing = output if isinstance(output, ReplacingSink) else None
         self._keeping = output if self._replacing is None else None
@@ -323,6 +324,7 @@ class Run(Iterator[Event]):
         return MapSummary(
             source=self.source.name,
             model=self._model_name,
+            notes=self._notes,
             execution=asdict(self._execution),
             is_complete=self._is_complete,
             num_frames=self._num_counted,

@@ -41,6 +41,8 @@ class MapSettings:
     """When a run of a source that can be read again is saved."""
     model_name: str = "a model without a name"
     """As the summary calls it."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the results should know of the model."""
     execution: Execution = field(default_factory=Execution)
     """How the network is computed; its number type is that of the session."""
 
@@ -89,6 +91,7 @@ def map_video(
         LiveSession(mapper),
         output=folder,
         model_name=settings.model_name,
+        notes=settings.notes,
         execution=settings.execution,
         checkpoints=settings.checkpoints,
         when_full=settings.when_full,
@@ -127,6 +130,7 @@ def _what_must_stay(source: Source, model: GeometryModel, settings: MapSettings)
     size = {"num_bytes": path.stat().st_size} if path is not None and path.is_file() else {}
     return {
         "source": {"name": source.name, **plain(source.extent), **source.identity, **size},
+        "address": source.digest,
         "sampling": plain(source.sampling),
         "model": fingerprint(model),
         "session": plain(settings.session),

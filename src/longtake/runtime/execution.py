@@ -28,7 +28,7 @@ class Precision(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """What a run says of itself in its first line and its summary."""
+    """What a run says of itself: in its first line without the reason, with it in its summary."""
 
     device: str = "cpu"
     precision: Precision = Precision.FP32

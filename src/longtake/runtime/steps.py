@@ -132,7 +132,8 @@ def check_frame(frame: Frame, size: tuple[int, int]) -> None:
     if frame.dtype == torch.uint8:
         return
     if not frame.is_floating_point():
-        raise InputError(f"Expected pixels as bytes or floats, but got {frame.dtype}; convert them to uint8.")
+        got = str(frame.dtype).removeprefix("torch.")  # it may have come as a numpy array
+        raise InputError(f"Expected pixels as bytes or floats, but got {got}; convert them to uint8.")
     if not bool(torch.isfinite(frame).all()):
         raise InputError("Expected finite pixels, but some are NaN or infinite; leave the frame out or repair it.")
     low, high = float(frame.min()), float(frame.max())

@@ -38,6 +38,11 @@ class Unit(StrEnum):
     MODEL = "model"
     """The estimating network's own, of unknown length."""
 
+    @property
+    def in_words(self) -> str:
+        """Behind a number."""
+        return "m" if self is Unit.METRE else "model units"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeHeader:

@@ -36,14 +36,14 @@ def read_rows(path: Path, meaning: str) -> Generator[Row, None, None]:
 
     What follows a `#`, blank lines, a byte order mark and any kind of line end are skipped.
     """
-    _refuse_binary(path)
+    _refuse_binary(path, meaning)
     try:
         with path.open(encoding="utf-8-sig") as file:
             for line, text in enumerate(file, start=1):
                 if words := text.partition("#")[0].split():
                     yield Row(line, tuple(_number(word, path, line, meaning) for word in words))
     except UnicodeDecodeError as error:
-        raise _binary(path) from error
+        raise _binary(path, meaning) from error
 
 
 def no_rows(path: Path, meaning: str) -> InputError:
@@ -64,7 +64,7 @@ def count_of(num_numbers: int) -> str:
     return "1 number" if num_numbers == 1 else f"{num_numbers} numbers"
 
 
-def _refuse_binary(path: Path) -> None:
+def _refuse_binary(path: Path, meaning: str) -> None:
     try:
         with path.open("rb") as file:
             head = file.read(_PROBE_BYTES)
@@ -73,11 +73,14 @@ def _refuse_binary(path: Path) -> None:
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}); give a text file.") from error
     if b"\0" in head:
-        raise _binary(path)
+        raise _binary(path, meaning)
 
 
-def _binary(path: Path) -> InputError:
-    return InputError(f"{path} is not a text file in UTF-8; give one with numbers separated by spaces.")
+def _binary(path: Path, meaning: str) -> InputError:
+    return InputError(
+        f"Expected lines of {meaning} in {path}, but it is no text file in UTF-8; in place of a video give the folder "
+        "that longtake map makes of it."
+    )
 
 
 def _number(word: str, path: Path, line: int, meaning: str) -> float:

@@ -20,6 +20,7 @@ from longtake.takes.frames import FrameRecord
 from longtake.takes.header import FRAMES_NAME, POSES_NAME, QUESTIONS_NAME, TakeHeader, read_header
 from longtake.takes.images import ImageFiles, read_image
 from longtake.takes.trajectory import Trajectory
+from longtake.types import counted
 
 _NUM_POSE_NUMBERS = 8
 _SMALLEST_QUATERNION = 1e-9
@@ -83,7 +84,8 @@ class Take:
             "confidence": header.confidence,
         }
         there = ", ".join(name for name, is_there in parts.items() if is_there) or "poses alone"
-        return f"Take({self.folder}: {len(self)} frames of {header.width}x{header.height} in {seconds:.1f} s; {there})"
+        frames = counted(len(self), "frame")
+        return f"Take({self.folder}: {frames} of {header.width}x{header.height} in {seconds:.1f} s; {there})"
 
     def _index_at(self, position: int) -> int:
         try:

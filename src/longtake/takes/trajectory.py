@@ -7,6 +7,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from longtake.errors import InputError
+from longtake.types import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -42,7 +43,7 @@ class Trajectory:
 
     def __repr__(self) -> str:
         unit = "s" if self.is_timed else "frames"
-        return f"Trajectory({len(self)} poses in {self.duration_s:.1f} {unit}, a way of {self.length:.3g})"
+        return f"Trajectory({counted(len(self), 'pose')} in {self.duration_s:.1f} {unit}, a way of {self.length:.3g})"
 
     @property
     def positions(self) -> Float64[Tensor, "frames 3"]:

@@ -47,7 +47,7 @@ _WAIT_S, _LONGEST_WAIT_S = 0.005, 10.0
 class Address:
     """What PyAV opens, and how."""
 
-    url: str
+    url: str = field(repr=False)
     name: str
     """The name that people see."""
     format: str | None = None

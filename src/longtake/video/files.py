@@ -12,6 +12,7 @@ from av.container import InputContainer
 from av.video.stream import VideoStream
 
 from longtake.errors import InputError
+from longtake.video.addresses import address_digest
 from longtake.video.decoding import Address, Decoder, LostFrame, RgbConverter, note_on, video_stream
 from longtake.video.frame import PendingFrame
 from longtake.video.matroska import num_missing_bytes
@@ -82,7 +83,8 @@ class VideoFile(Source):
         `opened` is the place where it is open already, and is read first.
         """
         self._address = Address.of_file(place) if isinstance(place, Path) else place
-        super().__init__(self._address.name, sampling)
+        digest = None if isinstance(place, Path) else address_digest(place.url)
+        super().__init__(self._address.name, sampling, digest=digest)
         self._threads, self._opened = threads, opened
         with nullcontext(opened) if opened is not None else self._open() as container:
             self._extent = _extent(container, video_stream(container, self.name))
@@ -129,9 +131,9 @@ class VideoFile(Source):
             return self._address.open()
         except av.FFmpegError as error:
             reason = "its index is missing" if _is_unfinished_mp4(self._address.url) else error.strerror
-            raise InputError(
+            raise InputError(  # without its cause, which says the whole address
                 f"Expected a video in {self.name}, but it cannot be opened ({reason}); check that it plays."
-            ) from error
+            ) from None
 
     def _pending(self, clock: FileClock, converter: RgbConverter, frame: av.VideoFrame | LostFrame) -> PendingFrame:
         timestamp_s = clock.read(frame.pts)

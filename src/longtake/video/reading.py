@@ -16,14 +16,26 @@ EVERY_FRAME = FrameSampling()
 class Source(ABC):
     """A video, wherever it comes from."""
 
-    def __init__(self, name: str, sampling: FrameSampling = EVERY_FRAME, *, is_live: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        sampling: FrameSampling = EVERY_FRAME,
+        *,
+        is_live: bool = False,
+        shows_world: bool = False,
+        digest: str | None = None,
+    ) -> None:
         self.name = name
         """The name that people see."""
+        self.digest = digest
+        """Of an address, by which it differs from others of this name."""
         self.sampling = sampling
         self.is_live = is_live
         """Whether frames come whether or not they are read, and cannot be read again: a camera, a stream."""
         self.note: str | None = None
         """What a viewer should know of the frames read so far."""
+        self.shows_world = shows_world
+        """Whether it shows one of our procedural worlds, as far as that is known."""
         self._stopped = threading.Event()
 
     @property

@@ -76,14 +76,15 @@ class FrameSampling:
         """About how many frames will be picked, exactly if all are; None where nobody can know."""
         if self == FrameSampling():
             return extent.num_frames
-        if extent.fps is None:
+        if extent.fps is None or (extent.num_frames is None and self.end_s is None):
             return None
-        length_s = math.inf if extent.num_frames is None else extent.num_frames / extent.fps
-        span_s = min(length_s, math.inf if self.end_s is None else self.end_s) - self.start_s
-        if math.isinf(span_s):
-            return None
-        fps = min(extent.fps, self.fps or math.inf)
-        return math.ceil(round(max(span_s, 0) * fps, 3) / self.stride)
+        first = _frame_at(self.start_s, extent.fps)
+        stops = [extent.num_frames, None if self.end_s is None else _frame_at(self.end_s, extent.fps)]
+        count = min(stop for stop in stops if stop is not None) - first
+        if count > 0 and self.fps is not None and self.fps < extent.fps:
+            earliest, last = (self._interval(place / extent.fps - self.start_s) for place in (first, first + count - 1))
+            count = last - earliest + 1
+        return math.ceil(max(count, 0) / self.stride)
 
     def _part(self, frames: Iterable[_Frame]) -> Generator[tuple[float, _Frame], None, None]:
         """Frames of the part, each with its seconds since the start."""
@@ -100,12 +101,16 @@ class FrameSampling:
         taken: int | None = None
         for elapsed_s, frame in timed_frames:
             if self.fps is not None and frame.problem is None:
-                rounding_s = min(_ROUNDING_S, 0.25 / self.fps)
-                interval = math.floor((elapsed_s + rounding_s) * self.fps)
+                interval = self._interval(elapsed_s)
                 if taken is not None and interval <= taken:
                     continue
                 taken = interval
             yield frame
+
+    def _interval(self, elapsed_s: float) -> int:
+        """Which interval of 1/fps a frame so long after the start is in."""
+        assert self.fps is not None
+        return math.floor((elapsed_s + min(_ROUNDING_S, 0.25 / self.fps)) * self.fps)
 
     def _every(self, frames: Iterable[_Frame]) -> Generator[_Frame, None, None]:
         num_pictures = 0
@@ -116,6 +121,11 @@ class FrameSampling:
             if num_pictures % self.stride == 0:
                 yield frame
             num_pictures += 1
+
+
+def _frame_at(time_s: float, fps: float) -> int:
+    """The first frame that is not before this moment, of frames that come evenly from 0 s on."""
+    return max(0, math.ceil(round((time_s - _ROUNDING_S) * fps, 6)))
 
 
 def parse_time(text: str) -> float:

@@ -10,6 +10,7 @@ from pathlib import Path
 from longtake.errors import InputError, SettingError
 from longtake.extras import import_own
 from longtake.takes.header import is_take
+from longtake.video.addresses import shown_address
 from longtake.video.folders import (
     DEFAULT_FOLLOWING,
     NOMINAL_FPS,
@@ -106,7 +107,9 @@ def _open_own(name: str, text: str, sampling: FrameSampling, options: SourceOpti
 
 def _open_path(path: Path, sampling: FrameSampling, options: SourceOptions) -> Source:
     if not _exists(path):
-        raise InputError(f"Expected a video, a folder or a stream, but there is no '{path}'; check the path.")
+        raise InputError(
+            f"Expected a video, a folder or a stream, but there is no '{shown_address(str(path))}'; check the path."
+        )
     if path.is_dir():
         if is_take(path):
             from longtake.video.take_images import TakeImages
@@ -126,11 +129,18 @@ def _exists(path: Path) -> bool:
     try:
         return path.exists()
     except OSError as error:
-        raise InputError(f"Expected a video, but '{path}' cannot be looked at ({error.strerror}).") from error
+        raise InputError(
+            f"Expected a video, but '{shown_address(str(path))}' cannot be looked at ({error.strerror})."
+        ) from None
 
 
 def _follow(text: str, sampling: FrameSampling, options: SourceOptions) -> FollowedFolder:
     path = Path(text)
-    if path.is_dir() and is_take(path):
+    if not (_exists(path) and path.is_dir()):
+        raise InputError(
+            f"Expected a folder to follow at {shown_address(text)}, but there is none; make it first, or open it "
+            "without following."
+        )
+    if is_take(path):
         raise SettingError(f"Expected a folder of pictures to follow, but {path} is a take; open it without following.")
     return FollowedFolder(path, sampling, fps=options.picture_fps, following=options.following)

@@ -5,12 +5,13 @@ import time
 from collections.abc import Generator
 from contextlib import closing
 from functools import partial
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import av
 from av.container import InputContainer
 
 from longtake.errors import InputError
+from longtake.video.addresses import shown_address
 from longtake.video.decoding import Address, Decoder, LostFrame, RgbConverter, note_on, video_stream
 from longtake.video.files import VideoFile
 from longtake.video.frame import PendingFrame
@@ -72,7 +73,7 @@ class LiveStream(Source):
                 reason = "it ended"
             except av.FFmpegError as error:
                 if not clock.num_pictures and isinstance(error, _FINAL_ERRORS):
-                    raise _no_video(self.name, error) from error
+                    raise _no_video(self.name, error) from None
                 has_end, reason = False, _reason(error)
             if has_end:
                 return
@@ -149,25 +150,26 @@ def open_stream(
     url: str, sampling: FrameSampling = EVERY_FRAME, *, threads: int = 0, timeouts: StreamTimeouts = DEFAULT_TIMEOUTS
 ) -> Source:
     """A stream, or a file that lies on a server: every frame of that is read, at the file's own times."""
-    parts = _parts(url)
+    _require_address(url)
+    is_http = url.lower().startswith("http")
     address = Address(
         url=url,
-        name=url if parts.password is None else url.replace(f":{parts.password}@", ":***@", 1),
-        options={**_STREAM_OPTIONS, **(_HTTP_OPTIONS if parts.scheme.startswith("http") else {})},
+        name=shown_address(url),
+        options={**_STREAM_OPTIONS, **(_HTTP_OPTIONS if is_http else {})},
         open_timeout_s=timeouts.open_timeout_s,
         read_timeout_s=timeouts.read_timeout_s,
     )
-    opened = _open_now(address) if parts.scheme.startswith("http") else None
+    opened = _open_now(address) if is_http else None
     if opened is not None and _is_file(opened):
         return VideoFile(address, sampling, threads=threads, opened=opened)
     return LiveStream(address, sampling, threads=threads, timeouts=timeouts, opened=opened)
 
 
-def _parts(url: str) -> SplitResult:
+def _require_address(url: str) -> None:
     try:
-        return urlsplit(url)
-    except ValueError as error:
-        raise InputError(f"Expected an address such as rtsp://host/path, but got '{url}' ({error}).") from error
+        urlsplit(url)
+    except ValueError:
+        raise InputError(f"Expected an address such as rtsp://host/path, but got '{shown_address(url)}'.") from None
 
 
 def _open_now(address: Address) -> InputContainer | None:
@@ -176,15 +178,16 @@ def _open_now(address: Address) -> InputContainer | None:
     try:
         return address.open()
     except _FINAL_ERRORS as error:
-        raise _no_video(address.name, error) from error
+        raise _no_video(address.name, error) from None
     except av.FFmpegError as error:
         silence_s = time.monotonic() - started_s
         if address.open_timeout_s is not None and silence_s >= address.open_timeout_s:
-            raise _silent(address.name, silence_s, _reason(error)) from error
+            raise _silent(address.name, silence_s, _reason(error)) from None
         return None
 
 
 def _no_video(name: str, error: av.FFmpegError) -> InputError:
+    """To be raised without its cause, which says the whole address."""
     return InputError(f"Expected a video from {name}, but got none ({_reason(error)}).")
 
 
@@ -196,7 +199,7 @@ def _silent(name: str, silence_s: float, reason: str) -> InputError:
 
 def _reason(error: av.FFmpegError) -> str:
     """FFmpeg's own, but for its words on a timeout."""
-    return "it did not answer" if isinstance(error, av.ExitError) else error.strerror or str(error)
+    return "it did not answer" if isinstance(error, av.ExitError) else error.strerror or type(error).__name__
 
 
 def _is_file(container: InputContainer) -> bool:

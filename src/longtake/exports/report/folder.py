@@ -63,6 +63,12 @@ class MappedFolder:
         is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         return float(value) if is_number else None  # type: ignore[arg-type]
 
+    @property
+    def notes(self) -> list[str]:
+        """What the run says of its model."""
+        notes = (self.summary or {}).get("notes")
+        return [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []
+
     def table(self, name: str) -> Mapping[str, Any]:
         """An object of the summary, empty where there is none."""
         value = (self.summary or {}).get(name)

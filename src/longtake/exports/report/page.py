@@ -60,7 +60,8 @@ def make_page(folder: MappedFolder) -> str:
         parts,
         title=escape(_title(folder)),
         badge=_badge(folder),
-        subtitle=escape(_subtitle(take)),
+        subtitle=escape(_subtitle(folder)),
+        notes="".join(f'<p class="note">{escape(note)}</p>' for note in folder.notes),
         figures=figures_section(figures),
         truth=truth_section(folder.truth),
         asked=asked_section(folder.asked),
@@ -97,7 +98,7 @@ def _read_cloud(path: Path) -> tuple[PointSample | None, str | None]:
 
 
 def _unit_of(take: Take) -> str:
-    return "m" if take.header.unit is Unit.METRE else "model units"
+    return take.header.unit.in_words
 
 
 def _title(folder: MappedFolder) -> str:
@@ -111,16 +112,19 @@ def _badge(folder: MappedFolder) -> str:
     if folder.summary is None:
         return '<span class="badge partial">no summary: not finished</span>'
     if folder.summary.get("is_complete") is True:
+        if folder.notes:
+            return '<span class="badge partial">complete, but mind the note</span>'
         return '<span class="badge complete">complete</span>'
     return '<span class="badge partial">stopped early</span>'
 
 
-def _subtitle(take: Take | None) -> str:
-    if take is None:
+def _subtitle(folder: MappedFolder) -> str:
+    if folder.take is None:
         return "Nothing was mapped."
-    header = take.header
+    header, model = folder.take.header, (folder.summary or {}).get("model")
+    by = f" by {model}" if isinstance(model, str) else ""
     words = "metres" if header.unit is Unit.METRE else "model units, whose length in metres is unknown"
-    return f"Depth and poses of {header.width}x{header.height} pixels a frame; lengths are in {words}."
+    return f"Depth and poses{by} of {header.width}x{header.height} pixels a frame; lengths are in {words}."
 
 
 def _figures_of_take(folder: MappedFolder, take: Take, cloud: PointSample | None) -> Mapping[str, str | None]:

@@ -1,0 +1,56 @@
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from longtake.api.progress import plain_console, time_left
+from longtake.cli import progress
+from longtake.cli.progress import TaskProgress, counted_steps, counting
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(progress.time, "monotonic", clock)
+    return clock
+
+
+def test_where_there_is_no_terminal_a_line_comes_now_and_then(clock: Clock) -> None:
+    said = StringIO()
+    for _ in counted_steps(range(60), "walk[/x].mp4", 60, Console(file=said, markup=False)):
+        clock.now_s += 1.0
+    expected = [f"walk[/x].mp4: {count} of 60" for count in range(10, 61, 10)]
+    assert [line.partition(", ")[0] for line in said.getvalue().splitlines()] == expected
+    assert not said.getvalue().startswith("\n")
+
+
+def test_short_work_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with counting("walking", None) as advance:
+        advance(1)
+    assert capsys.readouterr().err == ""
+
+
+def test_time_left_is_told_where_the_length_is_known() -> None:
+    console = Console(file=StringIO())
+    clock = Clock()
+    with TaskProgress(console) as bar:
+        bar.get_time = clock
+        known, unknown = bar.begin("walk.mp4", 7200), bar.begin("camera:0", None)
+        for _ in range(3):
+            clock.now_s += 1.0
+            bar.advance(known)
+            bar.advance(unknown)
+        assert [time_left(task) for task in bar.tasks] == ["1:59:57 left", ""]
+
+
+def test_brackets_and_colons_stay_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    plain_console(stderr=False).print("a[/x]b [bold]c[/bold] :car:")
+    assert capsys.readouterr().out == "a[/x]b [bold]c[/bold] :car:\n"
