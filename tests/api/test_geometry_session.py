@@ -185,7 +185,7 @@ def test_a_memory_that_forks_have_filled_says_how_to_get_room(model: GeometryMod
         with pytest.raises(MemoryFullError, match="open the session with more room for forks: reserve_frames of a map"):
             run_through(session, frames[14:])
         branch.close()
-        run_through(session, frames[14:])
+        run_through(session, frames[session.info.num_frames :])
     with pytest.raises(SettingError, match="Expected reserve_frames of 0 or more, but got -1"):
         GeometrySession.from_pretrained(model, reserve_frames=-1)
 

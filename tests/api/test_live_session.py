@@ -12,6 +12,7 @@ from longtake import GeometrySession, LiveSession
 from longtake.errors import InputError, SavedSessionError, SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.language.load import LanguageModel
+from longtake.runtime.windowed import WindowedSession
 from longtake.video.frame import VideoFrame
 
 QUESTION = "Where is the red ball now?"
@@ -91,10 +92,12 @@ def test_forks_that_are_lost_without_being_closed_are_given_back(
     both = LiveSession.from_pretrained(map=model, ask=language, memory="16MB", ask_fps=5.0, reserve_frames=2)
     for frame in frames[:12]:
         both.step(frame)
-    used = (both.map._opened("look").use(), both.dialogue.info.num_tokens)
+    session = both.map._opened("look")
+    assert isinstance(session, WindowedSession)
+    used = (session.session.use(), both.dialogue.info.num_tokens)
     for _ in range(number):
         both.fork().step(frames[12])
-    assert (both.map._opened("look").use(), both.dialogue.info.num_tokens) == used
+    assert (session.session.use(), both.dialogue.info.num_tokens) == used
 
 
 @pytest.mark.parametrize(

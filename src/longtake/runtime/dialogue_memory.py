@@ -174,7 +174,9 @@ class DialogueMemory:
         that is held for questions under way is waited for up to `patience_s`. Leaving without `take` leaves no trace.
         """
         with self._lock:
-            shift = None if self._memory.has_forks else self._range_shift(grid_times_s)
+            shift = self._range_shift(grid_times_s)
+            if shift is not None and shift.later and self._memory.has_forks:
+                shift = None  # forks read the keys that would be revised
             step = self._plan(build, shift)
             forgetting: Mapping[str, Int64[np.ndarray, " tokens"]]
             forgetting = {TEXT: tokens_of(step.leaving)} if step.leaving else {}
