@@ -63,7 +63,7 @@ def test_a_folder_that_is_done_is_skipped_refused_or_replaced(model: GeometryMod
     first = longtake.map(WALK, tmp_path, model=model, end="0.9", format="depth-npz")
     again = longtake.map("nothing.mp4", tmp_path, model=model, skip_done=True, format="depth-npz")
     assert torch.equal(first.trajectory.world_from_camera, again.trajectory.world_from_camera)
-    with pytest.raises(InputError, match=r"a take already.*\(resume=True\), or replace it with .*\(overwrite=True\)"):
+    with pytest.raises(InputError, match=r"a run already; .* or replace it with .*\(overwrite=True\)"):
         longtake.map(WALK, tmp_path, model=model)
     with pytest.raises(SettingError, match=r"there is nothing to resume; --overwrite \(overwrite=True\) maps it again"):
         longtake.map(WALK, tmp_path, model=model, resume=True, end="0.9", format="depth-npz")
