@@ -1,5 +1,6 @@
 """What people write is opened as what they mean."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -113,3 +114,10 @@ def test_every_source_that_can_be_read_again_gives_the_same_frames(
         assert len(first) > 0 or skip == 4
         assert [(f.index, f.timestamp_s) for f in first] == [(f.index, f.timestamp_s) for f in again]
         assert all(np.array_equal(a.image, b.image) for a, b in zip(first, again, strict=True))
+
+
+@pytest.mark.parametrize("name", ["video.mp4", "picture.png"])
+def test_a_pipe_in_place_of_a_file_is_refused_without_waiting_for_it(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(InputError, match="is a pipe or a device"):
+        open_source(str(tmp_path / name))

@@ -117,8 +117,8 @@ def plain(value: Any) -> Any:
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
     """Keeps others from running in a folder, which is made; the system takes the lock from a process that died."""
-    is_new = not out.exists()
     with writing(str(out)):
+        is_new = not out.exists()
         out.mkdir(parents=True, exist_ok=True)
     if os.name != "posix":
         yield
