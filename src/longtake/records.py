@@ -1,4 +1,4 @@
-"""Values from JSON as the frozen records they were written from: every field there, none left over, each of its type."""
+"""Values from JSON as the records they were written from: every field there, none left over, each of its type."""
 
 import math
 import reprlib

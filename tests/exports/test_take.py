@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from longtake.errors import SettingError
+from longtake.errors import InputError, SettingError
 from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.exports.take import DepthKind, PixelGrid, TakeSettings, TakeSink
 from longtake.spatial.placement import Placement
@@ -119,7 +119,17 @@ def test_run_broken_off_before_its_first_frame_begins_again(tmp_path: Path, fram
         assert not (tmp_path / "take" / "take.json").exists()
         sink.write(frames[4])
     assert [record.index for record in read_take(tmp_path / "take").records] == [4]
-    assert json.loads(json.dumps(state.values)) == {"num_frames": 0, "num_pixels_too_far": 0}
+    assert json.loads(json.dumps(state.values)) == {"num_frames": 0, "num_pixels_too_far": 0, "header": None}
+
+
+def test_a_header_that_was_changed_since_is_noticed(tmp_path: Path, frames: list[MappedFrame]) -> None:
+    with TakeSink(tmp_path / "take", TakeSettings()) as sink:
+        sink.write(frames[0])
+        state = sink.checkpoint()
+    header = tmp_path / "take" / "take.json"
+    header.write_text(header.read_text().replace('"fps": null', '"fps": 7'))
+    with pytest.raises(InputError, match=r"take\.json was changed since .*; start again with --overwrite"):
+        TakeSink(tmp_path / "take", TakeSettings(), state=state)
 
 
 @pytest.mark.parametrize(

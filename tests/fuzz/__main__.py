@@ -138,7 +138,7 @@ def _problem(target: Target, work: Path) -> str:
             assert_one_sentence(error)
         except AssertionError as problem:
             return f"    {problem}"
-    except BaseException:
+    except BaseException:  # noqa: BLE001 (that there is none is what is tested)
         lines = traceback.format_exc(limit=-4).splitlines()
         return "\n".join(f"    {line[:300]}" for line in lines)
     return ""

@@ -157,7 +157,7 @@ def test_a_record_that_was_changed_is_refused_before_anything_is_removed(tmp_pat
     record = json.loads((tmp_path / RUN_NAME).read_text())
     (tmp_path / RUN_NAME).write_text(json.dumps(record | {"files": [*record["files"], "mine.txt"]}))
     for how in ({"overwrite": True}, {"resume": True}):
-        with pytest.raises(InputError, match="run.json was damaged or changed, for its checksum is another; name"):
+        with pytest.raises(InputError, match=r"run\.json was damaged or changed, for its checksum is another; name"):
             opened(tmp_path, **how)
     assert (tmp_path / "mine.txt").read_text() == "mine"
 

@@ -1,6 +1,7 @@
 """Fields of JSON objects are what they must be, or one sentence says where they are not."""
 
 import json
+import os
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from longtake.errors import InputError
-from longtake.takes.fields import JsonObject, read_objects
+from longtake.takes.fields import JsonObject, parse_file, read_objects
 
 
 class Fruit(StrEnum):
@@ -113,3 +114,9 @@ def test_what_is_no_list_of_objects_is_one_sentence(tmp_path: Path, text: str) -
     (tmp_path / "list.json").write_text(text)
     with pytest.raises(InputError, match=r"Expected a JSON list of objects in .*list\.json, but"):
         read_objects(tmp_path / "list.json")
+
+
+def test_a_pipe_in_place_of_a_file_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "take.json")
+    with pytest.raises(InputError, match="it is a pipe or a device"):
+        parse_file(tmp_path / "take.json", JsonObject.parse)

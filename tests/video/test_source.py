@@ -1,5 +1,6 @@
 """What people write is opened as what they mean."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -126,3 +127,10 @@ def test_folder_of_videos_is_taken_apart_and_is_no_source_itself(tmp_path: Path)
     (tmp_path / "a.png").write_text("a picture")
     for text in (str(tmp_path), str(tmp_path / "b10.mp4"), "world:7", "rtsp://host/path", str(tmp_path / "absent")):
         assert videos_of(text) == [text]
+
+
+@pytest.mark.parametrize("name", ["video.mp4", "picture.png"])
+def test_a_pipe_in_place_of_a_file_is_refused_without_waiting_for_it(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(InputError, match="is a pipe or a device"):
+        open_source(str(tmp_path / name))

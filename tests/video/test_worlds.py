@@ -5,7 +5,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from longtake.errors import InputError, SettingError
+from longtake.errors import InputError, LongtakeError, SettingError
 from longtake.video import worlds
 from longtake.video.sampling import FrameSampling
 from longtake.video.worlds import WorldTour, open_world
@@ -88,3 +88,12 @@ def test_settings_without_meaning_are_refused() -> None:
     for fps in ("0", "nan", "-3", "inf"):
         with pytest.raises((InputError, SettingError)):
             open_world(f"world:1?fps={fps}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["world:" + "9" * 400, "world:9?frames=" + "9" * 400, "world:9?size=99999x99999", "world:9?fps=" + "9" * 400],
+)
+def test_numbers_without_end_are_one_sentence(text: str) -> None:
+    with pytest.raises(LongtakeError):
+        open_world(text)

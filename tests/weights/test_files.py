@@ -47,7 +47,7 @@ def test_index_says_which_file_holds_each_tensor(tmp_path: Path) -> None:
 def test_an_index_names_files_of_weights_beside_it_and_never_itself(file: str, tmp_path: Path) -> None:
     index = tmp_path / INDEX
     index.write_text(json.dumps({"weight_map": {"a": file}}))
-    with pytest.raises(CheckpointError, match="Expected files of weights beside .*; fetch it again"):
+    with pytest.raises(CheckpointError, match=r"Expected files of weights beside .*; fetch it again"):
         read_index(index)
 
 

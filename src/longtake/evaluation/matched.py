@@ -95,7 +95,11 @@ def read_matched(result: Path, truth: Path, settings: EvalSettings) -> Matched:
 
 
 def _read_side(path: Path) -> Side:
-    if not path.is_dir():
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:
+        raise InputError(f"{path} cannot be looked at ({error.strerror}); name a take or a file of poses.") from error
+    if not is_folder:
         return Side(path=path, trajectory=read_trajectory(path))
     take = read_take(path)
     return Side(path=path, trajectory=take.trajectory, take=take)

@@ -111,6 +111,8 @@ def load_language(
     """
     transformers = _transformers()
     folder = _find_folder(name_or_path)
+    if pipes := [path.name for path in folder.iterdir() if path.exists() and not (path.is_file() or path.is_dir())]:
+        raise CheckpointError(f"Expected files in {folder}, but {pipes[0]} is a pipe or a device; fetch it again.")
     check_kind(name_or_path, read_json(folder / "config.json"))
     on_cpu = torch.device(device).type == "cpu"
     model = _read_model(transformers, folder, dtype or (torch.float32 if on_cpu else "auto"))

@@ -124,8 +124,9 @@ class SavedTensors:
         )
         if not fits or dtype not in (None, tensor.dtype):
             lengths = " x ".join("any" if length is None else str(length) for length in shape) or "one number"
+            kind = "" if dtype is None else f" of {dtype}"
             raise SavedSessionError(
-                f"Expected '{name}' of the saved session as {lengths}{'' if dtype is None else f' of {dtype}'}, but got "
+                f"Expected '{name}' of the saved session as {lengths}{kind}, but got "
                 f"{tuple(tensor.shape)} of {tensor.dtype}; save it again."
             )
         return tensor

@@ -145,8 +145,9 @@ class Checkpoints:
             values: dict[str, Any] = {name: getattr(latest, name) for name in _SHARED}
             return Checkpoint(**values, arrays=arrays, session=folder / _SESSION)
         except (OSError, ValueError, InputError) as error:
+            reason = str(error).rstrip(".")
             raise InputError(
-                f"The checkpoint {path} is damaged or of another version of longtake ({str(error).rstrip('.')}); start again with "
+                f"The checkpoint {path} is damaged or of another version of longtake ({reason}); start again with "
                 "--overwrite (overwrite=True)."
             ) from error
 

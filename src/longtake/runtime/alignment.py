@@ -80,8 +80,8 @@ class Alignment:
         weighted = (weights[:, None, None] * turns).sum(dim=0)
         if not bool(weighted.isfinite().all()):
             raise InputError(
-                "The frames that two windows share have poses or confidences that are not finite, so the windows cannot "
-                "be aligned; use another precision or --align keyframe-pairs (align='keyframe-pairs')."
+                "The frames that two windows share have poses or confidences that are not finite, so they cannot be "
+                "aligned; use another precision or --align keyframe-pairs (align='keyframe-pairs')."
             )
         rotation = nearest_rotation(weighted)
         shifts = cameras_a[:, :3, 3] - scale * cameras_b[:, :3, 3] @ rotation.T

@@ -102,7 +102,7 @@ class ByFlow:
 def rule_from_record(record: Mapping[str, int | float]) -> KeyframeRule:
     """The rule that `to_record` wrote."""
     try:
-        return record_from(EveryNth if "interval" in record else ByFlow, record)
+        return record_from(EveryNth, record) if "interval" in record else record_from(ByFlow, record)
     except (ValueError, SettingError) as error:
         raise SavedSessionError(
             f"The saved session's rule of keyframes means nothing ({error}); save it again."

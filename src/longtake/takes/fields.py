@@ -109,7 +109,10 @@ def content_of(path: Path) -> bytes:
     """What a file holds; an OSError for a pipe or a device, which might never end."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(errno.EINVAL, "it is a pipe or a device")
-    return path.read_bytes()
+    try:
+        return path.read_bytes()
+    except ValueError as error:
+        raise OSError(errno.EINVAL, f"it is no path, for it has an {error}") from error
 
 
 def parse_file(path: Path, parse: Callable[[bytes, str], _Value]) -> _Value | None:

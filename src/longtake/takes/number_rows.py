@@ -66,6 +66,8 @@ def count_of(num_numbers: int) -> str:
 
 def _refuse_binary(path: Path, meaning: str) -> None:
     try:
+        if path.is_fifo():
+            raise InputError(f"{path} is a pipe, which can be read only once; give a text file.")
         with path.open("rb") as file:
             head = file.read(_PROBE_BYTES)
     except FileNotFoundError as error:

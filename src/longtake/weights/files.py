@@ -50,8 +50,8 @@ def read_index(index: Path) -> dict[str, str]:
         places = {str(name): str(file) for name, file in shards.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(
-            f"Expected an index with a 'weight_map' in {index}, but it cannot be read ({reprlib.repr(error)}); fetch it "
-            "again."
+            f"Expected an index with a 'weight_map' in {index}, but it cannot be read ({reprlib.repr(error)}); "
+            "fetch it again."
         ) from error
     for file in places.values():
         if Path(file).name != file or not file.endswith(SUFFIXES):
