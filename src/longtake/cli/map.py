@@ -31,6 +31,7 @@ from longtake.runtime.build import SMALL, usual_settings
 from longtake.runtime.execution import choose_execution
 from longtake.video.resize import Fit
 from longtake.video.source import Source, SourceOptions, open_source
+from longtake.weights.files import existing
 
 app = options.command_app()
 
@@ -210,5 +211,6 @@ def _folders(sources: Sequence[str], out: Path) -> list[tuple[str, Path]]:
 
 def _stem(text: str) -> str:
     path = Path(text)
-    name = path.stem if path.is_file() else path.name
+    is_file = existing(path) is not None and path.is_file()
+    name = path.stem if is_file else path.name
     return re.sub(r"[^\w.-]+", "_", name or text)
