@@ -236,7 +236,7 @@ def _watch_videos(folder: Path) -> None:
 
 
 def _write_address(folder: Path) -> None:
-    (folder / "address").write_text("world:9?frames=3&size=28x14&fps=10")
+    (folder / "address").write_text("world:9?frames=3&size=9x9&fps=10")
 
 
 def _damage_text(folder: Path, random: Random) -> None:
@@ -274,7 +274,7 @@ def _write_options(folder: Path) -> None:
 def _damage_options(folder: Path, random: Random) -> None:
     words = random.choice(_COMMANDS).split()
     for _ in range(random.choice((1, 1, 2, 3))):
-        place = random.randrange(1, len(words))
+        place = random.choice([place for place in range(1, len(words)) if words[place] not in ("--out", "out")])
         words[place] = mutated_text(words[place], random)
     (folder / "options").write_text(json.dumps(words))
 

@@ -35,6 +35,7 @@ from longtake.types import counted
 from longtake.video.addresses import shown_address
 from longtake.video.resize import Fit
 from longtake.video.source import Source, SourceOptions, open_source, videos_of
+from longtake.weights.files import existing
 
 app = options.command_app()
 
@@ -249,9 +250,10 @@ def _parents(text: str) -> Sequence[str]:
 
 
 def _stem(text: str) -> str:
-    path = Path(shown_address(text))
-    name = path.stem if path.is_file() else path.name
-    return _plain(name or text)
+    shown = shown_address(text)
+    path = Path(shown)
+    is_file = existing(path) is not None and path.is_file()
+    return _plain((path.stem if is_file else path.name) or shown)
 
 
 def _plain(name: str) -> str:

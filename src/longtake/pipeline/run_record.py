@@ -21,7 +21,7 @@ RUN_NAME = "run.json"
 _FORMAT = "longtake-run"
 _VERSION = 2
 _DIGITS = "*"
-_LONGEST_SHOWN = 80
+_LONGEST_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from longtake.takes.atomic_files import writing
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keeps others from writing to a folder, which is made; the system takes the lock from a process that died."""
-    is_new = not folder.exists()
     with writing(str(folder)):
+        is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
     try:
         if os.name == "posix":
