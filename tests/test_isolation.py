@@ -22,6 +22,7 @@ ROOMS = [
     "world",
     "spatial",
     "types",
+    "records",
     "extras",
     "errors",
 ]

@@ -214,6 +214,7 @@ def test_folder_that_is_not_there_is_told_before_the_work(tmp_path: Path) -> Non
         bench_quality(**OPTIONS, card=tmp_path / "missing" / "q.json")
 
 
+@pytest.mark.extra
 def test_table_json_and_plot_are_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     card = tmp_path / "card.json"

@@ -43,6 +43,7 @@ def test_other_names_are_refused() -> None:
         load_model("gone.pt")
 
 
+@pytest.mark.extra
 def test_model_of_houses_says_so_wherever_a_result_of_something_else_is_seen(
     longtake: Callable[..., Done], tmp_path: Path
 ) -> None:

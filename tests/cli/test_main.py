@@ -81,6 +81,7 @@ def test_doctor_prints_what_to_install_with_its_brackets(
     assert 'missing no-such-package         the format rrd; pip install "longtake[rerun]"' in run_here("doctor").stdout
 
 
+@pytest.mark.extra
 def test_bench_memory_agrees_with_the_formula_to_the_byte(longtake: Callable[..., Done]) -> None:
     done = longtake("bench", "memory", "--frames", "80", "--json")
     assert done.returncode == 0, done.stderr
@@ -109,6 +110,7 @@ def test_explain_positions_needs_no_transformers_and_draws(longtake: Callable[..
     assert told["formats"][1]["chunks"][2]["question"] == {"time": 170, "row": 170, "column": 170}
 
 
+@pytest.mark.extra
 def test_missing_extra_is_one_sentence_with_the_command_that_installs_it(tmp_path: Path) -> None:
     done = without("matplotlib", "bench", "memory", "--frames", "2", "--plot", str(tmp_path / "plot.png"))
     assert done.returncode == 1

@@ -77,6 +77,7 @@ def test_closed_stdout_is_none() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.extra
 def test_names_that_stdout_has_no_letters_for_are_written_around(tmp_path: Path) -> None:
     os.mkdir(tmp_path / "häuser")  # noqa: PTH102
     start = "from longtake.cli.main import main; main()"

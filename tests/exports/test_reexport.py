@@ -55,7 +55,7 @@ def test_frames_without_points_are_not_counted_as_written(frames: list[MappedFra
     assert (scene.frames, scene.frames_with_points) == (len(frames), len(frames) - 2)
     assert len(list((tmp_path / "scene" / "colmap" / "images").iterdir())) == len(frames) - 2
     (*_, line) = export_lines(scene)
-    assert f"{len(frames)} frames in model, {len(frames) - 2} of them with points" in line.plain
+    assert f"{len(frames)} frames in model units, {len(frames) - 2} of them with points" in line.plain
 
 
 def test_why_points_differ_from_those_of_the_run_is_said(frames: list[MappedFrame], tmp_path: Path) -> None:

@@ -183,6 +183,7 @@ def test_fork_of_a_session_that_has_moved_on_is_not_committed(
         session.commit_fork()
 
 
+@pytest.mark.extra
 def test_forks_that_are_dropped_give_their_places_back(
     open_small: Callable[..., DialogueSession], frames: Tensor
 ) -> None:

@@ -191,6 +191,7 @@ def test_clip_stays_within_the_range_and_true_in_time(
     assert session.ask(QUESTION, THREE).seen_until_s == 299.5
 
 
+@pytest.mark.extra
 def test_memory_that_spans_the_range_is_not_corrected_at_every_grid(
     open_small: Callable[..., DialogueSession],
     frames: Tensor,

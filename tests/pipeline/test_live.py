@@ -11,7 +11,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from selected import rest_in_extra
 from told import final, last_versions
 
 from longtake.errors import InputError, SettingError
@@ -121,7 +120,8 @@ def known(events: list[Event]) -> list[MappedFrame]:
     return list(last_versions(events).values())
 
 
-@pytest.mark.parametrize("windows", rest_in_extra([Windows(size=8, overlap_frames=3), None], keep=1))
+@pytest.mark.extra
+@pytest.mark.parametrize("windows", [Windows(size=8, overlap_frames=3), None])
 def test_poses_are_those_of_a_map_alone(
     windows: Windows | None, watch: Callable[..., Run], tiny_model: GeometryModel
 ) -> None:

@@ -57,6 +57,7 @@ def test_results_come_with_the_pictures_they_belong_to_and_their_names(
     assert [MaskFolder(masks).find(frame) is not None for frame in mapped] == [False, True, False]
 
 
+@pytest.mark.extra
 def test_export_of_a_mapped_video_gives_the_files_of_the_run_byte_by_byte(
     tiny_model: GeometryModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -406,6 +406,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.extra
 @pytest.mark.skipif(os.name != "posix", reason="kills as POSIX systems do")
 def test_a_process_that_still_imports_ends_with_the_one_that_is_killed() -> None:
     process = subprocess.Popen([sys.executable, "-c", START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

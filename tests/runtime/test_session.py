@@ -177,6 +177,7 @@ def test_streaming_equals_the_masked_whole_clip(
         torch.testing.assert_close(got[0], want, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.extra
 def test_two_videos_with_one_model_are_two_sessions(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
     videos = golden_frames[0], golden_frames[0].flip(0)
     alone = [join(open_session(tiny_model).run(video)) for video in videos]

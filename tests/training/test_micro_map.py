@@ -37,6 +37,7 @@ def curve(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "curve.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.extra
 def test_a_miniature_is_trained_to_its_end(train: Callable[..., MicroMapTraining], tmp_path: Path) -> None:
     told: list[dict[str, float]] = []
     training = train(told.append)
