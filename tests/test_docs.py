@@ -12,6 +12,8 @@ import documented
 import pytest
 from done import Done
 
+from longtake.cli.program import REFUSED
+
 ROOT = Path(__file__).parent.parent
 PROGRAMS = ("longtake ", "python -m training ", "python -m benchmarks ")
 ABOUT_NO_FILE = re.compile(r"(longtake (bench|doctor|explain|models)|python -m benchmarks)\b(?!.*\bout\b)")
@@ -56,7 +58,8 @@ def test_documented_commands_run_one_after_the_other(
     for line in lines:
         program, *arguments = shlex.split(line)
         done = longtake(*arguments, cwd=tmp_path) if program == "longtake" else from_checkout(arguments, tmp_path)
-        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        is_refused = "I only know about" in done.stdout  # shown on the page, or by the tiny stand-in
+        assert done.returncode == (REFUSED if is_refused else 0), f"{line}\n{done.stdout}{done.stderr}"
 
 
 def from_checkout(arguments: list[str], folder: Path) -> Done:

@@ -162,6 +162,7 @@ def test_hour_of_video_takes_no_more_than_its_first_minutes(rule: SegmentPolicy,
     session.close()
 
 
+@pytest.mark.by_hand
 def test_ten_thousand_looks_stay_within_memory_and_range(shallow_language: LanguageModel) -> None:
     """With a range that is reached every few minutes, so that the clip is moved back again and again."""
     session = DialogueSession(

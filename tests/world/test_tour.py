@@ -5,7 +5,7 @@ from longtake.errors import SettingError
 from longtake.world.tour import Tour
 
 
-@pytest.mark.extra
+@pytest.mark.by_hand
 def test_memory_does_not_grow_over_a_tour_of_ten_thousand_frames() -> None:
     resident = psutil.Process().memory_info
     early = 0
