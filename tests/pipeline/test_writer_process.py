@@ -42,7 +42,7 @@ from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.pipeline.writer_process import MOST_IN_FLIGHT, WriterProcess, WriterProcessSink
 from longtake.runtime.build import SMALL, SessionSettings
 from longtake.spatial.placement import Placement
-from longtake.takes.header import HEADER_NAME
+from longtake.takes.header import FRAMES_NAME, HEADER_NAME, POSES_NAME
 from longtake.takes.take import read_take
 from longtake.types import FrameKind
 from longtake.video.source import open_source
@@ -130,7 +130,8 @@ def test_files_are_the_same_and_a_few_frames_at_most_are_under_way(
         if not isinstance(event, Frame | Saved):
             continue
         num_final = sum(video.counts[status] for status in FrameStatus if status is not FrameStatus.UNREADABLE)
-        num_written = len(read_take(tmp_path / "out")) if (tmp_path / "out" / HEADER_NAME).exists() else 0
+        has_begun = all((tmp_path / "out" / name).exists() for name in (HEADER_NAME, FRAMES_NAME, POSES_NAME))
+        num_written = len(read_take(tmp_path / "out")) if has_begun else 0
         assert num_final - MOST_IN_FLIGHT <= num_written <= num_final
         assert isinstance(event, Frame) or num_written == num_final
     assert contents(tmp_path / "out") == whole
