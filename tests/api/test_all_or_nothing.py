@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from broken import ERRORS, Break
+from smallest import smallest_model
 
 import longtake
 from longtake import GeometrySession, LiveSession
-from longtake.geometry.config import CameraConfig, DenseConfig, EncoderConfig, GeometryConfig, TrunkConfig
 from longtake.geometry.model import GeometryModel
 from longtake.language.load import LanguageModel
 from longtake.memory.memory import Memory
@@ -21,14 +20,6 @@ from longtake.runtime.session import SequenceSession
 from longtake.runtime.windowed import WindowedSession
 from longtake.types import Geometry
 
-CONFIG = GeometryConfig(
-    width=32,
-    patch=14,
-    encoder=EncoderConfig(depth=1, heads=2, registers=1, side=2),
-    trunk=TrunkConfig(depth=4, heads=2, registers=1, selected=(0, 1, 2, 3)),
-    camera=CameraConfig(depth=1, heads=2, iterations=1),
-    dense=DenseConfig(features=8, channels=(8, 8, 8, 8)),
-)
 PICTURES = np.random.default_rng(1).integers(0, 256, (20, 56, 56, 3), dtype=np.uint8)
 QUESTION, CHOICES = "w60 w61", ["w72", "w154"]
 DIALOGUE_TOKENS = 24
@@ -38,12 +29,7 @@ ROOMS = ("api", "runtime", "memory", "attention", "language")
 
 @pytest.fixture(scope="module")
 def tiny_map() -> GeometryModel:
-    torch.manual_seed(0)
-    made = GeometryModel(CONFIG).eval().requires_grad_(requires_grad=False)
-    for name, tensor in made.state_dict().items():
-        if name.endswith("gamma"):
-            tensor.fill_(1.0)  # so that memory shows in every result
-    return made
+    return smallest_model()
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,9 @@ from functools import cache
 import pytest
 import torch
 from broken import ERRORS, Break
+from smallest import SMALLEST, smallest_model
 from torch import Tensor
 
-from longtake.geometry.config import CameraConfig, DenseConfig, EncoderConfig, GeometryConfig, TrunkConfig
-from longtake.geometry.model import GeometryModel
 from longtake.memory.policies.budgeted import KeyDiversity, Managed
 from longtake.memory.policies.farthest_frames import FarthestFrames
 from longtake.memory.policies.layerwise import Layerwise
@@ -29,14 +28,6 @@ from longtake.runtime.windows import Windows
 from longtake.types import Geometry, Moved
 
 SIZE = (28, 28)
-CONFIG = GeometryConfig(
-    width=32,
-    patch=14,
-    encoder=EncoderConfig(depth=1, heads=2, registers=1, side=2),
-    trunk=TrunkConfig(depth=4, heads=2, registers=1, selected=(0, 1, 2, 3)),
-    camera=CameraConfig(depth=1, heads=2, iterations=1),
-    dense=DenseConfig(features=8, channels=(8, 8, 8, 8)),
-)
 CONTEXT = ContextRetention(anchors=2, window=3, history=8)
 BY_FLOW = ByFlow(1e-3, max_gap=5)
 
@@ -55,9 +46,9 @@ class Case:
 
     def open(self) -> VideoSession:
         plan = MemoryPlan(
-            config=CONFIG, size=SIZE, retention=self.policy, num_scale_frames=self.num_scale_frames, reserve_frames=1
+            config=SMALLEST, size=SIZE, retention=self.policy, num_scale_frames=self.num_scale_frames, reserve_frames=1
         )
-        inner = SequenceSession(model(), plan, keyframes=self.keyframes)
+        inner = SequenceSession(smallest_model(), plan, keyframes=self.keyframes)
         if self.windows is None:
             return inner
         return WindowedSession(inner, self.windows, Alignment(Anchoring.ROBUST))
@@ -97,16 +88,6 @@ EVERY_POLICY = {f"keyframe, {name}": Case(num_before=6, policy=policy) for name,
 }
 ALL_CASES = CASES | EVERY_POLICY
 FRAMES = torch.rand(12, 3, *SIZE, generator=torch.Generator().manual_seed(1))
-
-
-@cache
-def model() -> GeometryModel:
-    torch.manual_seed(0)
-    made = GeometryModel(CONFIG).eval().requires_grad_(requires_grad=False)
-    for name, tensor in made.state_dict().items():
-        if name.endswith("gamma"):
-            tensor.fill_(1.0)  # so that memory shows in every result
-    return made
 
 
 @cache
