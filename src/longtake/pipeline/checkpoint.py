@@ -7,7 +7,7 @@ resume/000300/       the session, and the arrays of sinks, after 300 frames
 import hashlib
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,8 @@ _LARGEST_SHARE = 0.04
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
-    """A run between two frames."""
+class _PlainValues:
+    """Those of a checkpoint that are JSON."""
 
     num_frames: int
     """Frames taken from the source, unreadable ones included."""
@@ -42,6 +42,12 @@ class Checkpoint:
     counts: Mapping[str, int]
     num_event_bytes: int
     """Of the file of events."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint(_PlainValues):
+    """A run between two frames."""
+
     arrays: Mapping[str, np.ndarray]
     session: Path
 
@@ -76,21 +82,11 @@ class CheckpointRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Latest:
+class _Latest(_PlainValues):
     """The file that names the newest checkpoint."""
 
     folder: str
     arrays_sha256: str
-    num_frames: int
-    first_owed: int
-    results: Mapping[str, Any]
-    sinks: Mapping[str, Any]
-    counts: Mapping[str, int]
-    num_event_bytes: int
-
-
-_SHARED = ("num_frames", "first_owed", "results", "sinks", "counts", "num_event_bytes")
-"""Fields of a checkpoint that are in that file."""
 
 
 class Checkpoints:
@@ -118,7 +114,7 @@ class Checkpoints:
         latest = _Latest(
             folder=folder.name,
             arrays_sha256=_file_sha256(folder / _ARRAYS),
-            **{name: getattr(checkpoint, name) for name in _SHARED},
+            **_plain_values(checkpoint),
         )
         with replacing(self._folder / _LATEST) as file:
             file.write(sealed(asdict(latest)))
@@ -142,8 +138,7 @@ class Checkpoints:
                 raise ValueError(f"the checksum of {_ARRAYS} is another")
             with (folder / _ARRAYS).open("rb") as stored, np.load(stored) as file:
                 arrays = {name: file[name] for name in file.files}
-            values: dict[str, Any] = {name: getattr(latest, name) for name in _SHARED}
-            return Checkpoint(**values, arrays=arrays, session=folder / _SESSION)
+            return Checkpoint(**_plain_values(latest), arrays=arrays, session=folder / _SESSION)
         except (OSError, ValueError, InputError) as error:
             reason = str(error).rstrip(".")
             raise InputError(
@@ -154,6 +149,10 @@ class Checkpoints:
     def clear(self) -> None:
         """Nothing is left to resume."""
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _plain_values(of: _PlainValues) -> dict[str, Any]:
+    return {each.name: getattr(of, each.name) for each in fields(_PlainValues)}
 
 
 def _file_sha256(path: Path) -> str:
