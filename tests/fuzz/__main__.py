@@ -97,6 +97,8 @@ def _watched(target: Target, numbers: list[int], seed: int, root: Path) -> Itera
             with os.fdopen(writing, "w", buffering=1) as told:
                 _run_cases(target, numbers, seed, root, told)
             status = 0
+        except OSError:
+            traceback.print_exc()
         finally:
             os._exit(status)
     os.close(writing)

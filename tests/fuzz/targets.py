@@ -150,9 +150,10 @@ def _break_off(folder: Path) -> None:
 
 
 def _go_on(folder: Path) -> None:
-    for number, _ in enumerate(_mapping(folder / "out", resume=True)):
-        if number == 5:
-            break
+    with _mapping(folder / "out", resume=True) as events:
+        for number, _ in enumerate(events):
+            if number == 5:
+                break
 
 
 def _write_weights(folder: Path) -> None:
