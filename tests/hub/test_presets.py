@@ -38,9 +38,22 @@ def test_name_tells_the_model_where_it_can(text: str, weights: str, model: str |
     assert parse_name(text) == Named(weights, model)
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("stream3r@1a2b", Named("stream3r", "stream3r", "1a2b")),
+        ("lch01/StreamVGGT@refs/pr/1", Named("lch01/StreamVGGT", "streamvggt", "refs/pr/1")),
+        ("vggt:org/repo/x.pt@v1.0", Named("org/repo/x.pt", "vggt", "v1.0")),
+        ("org/repo@-x", Named("org/repo@-x")),
+    ],
+)
+def test_name_may_end_in_a_commit(text: str, named: Named) -> None:
+    assert parse_name(text) == named
+
+
 def test_file_of_that_very_name_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("vggt", "vggt:x.pt"):
+    for name in ("vggt", "vggt:x.pt", "x@1.pt"):
         Path(name).touch()
         assert parse_name(name) == Named(name)
         assert parse_name(Path(name)) == Named(Path(name))

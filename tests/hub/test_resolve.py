@@ -16,6 +16,7 @@ Put = Callable[[str, str, bytes], Path]
 Attempts = list[tuple[object, ...]]
 FILES = {"x.pt": b"weights", "model.safetensors": b"one file"}
 INDEX = "model.safetensors.index.json"
+COMMITS = {"main": "0" * 40, "v1": "1" * 40}
 
 
 def test_existing_path_wins_over_a_preset_of_the_same_name(
@@ -98,7 +99,7 @@ def test_without_the_package_a_name_says_what_to_install_and_a_path_works(
 
 
 class Hub(BaseHTTPRequestHandler):
-    """As much of the hub as a download needs: `/org/repo/resolve/main/<file>`."""
+    """As much of the hub as a download needs: `/org/repo/resolve/<revision>/<file>`."""
 
     def do_HEAD(self) -> None:
         self.answer()
@@ -108,16 +109,20 @@ class Hub(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def answer(self) -> bytes:
-        repo, _, file = self.path.removeprefix("/").partition("/resolve/main/")
-        content = FILES.get(file, b"") if repo == "org/repo" else b""
+        repo, _, place = self.path.removeprefix("/").partition("/resolve/")
+        revision, _, file = place.partition("/")
+        known = repo == "org/repo" and revision in COMMITS
+        content = FILES.get(file, b"") if known else b""
         self.send_response(200 if content else 404)
         if repo == "org/closed":
             self.send_header("X-Error-Code", "GatedRepo")
         elif repo != "org/repo":
             self.send_header("X-Error-Code", "RepoNotFound")
+        elif not known:
+            self.send_header("X-Error-Code", "RevisionNotFound")
         elif not content:
             self.send_header("X-Error-Code", "EntryNotFound")
-        self.send_header("X-Repo-Commit", "0" * 40)
+        self.send_header("X-Repo-Commit", COMMITS.get(revision, ""))
         self.send_header("ETag", f'"{file}-1"')
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
@@ -157,13 +162,14 @@ print(json.dumps(told))
 def test_download_lands_in_the_cache_that_hf_home_names(endpoint: str, tmp_path: Path) -> None:
     """In a process of its own, for the hub's package reads its variables when it is imported."""
     names = ["org/repo/x.pt", "org/repo/x.pt", "org/repo", "org/repo/y.pt", "org/other/x.pt", "org/closed/x.pt"]
+    names += ["org/repo@v1", "org/repo@v1", "org/repo@v9"]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
     environment |= {"HF_HOME": str(tmp_path), "HF_ENDPOINT": endpoint, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", RESOLVE, *names], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    first, second, whole, no_file, no_repo, closed = json.loads(done.stdout)
+    first, second, whole, no_file, no_repo, closed, pinned, pinned_again, no_revision = json.loads(done.stdout)
     place = tmp_path / "hub" / "models--org--repo" / "snapshots" / ("0" * 40)
     assert first == [None, str(place / "x.pt")]
     assert (place / "x.pt").read_bytes() == b"weights"
@@ -172,4 +178,8 @@ def test_download_lands_in_the_cache_that_hf_home_names(endpoint: str, tmp_path:
     assert "has no y.pt; name the file you want" in no_file[1]
     assert "no such repository, or it is private" in no_repo[1]
     assert "accept their terms" in closed[1]
+    pinned_place = place.parent / ("1" * 40)
+    assert pinned == [None, str(pinned_place / "model.safetensors")]
+    assert pinned_again == [str(pinned_place / "model.safetensors")] * 2
+    assert "there is no revision v9" in no_revision[1]
     assert "licence of the weights: not known to longtake" in done.stderr

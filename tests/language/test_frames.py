@@ -197,3 +197,11 @@ def test_limits_without_meaning_are_refused(limits: tuple[int, int]) -> None:
 def test_limit_beyond_what_a_frame_may_take_is_refused() -> None:
     with pytest.raises(SettingError, match=r"^Expected a limit of at most 16777216 pixels a frame, but 100000000 came"):
         PictureFormat(max_pixels=100_000_000)
+
+
+@pytest.mark.parametrize("frames", [0, 65, 10**9])
+def test_grid_of_more_frames_than_any_model_takes_is_refused(frames: int) -> None:
+    with pytest.raises(
+        SettingError, match=rf"^Expected grids of 1 to 64 frames, but {frames} came as temporal patch\.$"
+    ):
+        PictureFormat(temporal_patch=frames)

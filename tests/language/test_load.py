@@ -195,7 +195,7 @@ def test_another_kind_of_model_is_refused_before_its_weights_are_fetched(
     config = cache / "other.json"
     config.write_text(json.dumps({"model_type": "llama"} | ({"vision_config": {}} if vision else {})))
     monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda url: None)
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda repo, file: str(config))
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda repo, file, revision: str(config))
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("weights were fetched"))
     reason = r"its config\.json says llama" if vision else r"text-only model \(llama\)"
     with pytest.raises(CheckpointError, match=f"Expected a Qwen2.5-VL model in org/other, but .*{reason}"):
@@ -204,7 +204,12 @@ def test_another_kind_of_model_is_refused_before_its_weights_are_fetched(
 
 def test_name_is_fetched_where_the_hub_can_be_reached(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda url: None)
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda repo, file: str(cache / file))
+    revisions = []
+    monkeypatch.setattr(
+        huggingface_hub,
+        "hf_hub_download",
+        lambda repo, file, revision: revisions.append((repo, revision)) or str(cache / file),  # type: ignore[func-returns-value]
+    )
     asked_for: dict[str, Any] = {}
 
     def fetched(repo: str, **options: Any) -> str:
@@ -214,6 +219,8 @@ def test_name_is_fetched_where_the_hub_can_be_reached(cache: Path, monkeypatch: 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fetched)
     assert load_language("org/other").text.num_layers == 4
     assert asked_for["revision"] == cache.name, "the commit of the configuration that was looked at"
+    load_language("org/other@1a2b")
+    assert revisions == [("org/other", None), ("org/other", "1a2b")]
     assert not any(".pt" in pattern or ".bin" in pattern or pattern == "*" for pattern in asked_for["allow_patterns"])
 
 
@@ -353,6 +360,7 @@ def test_tokenizer_of_another_family_is_refused(tiny_folder: Path) -> None:
     [
         ("nowhere/at/all", "Expected the folder of a model at nowhere/at/all, but nothing is there; check the path"),
         (Path("no/folder"), "Expected the folder of a model at no/folder, but nothing is there"),
+        ("foo", "at foo, but nothing is there; check the path, or give micro-vqa, which comes with longtake, or"),
         (str(GOLDEN / "cases"), r"there is no config\.json in it"),
         (GOLDEN / "config.json", "it is a file; give the folder"),
     ],

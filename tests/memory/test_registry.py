@@ -203,6 +203,12 @@ def test_policy_that_a_map_does_not_have_is_refused_with_the_choices(name: str) 
     assert str(refused.value) == sentence
 
 
+@pytest.mark.parametrize("digits", [10, 400])
+def test_video_longer_than_any_is_refused_before_it_is_planned_for(digits: int) -> None:
+    with pytest.raises(SettingError, match=r"no memory policy|1 to 1000000000"):
+        stream_policy_named(f"layerwise:{'9' * digits}")
+
+
 @pytest.mark.parametrize("name", ["all", "managed", "layerwise:9"])
 def test_policy_that_a_dialogue_does_not_have_is_refused_with_the_choices(name: str) -> None:
     sentence = f"no memory policy '{name}' for a dialogue; choose one of keep-all, window, thinned, novel, or your own"

@@ -1,5 +1,6 @@
 """Published weights by name: where they are and what is known of them."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,29 +74,42 @@ PRESETS = (
     ),
 )
 
+_REVISION = re.compile(r"([^@]+)@(\w[\w./-]*)")
 _MODELS = frozenset(preset.model for preset in PRESETS if preset.model)
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a user calls some weights: a path or name, and the model they say it is of, if they do."""
+    """What a user calls some weights: a path or name, the model they say it is of, and the commit, if they do."""
 
     weights: Path | str
     model: str | None = None
+    revision: str | None = None
 
 
 def parse_name(name_or_path: Path | str) -> Named:
-    """`streamvggt:weights.pth` is a file and its model; a preset's name or repository tells the model by itself."""
+    """`streamvggt:weights.pth` is a file and its model; a preset's name or repository tells the model by itself.
+
+    `organisation/repository@1a2b3c` is a repository of the hub as of one commit, tag or branch.
+    """
     text = str(name_or_path)
     if existing(text) is not None:
         return Named(name_or_path)
     model, colon, weights = text.partition(":")
-    if colon and weights and model in _MODELS:
-        return Named(weights, model)
-    for preset in PRESETS:
-        if text in (preset.name, preset.repo) or text.startswith(f"{preset.repo}/"):
-            return Named(name_or_path, preset.model)
-    return Named(name_or_path)
+    if not (colon and weights and model in _MODELS):
+        model, weights = "", text
+    if existing(weights) is None and (found := _REVISION.fullmatch(weights)):
+        weights, revision = found.groups()
+    else:
+        revision = None
+    if model:
+        return Named(weights, model, revision)
+    of_preset = [
+        preset.model
+        for preset in PRESETS
+        if weights in (preset.name, preset.repo) or weights.startswith(f"{preset.repo}/")
+    ]
+    return Named(name_or_path if revision is None else weights, of_preset[0] if of_preset else None, revision)
 
 
 def alone_in(repo: str) -> Preset | None:

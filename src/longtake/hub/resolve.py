@@ -12,7 +12,7 @@ from types import ModuleType
 from longtake.errors import CheckpointError
 from longtake.extras import import_from_extra
 from longtake.hub.bundled import BUNDLED, RANDOM_NAMES, bundled_file
-from longtake.hub.presets import PRESETS, alone_in, parse_name
+from longtake.hub.presets import PRESETS, Named, alone_in, parse_name
 from longtake.weights.files import INDEX, SUFFIXES, existing, is_index, read_index
 
 _log = logging.getLogger(__name__)
@@ -22,10 +22,11 @@ _PLACE = re.compile(rf"(?!.*(?:--|\.\.))(?P<repo>{_NAME}/{_NAME})(?:/(?P<file>[\
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A repository on the hub, and the files to look for there, the first one found being taken."""
+    """A repository on the hub, newest or of one commit, and the files to look for: the first one found is taken."""
 
     repo: str
     files: tuple[str, ...]
+    revision: str | None = None
     licence: str = "not known to longtake; see the repository's page"
 
 
@@ -33,33 +34,34 @@ def resolve(name_or_path: Path | str) -> Path:
     """The weights' file on this machine: a path that exists, else the package's, the hub's cache's, or a download."""
     if (found := find(name_or_path)) is not None:
         return found
-    weights = parse_name(name_or_path).weights
-    return _download(_hub(weights), _place_of(str(weights)))
+    named = parse_name(name_or_path)
+    return _download(_hub(named.weights), _place_of(named))
 
 
 def find(name_or_path: Path | str) -> Path | None:
     """The same without a download; none if the weights are known but not on this machine."""
-    weights = parse_name(name_or_path).weights
-    if (path := existing(weights)) is not None:
+    named = parse_name(name_or_path)
+    if (path := existing(named.weights)) is not None:
         return path
-    if (bundled := bundled_file(str(weights))) is not None:
+    if named.revision is None and (bundled := bundled_file(str(named.weights))) is not None:
         return bundled
-    place = _place_of(str(weights))
-    hub = _hub(weights)
-    cached = (hub.try_to_load_from_cache(place.repo, file) for file in place.files)
+    place = _place_of(named)
+    hub = _hub(named.weights)
+    cached = (hub.try_to_load_from_cache(place.repo, file, revision=place.revision) for file in place.files)
     paths = (Path(path) for path in cached if isinstance(path, str))  # the cache also remembers what does not exist
     return next((path for path in paths if _is_complete(path)), None)
 
 
-def _place_of(name: str) -> Place:
+def _place_of(named: Named) -> Place:
+    name = str(named.weights)
     for preset in PRESETS:
         if name == preset.name or preset == alone_in(name):
-            return Place(preset.repo, (preset.file,), preset.licence)
+            return Place(preset.repo, (preset.file,), named.revision, preset.licence)
     found = _PLACE.fullmatch(name)
     if found and found["file"]:
-        return Place(found["repo"], (found["file"],))
+        return Place(found["repo"], (found["file"],), named.revision)
     if found and not name.endswith(SUFFIXES):  # one folder and a file: a path that does not exist
-        return Place(found["repo"], ("model.safetensors", INDEX))
+        return Place(found["repo"], ("model.safetensors", INDEX), named.revision)
     bundled = [one.name for one in BUNDLED if not one.is_language]
     names = ", ".join([*bundled, *(preset.name for preset in PRESETS), *RANDOM_NAMES])
     raise CheckpointError(
@@ -78,7 +80,7 @@ def _is_complete(path: Path) -> bool:
 
 def _download(hub: ModuleType, place: Place) -> Path:
     for file in place.files:
-        path = _fetch(hub, place, file)
+        path = _fetch(hub, place, file, place.revision)
         if path is not None and is_index(path):
             for shard in sorted(set(read_index(path).values())):
                 _fetch(hub, place, shard, revision=path.parent.name)  # the cache has a folder for each commit
@@ -90,7 +92,7 @@ def _download(hub: ModuleType, place: Place) -> Path:
     )
 
 
-def _fetch(hub: ModuleType, place: Place, file: str, revision: str | None = None) -> Path | None:
+def _fetch(hub: ModuleType, place: Place, file: str, revision: str | None) -> Path | None:
     """One file of a repository, newest or of one commit, in the cache from now on; none if there is no such file."""
     errors = import_from_extra("huggingface_hub.errors", "hub", f"Fetching {file}")
     # the base of its HTTP errors stands for whichever client this version uses; its transfers raise RuntimeError
@@ -104,6 +106,8 @@ def _fetch(hub: ModuleType, place: Place, file: str, revision: str | None = None
         raise _out_of_reach(hub, place, file, "its authors ask you to log in and accept their terms first") from error
     except errors.RepositoryNotFoundError as error:
         raise _out_of_reach(hub, place, file, "there is no such repository, or it is private") from error
+    except errors.RevisionNotFoundError as error:
+        raise _out_of_reach(hub, place, file, f"there is no revision {revision}") from error
     except errors.LocalEntryNotFoundError as error:
         raise _out_of_reach(hub, place, file, "the connection was lost") from error
     except errors.EntryNotFoundError:

@@ -17,6 +17,8 @@ from longtake.errors import InputError, SettingError
 _LARGEST_ASPECT = 200
 _LARGEST_PIXELS = 2**24
 """That a limit of pixels a frame may allow; published models stay below."""
+_LONGEST_GRID = 64
+"""Frames that a configuration may ask for at a time; published models take 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,10 @@ class PictureFormat:
             raise SettingError(
                 f"Pixels of a frame must have limits with 0 < least <= most and room for one token of "
                 f"{self.factor}x{self.factor}, but {self.min_pixels} and {self.max_pixels} came; raise the higher one."
+            )
+        if not 1 <= self.temporal_patch <= _LONGEST_GRID:
+            raise SettingError(
+                f"Expected grids of 1 to {_LONGEST_GRID} frames, but {self.temporal_patch} came as temporal patch."
             )
         if self.max_pixels > _LARGEST_PIXELS:
             raise SettingError(

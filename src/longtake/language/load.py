@@ -35,7 +35,7 @@ from longtake.language.tokenizer import Tokenizer
 _log = logging.getLogger(__name__)
 _PURPOSE = "Asking about a video"
 _OLDEST = (5, 17)
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_REPOSITORY = re.compile(r"(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@(?P<revision>\w[\w./-]*))?")
 _WEIGHTS = "model.safetensors"
 _FILES = ["*.json", "*.safetensors", "merges.txt"]
 
@@ -216,21 +216,21 @@ def _find_folder(name_or_path: Path | str) -> Path:
     if is_there:
         found = "there is no config.json in it" if path.is_dir() else "it is a file"
         raise CheckpointError(f"Expected the folder of a model at {path}, but {found}; give the folder it is in.")
-    if isinstance(name_or_path, str) and _REPOSITORY.fullmatch(name_or_path):
-        return _find_on_hub(name_or_path)
+    if isinstance(name_or_path, str) and (found := _REPOSITORY.fullmatch(name_or_path)):
+        return _find_on_hub(found["repo"], found["revision"])
     raise CheckpointError(
-        f"Expected the folder of a model at {name_or_path}, but nothing is there; check the path, or give "
-        "organisation/repository on the Hugging Face hub."
+        f"Expected the folder of a model at {name_or_path}, but nothing is there; check the path, or give micro-vqa, "
+        "which comes with longtake, or organisation/repository on the Hugging Face hub."
     )
 
 
-def _find_on_hub(repo: str) -> Path:
+def _find_on_hub(repo: str, revision: str | None) -> Path:
     """The repository's folder in the hub's cache; fetched only after its configuration shows that it can be used."""
     hub = import_from_extra("huggingface_hub", "qwen", f"Finding {repo} by name")
-    config = hub.try_to_load_from_cache(repo, "config.json")
+    config = hub.try_to_load_from_cache(repo, "config.json", revision=revision)
     if isinstance(config, str) and _has_weights(Path(config).parent):
         return Path(config).parent
-    return _fetch(hub, repo)
+    return _fetch(hub, repo, revision)
 
 
 def _has_weights(folder: Path) -> bool:
@@ -239,14 +239,14 @@ def _has_weights(folder: Path) -> bool:
     return all((folder / shard).is_file() for shard in shards)
 
 
-def _fetch(hub: ModuleType, repo: str) -> Path:
+def _fetch(hub: ModuleType, repo: str, revision: str | None) -> Path:
     errors = import_from_extra("huggingface_hub.errors", "qwen", f"Fetching {repo}")
     # the base of its HTTP errors stands for whichever client this version uses; its transfers raise RuntimeError
     failures = (OSError, RuntimeError, *errors.HfHubHTTPError.__bases__)
     try:
         # asks once; the download alone asks for 20 s where there is no network
-        hub.get_hf_file_metadata(hub.hf_hub_url(repo, "config.json"))
-        config = Path(hub.hf_hub_download(repo, "config.json"))
+        hub.get_hf_file_metadata(hub.hf_hub_url(repo, "config.json", revision=revision))
+        config = Path(hub.hf_hub_download(repo, "config.json", revision=revision))
         check_kind(repo, read_json(config))
         _log.warning("Fetching %s; see https://huggingface.co/%s for the licence of the weights.", repo, repo)
         # all files of the commit that the configuration is of: the cache has a folder for each

@@ -106,7 +106,7 @@ def _find(name: str, role: type[Role], purpose: str) -> tuple[type[Role], Values
 def _is_complete(kind: type[Policy], argument: str) -> bool:
     if kind.argument is None:
         return not argument
-    return argument.isdecimal() and int(argument[:16]) > 0
+    return argument.isdecimal() and len(argument) <= 16 and int(argument) > 0
 
 
 def _own(name: str) -> type[Policy]:

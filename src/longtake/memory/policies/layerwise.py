@@ -4,6 +4,7 @@ It needs the number of frames in advance. The arithmetic is in functions, for th
 """
 
 import math
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -19,6 +20,7 @@ from longtake.memory.policy import Clip, EvictionDecision, LayerState, PerLayerP
 from longtake.memory.tokens import Flags, StreamLayout, Tokens, TokenStats
 
 _EXPOSURE_EPSILON = 1e-6
+_MOST_FRAMES = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +49,10 @@ class Layerwise(PerLayerPolicy):
                 f"Layer-wise eviction needs a budget ratio and a temperature above 0, but got {self.budget_ratio} and "
                 f"{self.temperature}; the usual ones are 0.5 and 0.5."
             )
-        if self.num_frames < 1 or (self.special_tokens or 0) < 0:
+        if not 1 <= self.num_frames <= _MOST_FRAMES or (self.special_tokens or 0) < 0:
             raise SettingError(
-                f"Layer-wise eviction needs the number of frames of the video, 1 at least, and special tokens >= 0, "
-                f"but got {self.num_frames} and {self.special_tokens}."
+                f"Layer-wise eviction needs the number of frames of the video, 1 to {_MOST_FRAMES}, and special "
+                f"tokens >= 0, but got {reprlib.repr(self.num_frames)} and {reprlib.repr(self.special_tokens)}."
             )
 
     def for_stream(self, layout: StreamLayout) -> "Layerwise":
