@@ -21,6 +21,7 @@ from longtake.exports.record import EXPORT_FOLDER, RECORD_NAME
 from longtake.exports.report.folder import PROGRESS_NAME, SUMMARY_NAME
 from longtake.exports.report.page import REPORT_NAME
 from longtake.pipeline.checkpoint import FOLDER
+from longtake.pipeline.events import MapSummary
 from longtake.pipeline.outputs import SESSION_NAME
 from longtake.pipeline.run_folder import RunFolder
 from longtake.takes.take import read_take
@@ -289,6 +290,26 @@ def test_asked_to_end_while_it_exports_a_run_ends_at_once_and_exports_when_resum
     assert "6 frames at" in done.stdout
     assert "The export was interrupted; go on with --resume." in done.stdout
     assert not (out / EXPORT_FOLDER / RECORD_NAME).exists()
+    assert run_here("map", *SHORT, "--out", str(out), "--resume").returncode == 0
+    assert (out / EXPORT_FOLDER / RECORD_NAME).exists()
+
+
+def test_asked_to_end_after_its_last_frame_a_run_does_not_begin_to_export(
+    tmp_path: Path, run_here: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, finish = tmp_path / "out", RunFolder.finish
+
+    def ending_first(folder: RunFolder, summary: MapSummary) -> None:
+        signal.raise_signal(signal.SIGINT)
+        finish(folder, summary)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "finish", ending_first)
+        patch.setattr(run_folder, "read_take", lambda _: pytest.fail("an export was begun"))
+        done = run_here("map", *SHORT, "--out", str(out))
+    assert done.returncode == 130, done.stderr
+    assert "6 frames at" in done.stdout
+    assert "The export was interrupted; go on with --resume." in done.stdout
     assert run_here("map", *SHORT, "--out", str(out), "--resume").returncode == 0
     assert (out / EXPORT_FOLDER / RECORD_NAME).exists()
 

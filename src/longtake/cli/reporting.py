@@ -92,6 +92,8 @@ def report_run(run: Run, reporter: Reporter) -> bool:
                 if event.mapped is not None:
                     _note_cut(event.mapped, reporter)
             reporter.report(event)
+        if run.owes_export:
+            raise KeyboardInterrupt
     return not num_refused
 
 

@@ -102,6 +102,11 @@ class Run(Iterator[Event]):
         return None if self._folder is None else self._folder.summary
 
     @property
+    def owes_export(self) -> bool:
+        """Whether it was stopped when its last frame had come: it then has to go on for the files of the whole."""
+        return self._is_put_off and self._folder is not None and self._folder.wants_export
+
+    @property
     def num_dropped(self) -> int:
         """Frames of a live source that came while the sessions were busy."""
         return 0 if self._decoded is None else self._decoded.num_dropped
@@ -142,7 +147,7 @@ class Run(Iterator[Event]):
             if self.summary is None:
                 yield from self._watch()
             yield self._ended()
-            if self._folder is not None and self._folder.wants_export:
+            if self._folder is not None and self._folder.wants_export and not self.owes_export:
                 record = self._folder.export(self._on_export, lambda: self._peak_bytes)
                 assert self.summary is not None
                 yield Exported(record=record, peak_resident_bytes=self.summary.peak_resident_bytes)
@@ -198,7 +203,7 @@ class Run(Iterator[Event]):
                 yield item
             else:
                 beside.append(item)
-        if self._checkpoints is None or not self._stop.is_set():  # what is stopped and can go on has not ended
+        if not self._is_put_off:  # what is stopped and can go on has not ended
             beside.extend(self._finish())
             self._is_complete = True
 
@@ -227,6 +232,11 @@ class Run(Iterator[Event]):
     def _checkpoints(self) -> Checkpoints | None:
         """None where nothing can be gone on with: without a folder, and with a live source."""
         return None if self._folder is None else self._folder.checkpoints
+
+    @property
+    def _is_put_off(self) -> bool:
+        """Whether it was asked to stop and can go on."""
+        return self._checkpoints is not None and self._stop.is_set()
 
     @property
     def _is_checkpoint_due(self) -> bool:
