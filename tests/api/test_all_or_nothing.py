@@ -118,6 +118,7 @@ class Breaking:
 
     def lines(self, *, error: type[BaseException], some: int | None = None) -> int:
         """Break at some of the lines, or at every one, the first time and the last; how many moments there were."""
+        self.case.change(self.clone(), self.case.num_before)  # what is computed once for a model is there from here on
         whole, changed = Break(None, ROOMS), self.clone()
         whole.during(partial(self.case.change, changed, self.case.num_before))
         done = self.is_done(changed)

@@ -166,6 +166,7 @@ def break_lines(
 ) -> int:
     """Break it at some of its lines, or at every one, the first time and the last; how many moments there were."""
     case, whole, changed = ALL_CASES[name], Break(None, rooms), clone(name)
+    case.change(clone(name))  # what is computed once for a model is there from here on
     whole.during(lambda: case.change(changed))
     assert is_done(changed, case)
     want = {False: outputs_from_here(clone(name), case), True: outputs_from_here(changed, case)}

@@ -1,6 +1,7 @@
 """Errors that come at a chosen line of longtake's code."""
 
 import ast
+import gc
 import inspect
 import sys
 from collections.abc import Callable
@@ -51,6 +52,7 @@ class Break:
 
     def during(self, change: Callable[[], object]) -> None:
         before = sys.gettrace()
+        gc.disable()  # what it would finalise runs lines of ours at moments that do not come again
         sys.settrace(self._enter)
         try:
             change()
@@ -58,6 +60,7 @@ class Break:
             pass
         finally:
             sys.settrace(before)
+            gc.enable()
 
     def _enter(self, frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
         path = frame.f_code.co_filename
