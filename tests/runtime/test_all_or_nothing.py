@@ -48,7 +48,8 @@ class Case:
         plan = MemoryPlan(
             config=SMALLEST, size=SIZE, retention=self.policy, num_scale_frames=self.num_scale_frames, reserve_frames=1
         )
-        inner = SequenceSession(smallest_model(), plan, keyframes=self.keyframes)
+        budget_bytes = 300_000 if isinstance(self.policy, KeepAll) else None
+        inner = SequenceSession(smallest_model(), plan, keyframes=self.keyframes, budget_bytes=budget_bytes)
         if self.windows is None:
             return inner
         return WindowedSession(inner, self.windows, Alignment(Anchoring.ROBUST))
