@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from longtake.errors import BudgetError
 from longtake.memory.slots import RowsBefore, Slab, SlotState, SlotTable, View, as_block, view_of
 from longtake.memory.tokens import StreamLayout
 
@@ -195,6 +196,14 @@ def test_write_and_read_back_every_layer_in_the_stream_type() -> None:
     assert torch.equal(slab.values[1][[4, 2]], -rows.half())
     assert torch.equal(slab.keys[0][4:6], (2 * rows).half())
     assert torch.equal(slab.values[0][4:6], (3 * rows).half())
+
+
+def test_memory_larger_than_the_machine_is_refused_in_a_sentence() -> None:
+    layout = StreamLayout(num_layers=2, num_heads=2, head_dim=4, tokens_per_frame=1)
+    with pytest.raises(
+        BudgetError, match=r"^Expected room for a memory of \d+ MB, but cpu has less; give a smaller one"
+    ):
+        Slab(layout, 2**50, torch.device("cpu"))
 
 
 def test_bytes_are_those_of_the_layout() -> None:

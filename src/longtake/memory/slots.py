@@ -10,6 +10,7 @@ A slot is visible from the epoch of the commit that made it live until that of t
 in between sees it. Taking free slots depends on which are free alone, not on the past.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -19,6 +20,7 @@ import torch
 from jaxtyping import Float, Int, Int8
 from torch import Tensor
 
+from longtake.errors import BudgetError
 from longtake.memory.tokens import Flags, Integers, StreamLayout
 
 Rows = Float[Tensor, "tokens heads head_dim"]
@@ -69,8 +71,14 @@ class Slab:
         self.layout = layout
         self.num_slots = num_slots
         self.device = device
-        self.keys = [torch.empty(shape, dtype=layout.dtype, device=device) for _ in layers]
-        self.values = [torch.empty(shape, dtype=layout.dtype, device=device) for _ in layers]
+        try:
+            self.keys = [torch.empty(shape, dtype=layout.dtype, device=device) for _ in layers]
+            self.values = [torch.empty(shape, dtype=layout.dtype, device=device) for _ in layers]
+        except RuntimeError as error:  # of both of torch's allocators
+            num_bytes = 2 * len(layers) * math.prod(shape) * layout.dtype.itemsize
+            raise BudgetError(
+                f"Expected room for a memory of {num_bytes / 1e6:.0f} MB, but {device} has less; give a smaller one."
+            ) from error
 
     @property
     def num_bytes(self) -> int:
