@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from longtake.records import record_from
+from longtake.records import parse_json, record_from
 
 
 class Colour(StrEnum):
@@ -62,3 +62,9 @@ def test_a_record_comes_back_from_json_as_it_was() -> None:
 def test_a_wrong_field_is_named(change: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         record_from(Outer, asdict(WHOLE) | change)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "nothing", b"\xff", ""])
+def test_json_that_cannot_be_read_is_a_value_error(text: str | bytes) -> None:
+    with pytest.raises(ValueError, match=r"nested|column|codec"):
+        parse_json(text)

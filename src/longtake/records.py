@@ -1,5 +1,6 @@
 """Values from JSON as the records they were written from: every field there, none left over, each of its type."""
 
+import json
 import math
 import reprlib
 from collections.abc import Mapping
@@ -10,6 +11,14 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hin
 
 _Record = TypeVar("_Record")
 _LARGEST = 2**63 - 1
+
+
+def parse_json(text: str | bytes) -> Any:
+    """JSON as plain values; whatever is wrong with it is a ValueError, nesting without end included."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def record_from(kind: type[_Record], values: object) -> _Record:

@@ -355,6 +355,13 @@ def test_tokenizer_of_another_family_is_refused(tiny_folder: Path) -> None:
         load_language(tiny_folder)
 
 
+@pytest.mark.parametrize("stated", ["x", [], ["7"], -1, {"a": 1}])
+def test_end_of_an_answer_that_is_no_id_is_refused(tiny_folder: Path, stated: object) -> None:
+    edit(tiny_folder / "generation_config.json", eos_token_id=stated)
+    with pytest.raises(CheckpointError, match=r"generation_config\.json"):
+        load_language(tiny_folder)
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -7,6 +7,7 @@ from enum import StrEnum
 from longtake.errors import InputError, SettingError
 from longtake.geometry.heads.activations import CONFIDENCE_ACTIVATIONS, VALUE_ACTIVATIONS
 from longtake.layers.rotary import axial_split
+from longtake.records import parse_json
 
 TRUNK = "trunk"
 """Stream of the trunk's global blocks; its layer is the pair of blocks."""
@@ -185,7 +186,7 @@ class GeometryConfig:
     def from_json(cls, text: str) -> "GeometryConfig":
         """The configuration that `to_json` wrote, here or in a version with fewer fields."""
         try:
-            data = json.loads(text)
+            data = parse_json(text)
             selected, channels = tuple(data["trunk"]["selected"]), tuple(data["dense"]["channels"])
             parts = {
                 "encoder": EncoderConfig(**data["encoder"]),

@@ -216,8 +216,8 @@ def _find_folder(name_or_path: Path | str) -> Path:
     if is_there:
         found = "there is no config.json in it" if path.is_dir() else "it is a file"
         raise CheckpointError(f"Expected the folder of a model at {path}, but {found}; give the folder it is in.")
-    if isinstance(name_or_path, str) and (found := _REPOSITORY.fullmatch(name_or_path)):
-        return _find_on_hub(found["repo"], found["revision"])
+    if isinstance(name_or_path, str) and (on_hub := _REPOSITORY.fullmatch(name_or_path)):
+        return _find_on_hub(on_hub["repo"], on_hub["revision"])
     raise CheckpointError(
         f"Expected the folder of a model at {name_or_path}, but nothing is there; check the path, or give micro-vqa, "
         "which comes with longtake, or organisation/repository on the Hugging Face hub."

@@ -1,6 +1,5 @@
 """A checkpoint's configuration, read from its folder; nothing that matters is left to a library's defaults."""
 
-import json
 import reprlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 from longtake.errors import CheckpointError, SettingError
 from longtake.language.frames import PictureFormat
 from longtake.language.tokenizer import Tokenizer
+from longtake.records import parse_json
 
 KIND = "qwen2_5_vl"
 _CLASS_LIMITS = (128 * 28 * 28, 768 * 28 * 28)
@@ -60,8 +60,8 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         if not path.is_file():
             raise OSError("it is no file")
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        found = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise CheckpointError(
             f"Expected settings as JSON in {path}, but they cannot be read ({error}); fetch it again."
         ) from error
@@ -243,4 +243,10 @@ def end_ids(folder: Path, generation: Any, tokenizer: Tokenizer | None) -> tuple
             f"Expected eos_token_id in {folder / 'generation_config.json'} or config.json, but neither states it; "
             "fetch generation_config.json from the model's repository."
         )
-    return tuple(stated) if isinstance(stated, list | tuple) else (int(stated),)
+    ids = tuple(stated) if isinstance(stated, list | tuple) else (stated,)
+    if not ids or not all(isinstance(number, int) and number >= 0 for number in ids):
+        raise CheckpointError(
+            f"Expected ids of tokens as eos_token_id in {folder / 'generation_config.json'} or config.json, but got "
+            f"{reprlib.repr(stated)}; fetch generation_config.json from the model's repository."
+        )
+    return ids

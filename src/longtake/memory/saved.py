@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from longtake.errors import InputError, SavedSessionError
+from longtake.records import parse_json
 
 _DTYPE_NAMES = {
     torch.float64: "F64",
@@ -97,14 +98,14 @@ class SavedTensors:
             metadata = self._file.metadata()
             if metadata.keys() != {_RECORD} and metadata[_CHECKSUM] != _checksum(path):
                 raise ValueError("its checksum is another, so it was damaged or changed")
-            record = json.loads(metadata[_RECORD])
+            record = parse_json(metadata[_RECORD])
             if not isinstance(record, dict):
                 raise ValueError("its record is no object")
         except FileNotFoundError as error:
             raise SavedSessionError(f"There is no saved session at {path}; check the path.") from error
         except KeyError as error:
             raise _incomplete(path, f"it has no {error} in its metadata") from error
-        except (OSError, SafetensorError, AttributeError, ValueError, RecursionError) as error:
+        except (OSError, SafetensorError, AttributeError, ValueError) as error:
             raise _incomplete(path, error) from error
         self.record: Mapping[str, Any] = record
 

@@ -30,7 +30,7 @@ from longtake.pipeline.events import MapSummary, Unreadable
 from longtake.pipeline.outputs import SESSION_NAME, Outputs, open_sinks
 from longtake.pipeline.run_record import RUN_NAME, RunRecord, numbered
 from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink
-from longtake.records import record_from
+from longtake.records import parse_json, record_from
 from longtake.takes.atomic_files import LineFile, replace_file
 from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
 from longtake.takes.folder_lock import locked
@@ -270,8 +270,8 @@ class RunFolder:
 def is_done(out: Path, outputs: Outputs | None = None) -> bool:
     """Whether a video was mapped into this folder, to its end, and exported where that was asked for."""
     try:
-        is_mapped = bool(json.loads((out / SUMMARY_NAME).read_text(encoding="utf-8"))["is_complete"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        is_mapped = bool(parse_json((out / SUMMARY_NAME).read_text(encoding="utf-8"))["is_complete"])
+    except (OSError, ValueError, KeyError, TypeError):
         return False
     has_export = outputs is not None and outputs.export is not None
     return is_mapped and ((out / EXPORT_FOLDER / RECORD_NAME).exists() or not has_export)
@@ -286,8 +286,8 @@ def _lies_in(source: Path, out: Path) -> bool:
 def _read_summary(out: Path) -> MapSummary | None:
     """None for one of another version."""
     try:
-        return record_from(MapSummary, json.loads((out / SUMMARY_NAME).read_text(encoding="utf-8")))
-    except (OSError, ValueError, RecursionError):
+        return record_from(MapSummary, parse_json((out / SUMMARY_NAME).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
         return None
 
 

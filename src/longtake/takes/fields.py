@@ -1,7 +1,6 @@
 """Objects read from JSON, field by field; a wrong field is one sentence that names its file and line."""
 
 import errno
-import json
 import reprlib
 import sys
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from longtake.errors import InputError
+from longtake.records import parse_json
 
 _Value = TypeVar("_Value")
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -26,8 +26,8 @@ class JsonObject:
     @classmethod
     def parse(cls, text: bytes, where: str) -> "JsonObject":
         try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            value = parse_json(text)
+        except ValueError as error:
             raise InputError(f"Expected a JSON object in {where}, but it cannot be read ({error}).") from error
         if not isinstance(value, dict):
             raise InputError(f"Expected a JSON object in {where}, but got {reprlib.repr(value)}.")
@@ -129,10 +129,10 @@ def parse_file(path: Path, parse: Callable[[bytes, str], _Value]) -> _Value | No
 def read_objects(path: Path) -> list[JsonObject] | None:
     """The objects of a JSON list, None where there is no such file."""
     try:
-        values = json.loads(content_of(path))
+        values = parse_json(content_of(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"Expected a JSON list of objects in {path}, but it cannot be read ({error}).") from error
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
         raise InputError(f"Expected a JSON list of objects in {path}, but got something else.")

@@ -1,10 +1,10 @@
 """Where weights lie: a file, a folder that holds one, or an index that names several."""
 
-import json
 import reprlib
 from pathlib import Path
 
 from longtake.errors import CheckpointError
+from longtake.records import parse_json
 
 SUFFIXES = (".safetensors", ".pt", ".pth")
 INDEX = "model.safetensors.index.json"
@@ -46,9 +46,9 @@ def is_index(path: Path) -> bool:
 def read_index(index: Path) -> dict[str, str]:
     """Which file beside the index holds each tensor."""
     try:
-        shards: dict[str, str] = json.loads(index.read_text())["weight_map"]
+        shards: dict[str, str] = parse_json(index.read_text())["weight_map"]
         places = {str(name): str(file) for name, file in shards.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
             f"Expected an index with a 'weight_map' in {index}, but it cannot be read ({reprlib.repr(error)}); "
             "fetch it again."

@@ -1,6 +1,5 @@
 """Whether a checkpoint is of a geometry model: every name there, none left over, every shape right."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ import torch
 from longtake.errors import CheckpointError
 from longtake.geometry.config import Attention, GeometryConfig
 from longtake.geometry.model import GeometryModel
+from longtake.records import parse_json
 from longtake.weights import presets
 from longtake.weights.checkpoint import Checkpoint, Stored, some
 from longtake.weights.published import (
@@ -89,7 +89,7 @@ def _lingbot_config(checkpoint: Checkpoint) -> GeometryConfig:
 
 def _recorded_config(checkpoint: Checkpoint) -> GeometryConfig:
     try:
-        record: Mapping[str, Any] = json.loads(checkpoint.metadata[RECORD])
+        record: Mapping[str, Any] = parse_json(checkpoint.metadata[RECORD])
         text = str(record["config"])
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(
