@@ -17,7 +17,7 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 -m "not extra and not by_hand"
 
 test-extra: $(INSTALLED) $(ORACLES_INSTALLED) castle browser tokenizer
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "extra and not by_hand"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "extra and not by_hand"
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check $(SOURCES)
