@@ -10,8 +10,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from longtake.cli.program import INTERRUPTED
-from longtake.cli.signals import stopped_by_signal
+from longtake.cli.signals import INTERRUPTED, stopped_by_signal
 from longtake.errors import InputError, SettingError
 from longtake.runtime.execution import choose_device
 from longtake.weights.presets import MICRO, TINY

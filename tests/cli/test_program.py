@@ -102,3 +102,33 @@ def test_events_are_whole_json_whatever_letters_stdout_has(longtake: Callable[..
     assert done.stdout.isascii()
     assert {json.loads(line).get("out", out) for line in done.stdout.splitlines()} == {out}
     assert "1 frame " in longtake("map", "world:1?frames=1&size=42x28", *options, "--overwrite").stdout
+
+
+ENDS_WHILE_LOADING = """
+import signal, sys
+
+class Ends:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy.linalg":
+            try:
+                signal.raise_signal(signal.{signal})
+            except BaseException:
+                pass  # as some modules do
+
+sys.meta_path.insert(0, Ends())
+"""
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+def test_asked_to_end_while_it_loads_a_command_ends_at_once(number: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(ENDS_WHILE_LOADING.replace("{signal}", number))
+    paths = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(
+        [sys.executable, "-m", "longtake", "map", "world:1?frames=2", "--out", str(tmp_path / "out")],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "")
+    assert not (tmp_path / "out").exists()

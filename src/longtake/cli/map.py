@@ -15,8 +15,8 @@ from longtake.api.arguments import one_of
 from longtake.api.exporting import UPRIGHT, cloud_settings, export_adjustments
 from longtake.api.video import frame_sampling
 from longtake.cli import options
-from longtake.cli.program import INTERRUPTED
 from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
+from longtake.cli.signals import INTERRUPTED
 from longtake.errors import InputError, LongtakeError, SettingError
 from longtake.exports.take import PixelGrid
 from longtake.geometry.model import GeometryModel

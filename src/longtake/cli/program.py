@@ -2,7 +2,6 @@
 
 import io
 import os
-import signal
 import sys
 from contextlib import suppress
 
@@ -10,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from longtake.cli.signals import handling_ends
+from longtake.cli.signals import handling_ends, interrupt
 from longtake.errors import LongtakeError, SettingError, UnknownWordsError
 
 FAILED = 1
@@ -19,8 +18,6 @@ WRONG_USAGE = 2
 """Exit code of an option without a meaning, as typer has it for unknown ones."""
 REFUSED = 3
 """Exit code where the language model knows nothing of what it was asked."""
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it, and after whatever else asks for an end."""
 
 
 def run_program(commands: typer.Typer, name: str) -> None:
@@ -33,7 +30,7 @@ def run_program(commands: typer.Typer, name: str) -> None:
             stream.reconfigure(errors="backslashreplace")  # what it cannot show, such as ö in ASCII, is no failure
     try:
         try:
-            with handling_ends(signal.default_int_handler):
+            with handling_ends(interrupt):
                 commands(prog_name=name)
         finally:
             _flush()

@@ -14,9 +14,8 @@ from rich.text import Text
 
 from longtake.api.progress import plain_console
 from longtake.cli.export import export_lines
-from longtake.cli.program import INTERRUPTED
 from longtake.cli.progress import TaskProgress
-from longtake.cli.signals import stopped_by_signal
+from longtake.cli.signals import INTERRUPTED, stopped_by_signal
 from longtake.exports.frame import FrameStatus, MappedFrame, PosedFrame
 from longtake.exports.sink import Correction
 from longtake.memory.budget import format_bytes

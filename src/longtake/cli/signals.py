@@ -1,10 +1,33 @@
 """Signals that ask a command to end: Ctrl-C, a system that shuts down, a terminal that closes."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it, and after whatever else asks for an end."""
+_IMPORTING = "<frozen importlib._bootstrap>"
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """A KeyboardInterrupt; but the end at once where modules are loaded, for some swallow it and go on half loaded.
+
+    Nothing is lost then: what is written while anything loads can be broken off at any moment.
+    """
+    if _is_importing(frame):
+        os._exit(INTERRUPTED)
+    signal.default_int_handler(number, frame)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORTING:
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextmanager
@@ -29,7 +52,7 @@ def stopped_by_signal(stop: Callable[[], None]) -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         nonlocal is_stopped
         if is_stopped:
-            signal.default_int_handler(number, frame)
+            interrupt(number, frame)
         is_stopped = True
         stop()
 
