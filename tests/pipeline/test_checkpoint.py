@@ -15,6 +15,7 @@ def saved(checkpoints: Checkpoints, num_frames: int, **changes: Any) -> Checkpoi
         **{
             "num_frames": num_frames,
             "first_owed": num_frames - 2,
+            "taken": {"pictures": ["0.png"]},
             "results": {"steps": [0.1]},
             "sinks": {"take": {"num_frames": num_frames}},
             "counts": {"ok": num_frames},

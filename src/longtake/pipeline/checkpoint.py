@@ -36,6 +36,8 @@ class _PlainValues:
     """Frames taken from the source, unreadable ones included."""
     first_owed: int
     """The oldest of them whose result had not come yet; they are read again."""
+    taken: Mapping[str, Any]
+    """By what the source goes on after them."""
     results: Mapping[str, Any]
     """What later results depend on beside the session."""
     sinks: Mapping[str, Any]
@@ -57,6 +59,7 @@ class Reached:
     """A checkpoint on its way: the session is saved, the results before it are still to be told and written."""
 
     num_frames: int
+    taken: Mapping[str, Any]
     session: Path
     first_owed: int = 0
     """As the checkpoint has it, and the next, once those results are told."""

@@ -131,6 +131,7 @@ class RunFolder:
             Checkpoint(
                 num_frames=reached.num_frames,
                 first_owed=reached.first_owed,
+                taken=reached.taken,
                 results=reached.results,
                 sinks=state.values,
                 arrays=state.arrays,
