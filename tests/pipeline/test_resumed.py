@@ -1,8 +1,9 @@
-"""A resumed run goes on with the source that it began with: what it took stays taken, and another one is refused."""
+"""A resumed run goes on with the source and the files that it began with: what it took stays, others are refused."""
 
 import json
+import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from PIL import Image
 
 from longtake.errors import InputError, SettingError
+from longtake.exports.poses import KITTI_NAME
+from longtake.exports.report.folder import EVENTS_NAME
 from longtake.exports.take import TakeSettings
 from longtake.geometry.model import GeometryModel
 from longtake.pipeline.checkpoint import CheckpointRule
@@ -18,14 +21,14 @@ from longtake.pipeline.events import Saved
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.runtime.build import SMALL
-from longtake.takes.header import FRAMES_NAME
+from longtake.takes.header import FRAMES_NAME, HEADER_NAME, POSES_NAME
 from longtake.video.folders import FollowedFolder, FollowSettings
 from longtake.video.reading import Source
 from longtake.video.source import open_source
 
 SETTINGS = MapSettings(
     session=replace(SMALL, image_size=56, num_scale_frames=2),
-    outputs=Outputs(take=TakeSettings(images=None, depth=None, confidence=False), formats=()),
+    outputs=Outputs(take=TakeSettings(images=None, depth=None, confidence=False), formats=("kitti",)),
     checkpoints=CheckpointRule(3),
 )
 FOLLOWING = FollowSettings(poll_s=0.02, idle_s=20.0)
@@ -50,6 +53,41 @@ def map_until_saved(source: Source, model: GeometryModel, out: Path) -> None:
 
 def mapped_names(out: Path) -> list[str]:
     return [json.loads(line)["source_name"] for line in (out / FRAMES_NAME).read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def broken_off(tmp_path_factory: pytest.TempPathFactory, load_tiny: Callable[..., GeometryModel]) -> Path:
+    """A folder with pictures, of which one cannot be read, and a run that was left at its first checkpoint."""
+    folder = tmp_path_factory.mktemp("broken off")
+    write_pictures(folder / "pictures", range(6))
+    (folder / "pictures" / "000001.bmp").write_text("no picture")
+    map_until_saved(open_source(str(folder / "pictures")), load_tiny(), folder / "out")
+    return folder
+
+
+def changed(path: Path) -> None:
+    """Its first digit."""
+    text = path.read_text()
+    place = next(place for place, letter in enumerate(text) if letter.isdigit())
+    path.write_text(text[:place] + str((int(text[place]) + 1) % 10) + text[place + 1 :])
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:20])
+
+
+@pytest.mark.parametrize("name", [HEADER_NAME, FRAMES_NAME, POSES_NAME, KITTI_NAME, EVENTS_NAME])
+@pytest.mark.parametrize("damage", [changed, cut, Path.unlink])
+def test_files_that_are_not_as_the_run_left_them_are_refused_with_the_way_out(
+    tiny_model: GeometryModel, tmp_path: Path, broken_off: Path, name: str, damage: Callable[[Path], None]
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(broken_off / "out", out)
+    damage(out / name)
+    before = sorted(path.name for path in out.iterdir())
+    with pytest.raises(InputError, match=rf"{re.escape(name)}.*; start again with --overwrite \(overwrite=True\)\.$"):
+        map_video(open_source(str(broken_off / "pictures")), tiny_model, out, SETTINGS, resume=True)
+    assert sorted(path.name for path in out.iterdir()) == before
 
 
 def test_a_followed_folder_goes_on_after_the_pictures_it_took_in_the_order_it_took_them(
