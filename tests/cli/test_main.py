@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from done import Done
 
+from longtake import __version__
 from longtake.cli import doctor
 from longtake.cli.doctor import PURPOSES
 from longtake.cli.main import COMMANDS
@@ -116,6 +117,12 @@ def test_missing_extra_is_one_sentence_with_the_command_that_installs_it(tmp_pat
     assert done.returncode == 1
     assert 'run: pip install "longtake[plot]"' in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
+
+
+def test_the_package_is_a_program_too() -> None:
+    command = [sys.executable, "-m", "longtake", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert (done.returncode, done.stdout) == (0, f"longtake {__version__}\n")
 
 
 @pytest.mark.parametrize(

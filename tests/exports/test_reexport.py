@@ -108,6 +108,37 @@ def test_whoever_is_told_sees_every_frame_and_may_end_it(frames: list[MappedFram
     assert not (tmp_path / "cut" / RECORD_NAME).exists()
 
 
+def test_an_export_in_place_of_another_has_no_record_until_it_is_whole(
+    frames: list[MappedFrame], tmp_path: Path
+) -> None:
+    take, out, settings = saved(tmp_path / "take", frames), tmp_path / "out", ExportSettings(formats=("tum",))
+    export_take(take, out, settings)
+
+    def told(exported: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:
+        assert not (out / RECORD_NAME).exists()
+        yield from exported
+        raise InputError("Enough.")
+
+    with pytest.raises(InputError, match="Enough"):
+        export_take(take, out, replace(settings, overwrite=True), told)
+    assert not (out / RECORD_NAME).exists()
+    export_take(take, out, replace(settings, overwrite=True))
+    assert (out / RECORD_NAME).exists()
+
+
+def test_the_record_of_an_export_is_written_before_others_may_write_there(
+    frames: list[MappedFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, out = saved(tmp_path / "take", frames[:2]), tmp_path / "out"
+
+    def write(record: ExportRecord, path: Path) -> None:
+        with pytest.raises(InputError, match="Another run is writing to"), locked(path.parent):
+            pass
+
+    monkeypatch.setattr(ExportRecord, "write", write)
+    export_take(take, out, ExportSettings(formats=("tum",)))
+
+
 def test_what_a_take_lacks_is_told_before_anything_is_written(frames: list[MappedFrame], tmp_path: Path) -> None:
     bare = saved(tmp_path / "take", frames, TakeSettings(images=None, depth=None, confidence=False))
     for name in ("ply", "glb", "rrd", "colmap", "nerfstudio"):

@@ -1,11 +1,16 @@
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from longtake.errors import InputError
+from longtake.memory.saved import Pieces, write_tensors
 from longtake.pipeline.checkpoint import FOLDER, Checkpoint, CheckpointRule, Checkpoints
+from longtake.takes.atomic_files import Grown
 
 
 def saved(checkpoints: Checkpoints, num_frames: int, **changes: Any) -> Checkpoint:
@@ -15,10 +20,11 @@ def saved(checkpoints: Checkpoints, num_frames: int, **changes: Any) -> Checkpoi
         **{
             "num_frames": num_frames,
             "first_owed": num_frames - 2,
+            "taken": {"pictures": ["0.png"]},
             "results": {"steps": [0.1]},
             "sinks": {"take": {"num_frames": num_frames}},
             "counts": {"ok": num_frames},
-            "num_event_bytes": 3,
+            "events": Grown(num_bytes=3, sha256="abc"),
             "arrays": {"cloud/keys": np.arange(num_frames)},
             "session": session,
             **changes,
@@ -114,6 +120,29 @@ def test_a_changed_value_is_noticed_whichever_it_is(tmp_path: Path) -> None:
     assert '"num_frames": 5' in text
     path.write_text(text.replace('"num_frames": 5', '"num_frames": 4'))
     with pytest.raises(InputError, match="its checksum is another"):
+        checkpoints.newest()
+
+
+def test_the_session_of_another_run_is_noticed(tmp_path: Path) -> None:
+    ours, others = Checkpoints(tmp_path / "ours"), Checkpoints(tmp_path / "others")
+    for checkpoints, value in ((ours, 1.0), (others, 2.0)):
+        checkpoint = saved(checkpoints, 5)
+        write_tensors(checkpoint.session, {"keys": Pieces.of(torch.tensor([value]))}, {})
+        checkpoints.publish(checkpoint)
+    newest = others.newest()
+    assert newest is not None
+    shutil.copy(newest.session, ours.session_path(5))
+    with pytest.raises(InputError, match=r"session\.safetensors is of another checkpoint\); start again with --over"):
+        ours.newest()
+
+
+@pytest.mark.parametrize("name", ["latest.json", "000005/arrays.npz", "000005/session.safetensors"])
+def test_a_pipe_in_place_of_a_file_is_refused_without_waiting_for_it(tmp_path: Path, name: str) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.publish(saved(checkpoints, 5))
+    (tmp_path / FOLDER / name).unlink()
+    os.mkfifo(tmp_path / FOLDER / name)
+    with pytest.raises(InputError, match=r"it is a pipe or a device\); start again with --overwrite"):
         checkpoints.newest()
 
 

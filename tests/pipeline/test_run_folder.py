@@ -1,6 +1,7 @@
 """A run removes only what it has on record, never its source, and nobody else may write to its folder meanwhile."""
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -165,6 +166,23 @@ def test_a_record_that_was_changed_is_refused_before_anything_is_removed(tmp_pat
 def without_checksum(out: Path) -> dict[str, Any]:
     record = json.loads((out / RUN_NAME).read_text())
     return {name: value for name, value in record.items() if name != "sha256"}
+
+
+@pytest.mark.parametrize("options", [{}, {"overwrite": True}, {"resume": True}])
+def test_a_pipe_in_place_of_the_record_is_refused_without_waiting_for_it(
+    tmp_path: Path, options: dict[str, bool]
+) -> None:
+    os.mkfifo(tmp_path / RUN_NAME)
+    with pytest.raises(InputError, match=r"run\.json cannot be read \(it is a pipe or a device\); name another folder"):
+        opened(tmp_path, **options)
+
+
+@pytest.mark.parametrize("name", ["summary.json", EVENTS_NAME])
+def test_a_pipe_in_place_of_another_file_is_not_waited_for_either(tmp_path: Path, name: str) -> None:
+    ended(opened(tmp_path), is_complete=False)
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    opened(tmp_path, resume=True).close()
 
 
 def test_what_differs_is_said_also_before_the_first_checkpoint(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from longtake.errors import InputError
-from longtake.takes.atomic_files import GrowingFile, replacing, require_writable, sync_path, writing
+from longtake.takes.atomic_files import GrowingFile, Grown, replacing, require_writable, sync_path, writing
 
 
 def test_pieces_are_in_the_file_as_soon_as_they_are_appended(tmp_path: Path) -> None:
@@ -29,19 +29,19 @@ def test_piece_that_does_not_fit_leaves_the_pieces_before_it(
         with pytest.raises(OSError, match="File too large"):
             file.append(b"123456789\n")
         assert (tmp_path / "a").read_bytes() == b"123456789\n" * (room // 10)
-    with GrowingFile(tmp_path / "a", num_bytes=room // 10 * 10) as file:
+    with GrowingFile(tmp_path / "a", kept=Grown(num_bytes=room // 10 * 10)) as file:
         file.append(b"end\n")
     assert (tmp_path / "a").read_bytes() == b"123456789\n" * (room // 10) + b"end\n"
 
 
 def test_file_goes_on_after_the_bytes_that_are_kept(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"kept\nlost\n")
-    with GrowingFile(tmp_path / "a", num_bytes=5) as file:
+    with GrowingFile(tmp_path / "a", kept=Grown(num_bytes=5)) as file:
         assert (tmp_path / "a").read_bytes() == b"kept\n"
         file.append(b"new\n")
     assert (tmp_path / "a").read_bytes() == b"kept\nnew\n"
-    with pytest.raises(InputError, match=r"Expected 10 bytes to go on after in .*a, but it has 9; start again"):
-        GrowingFile(tmp_path / "a", num_bytes=10)
+    with pytest.raises(InputError, match=r"Expected 10 bytes to go on after in .*a, but it has 9; start again with"):
+        GrowingFile(tmp_path / "a", kept=Grown(num_bytes=10))
     GrowingFile(tmp_path / "a").close()
     assert (tmp_path / "a").read_bytes() == b""
 

@@ -134,3 +134,13 @@ def test_a_pipe_in_place_of_a_file_is_refused_without_waiting_for_it(name: str, 
     os.mkfifo(tmp_path / name)
     with pytest.raises(InputError, match="is a pipe or a device"):
         open_source(str(tmp_path / name))
+
+
+def test_a_film_in_place_of_one_of_equal_size_is_another_source(tmp_path: Path, film: Film, drawn: Drawn) -> None:
+    for name, number in (("a", 0), ("b", 1), ("c", 0)):
+        (tmp_path / name).mkdir()
+        film(tmp_path / name / "film.avi", [drawn(number)] * 3, codec="rawvideo", pixels="bgr24")
+    first, other, same = (open_source(str(tmp_path / name / "film.avi")).identity for name in "abc")
+    assert first["num_bytes"] == other["num_bytes"]
+    assert first["contents"] != other["contents"]
+    assert first == same

@@ -1,6 +1,6 @@
 """Trajectories as files, a line for each frame: TUM's `timestamp x y z qx qy qz qw`, KITTI's 3x4 pose row by row."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import dropwhile
 from pathlib import Path
 from typing import BinaryIO
@@ -12,7 +12,7 @@ from torch import Tensor
 from longtake.exports.frame import MappedFrame, PosedFrame
 from longtake.exports.sink import AppendSink, Correction, ReplacingSink, Sink, SinkState
 from longtake.spatial.similarity import Similarity
-from longtake.takes.atomic_files import GrowingFile, LineFile, replacing, require_writable, writing
+from longtake.takes.atomic_files import GrowingFile, Grown, LineFile, replacing, require_writable, writing
 from longtake.takes.kitti import kitti_line
 from longtake.takes.tum import HEADING, tum_line
 from longtake.types import MovedSpan
@@ -43,7 +43,7 @@ class KittiSink(AppendSink):
 
     def __init__(self, path: Path, *, overwrite: bool = False, state: SinkState | None = None) -> None:
         self._lines = LineFile(
-            path, overwrite=overwrite, num_bytes=None if state is None else state.values["num_bytes"]
+            path, overwrite=overwrite, kept=None if state is None else Grown(**state.values["grown"])
         )
         self._num_lines: int = 0 if state is None else state.values["num_lines"]
         self._last_line: str | None = None if state is None else state.values["last_line"]
@@ -55,7 +55,7 @@ class KittiSink(AppendSink):
         self._num_lines, self._last_line = frame.index + 1, line
 
     def checkpoint(self) -> SinkState:
-        values = {"num_bytes": self._lines.sync(), "num_lines": self._num_lines, "last_line": self._last_line}
+        values = {"grown": asdict(self._lines.sync()), "num_lines": self._num_lines, "last_line": self._last_line}
         return SinkState(values=values)
 
     def close(self) -> None:
@@ -95,7 +95,8 @@ class LivePoses(ReplacingSink):
                 _copy(before, file, self._num_final_bytes)
                 file.writelines(lines.values())
             self._file.close()
-            self._file = GrowingFile(self._path, num_bytes=self._num_final_bytes + sum(map(len, lines.values())))
+            num_bytes = self._num_final_bytes + sum(map(len, lines.values()))
+            self._file = GrowingFile(self._path, kept=Grown(num_bytes=num_bytes))
         self._version = correction.version
         self._provisional = dict(dropwhile(lambda item: not item[1].provisional, moved.items()))
         self._num_final_bytes += sum(len(line) for index, line in lines.items() if index not in self._provisional)

@@ -1,6 +1,6 @@
 """Exports of a finished take: a first pass for what depends on all frames, such as the floor, then one that writes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ from longtake.exports.frame import MappedFrame
 from longtake.exports.record import RECORD_NAME, ExportRecord, make_record
 from longtake.exports.scale import KnownDistance
 from longtake.exports.take import DepthKind, TakeSettings
-from longtake.takes.atomic_files import require_writable
+from longtake.takes.atomic_files import require_writable, sync_path, writing
 from longtake.takes.folder_lock import locked
 from longtake.takes.header import Content, TakeHeader, is_take
 from longtake.takes.images import ImageFiles
@@ -78,26 +78,48 @@ def export_take(
     adjustment = plan_adjustment(take, settings.adjustments)
     require_writable(out / RECORD_NAME, overwrite=settings.overwrite)
     files = {name: out / known.file for name, known in zip(settings.formats, settings.known, strict=True)}
-    with locked(out), ExitStack() as opened:
+    with locked(out):
+        _remove_seal(out / RECORD_NAME)
+        num_with_points = _write_files(take, files, settings, adjustment, progress=progress)
+        record = make_record(
+            take,
+            num_with_points if settings.has_points else None,
+            files,
+            adjustments=settings.adjustments,
+            adjustment=adjustment,
+            lacks=_lacks(take.header, settings),
+        )
+        record.write(out / RECORD_NAME)
+    return record
+
+
+def _remove_seal(path: Path) -> None:
+    """No record of an earlier export may stand beside files of this one before it is whole."""
+    with writing(str(path)):
+        path.unlink(missing_ok=True)
+        sync_path(path.parent)
+
+
+def _write_files(
+    take: Take,
+    files: Mapping[str, Path],
+    settings: ExportSettings,
+    adjustment: Adjustment,
+    *,
+    progress: ProgressCallback,
+) -> int:
+    """Every format into its file; returns how many frames give points."""
+    num_with_points = 0
+    with ExitStack() as opened:
         sinks = [
             opened.enter_context(known.open(_sink_options(path, take.header, adjustment, settings)))
             for known, path in zip(settings.known, files.values(), strict=True)
         ]
-        num_with_points = 0
         for frame in progress(adjusted_frames(take, adjustment), len(take)):
             num_with_points += settings.cloud.points.takes(frame)
             for sink in sinks:
                 sink.write(frame)
-    record = make_record(
-        take,
-        num_with_points if settings.has_points else None,
-        files,
-        adjustments=settings.adjustments,
-        adjustment=adjustment,
-        lacks=_lacks(take.header, settings),
-    )
-    record.write(out / RECORD_NAME)
-    return record
+    return num_with_points
 
 
 def _require_room(out: Path) -> None:

@@ -13,6 +13,7 @@ from longtake.exports.pixels import in_model_pixels, in_source_pixels
 from longtake.exports.sink import PreparingSink, SinkState
 from longtake.takes.atomic_files import writing
 from longtake.takes.depth_files import DepthFiles, step_for, valid_or_zero
+from longtake.takes.fields import content_of
 from longtake.takes.frames import TakeFrame
 from longtake.takes.header import HEADER_NAME, Content, TakeHeader, Unit, is_take
 from longtake.takes.images import ImageFiles
@@ -87,13 +88,9 @@ class TakeSink(PreparingSink):
         self._num_frames: int = 0 if state is None else state.values["num_frames"]
         self._num_earlier_too_far: int = 0 if state is None else state.values["num_pixels_too_far"]
         if self._num_frames:
-            writer = TakeWriter.resume(folder, self._num_frames)
-            if state is not None and writer.header.to_json() != state.values["header"]:
-                raise InputError(
-                    f"{folder / HEADER_NAME} was changed since the run that made it; start again with --overwrite "
-                    "(overwrite=True)."
-                )
-            self._enter(writer)
+            assert state is not None
+            _require_header(folder / HEADER_NAME, state.values["header"])
+            self._enter(TakeWriter.resume(folder, self._num_frames, state.values["digests"]))
         elif state is None:
             make_room_for_take(folder, overwrite=overwrite)
         else:
@@ -122,11 +119,11 @@ class TakeSink(PreparingSink):
         return _WithPixels(take_frame, writer.write_pixels(take_frame))
 
     def checkpoint(self) -> SinkState:
-        if self._writer is not None:
-            self._writer.sync()
-        header = None if self._writer is None else self._writer.header.to_json()
         counts = {"num_frames": self._num_frames, "num_pixels_too_far": self.num_pixels_too_far}
-        return SinkState(values={**counts, "header": header})
+        if self._writer is None:
+            return SinkState(values=counts)
+        self._writer.sync()
+        return SinkState(values={**counts, "header": self._writer.header.to_json(), "digests": self._writer.digests})
 
     def close(self) -> None:
         self._opened.close()
@@ -166,6 +163,19 @@ class TakeSink(PreparingSink):
             window=frame.window,
             source=frame.placement if is_model and frame.placement != header.source else None,
             source_name=frame.source_name,
+        )
+
+
+def _require_header(path: Path, expected: str) -> None:
+    """Refuse a header that is not to the last byte as the run wrote it."""
+    try:
+        is_same = content_of(path) == expected.encode()
+    except OSError:
+        is_same = False
+    if not is_same:
+        raise InputError(
+            f"Expected {path} as the run wrote it, but it was changed or is gone; start again with --overwrite "
+            "(overwrite=True)."
         )
 
 

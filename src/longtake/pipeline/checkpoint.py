@@ -1,6 +1,6 @@
 """Where a run can go on after its process has ended, whatever ended it.
 
-resume/latest.json   what the newest complete checkpoint says, its folder and a checksum; replaced whole
+resume/latest.json   what the newest complete checkpoint says, its folder and checksums; replaced whole
 resume/000300/       the session, and the arrays of sinks, after 300 frames
 """
 
@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from longtake.errors import InputError, SettingError
+from longtake.memory.saved import stated_checksum
 from longtake.records import record_from
-from longtake.takes.atomic_files import replacing, writing
-from longtake.takes.fields import JsonObject
+from longtake.takes.atomic_files import Grown, replacing, writing
+from longtake.takes.fields import JsonObject, content_of, require_file
 from longtake.takes.sealed_json import sealed, unsealed
 
 FOLDER = "resume"
@@ -36,12 +37,14 @@ class _PlainValues:
     """Frames taken from the source, unreadable ones included."""
     first_owed: int
     """The oldest of them whose result had not come yet; they are read again."""
+    taken: Mapping[str, Any]
+    """By what the source goes on after them."""
     results: Mapping[str, Any]
     """What later results depend on beside the session."""
     sinks: Mapping[str, Any]
     counts: Mapping[str, int]
-    num_event_bytes: int
-    """Of the file of events."""
+    events: Grown
+    """The file of events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,7 @@ class Reached:
     """A checkpoint on its way: the session is saved, the results before it are still to be told and written."""
 
     num_frames: int
+    taken: Mapping[str, Any]
     session: Path
     first_owed: int = 0
     """As the checkpoint has it, and the next, once those results are told."""
@@ -87,6 +91,8 @@ class _Latest(_PlainValues):
 
     folder: str
     arrays_sha256: str
+    session_sha256: str
+    """As the file of the session says it, which is compared with the whole of it when it is read."""
 
 
 class Checkpoints:
@@ -114,6 +120,7 @@ class Checkpoints:
         latest = _Latest(
             folder=folder.name,
             arrays_sha256=_file_sha256(folder / _ARRAYS),
+            session_sha256=stated_checksum(checkpoint.session),
             **_plain_values(checkpoint),
         )
         with replacing(self._folder / _LATEST) as file:
@@ -130,12 +137,15 @@ class Checkpoints:
         if not path.exists():
             return None
         try:
-            latest = record_from(_Latest, unsealed(JsonObject.parse(path.read_bytes(), path.name)).fields)
+            latest = record_from(_Latest, unsealed(JsonObject.parse(content_of(path), path.name)).fields)
             if not latest.folder.isdecimal():
                 raise ValueError(f"its folder is {latest.folder}")
             folder = self._folder / latest.folder
             if _file_sha256(folder / _ARRAYS) != latest.arrays_sha256:
                 raise ValueError(f"the checksum of {_ARRAYS} is another")
+            require_file(folder / _SESSION)
+            if stated_checksum(folder / _SESSION) != latest.session_sha256:
+                raise ValueError(f"{_SESSION} is of another checkpoint")
             with (folder / _ARRAYS).open("rb") as stored, np.load(stored) as file:
                 arrays = {name: file[name] for name in file.files}
             return Checkpoint(**_plain_values(latest), arrays=arrays, session=folder / _SESSION)
@@ -156,5 +166,6 @@ def _plain_values(of: _PlainValues) -> dict[str, Any]:
 
 
 def _file_sha256(path: Path) -> str:
+    require_file(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

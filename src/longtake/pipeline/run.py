@@ -256,9 +256,10 @@ class Run(Iterator[Event]):
         path = self._checkpoints.session_path(self._num_taken)
         with writing(f"The checkpoint {path.parent}"):
             mapper.save(path)
+        reached = Reached(num_frames=self._num_taken, taken=self.source.taken, session=path)
         self._saved_s = time.monotonic()
         self._saving_s = self._saved_s - started_s
-        yield Reached(num_frames=self._num_taken, session=path)
+        yield reached
 
     def _tell(self, stepped: Iterable[_Stepped]) -> Generator[_Told, None, None]:
         """Steps as results and events; a checkpoint with what the results before it have come to."""

@@ -31,8 +31,9 @@ from longtake.pipeline.outputs import SESSION_NAME, Outputs, open_sinks
 from longtake.pipeline.run_record import RUN_NAME, RunRecord, numbered
 from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink
 from longtake.records import parse_json, record_from
-from longtake.takes.atomic_files import LineFile, replace_file
+from longtake.takes.atomic_files import Grown, LineFile, replace_file
 from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
+from longtake.takes.fields import content_of
 from longtake.takes.folder_lock import locked
 from longtake.takes.header import FRAMES_NAME, HEADER_NAME, POSES_NAME
 from longtake.takes.take import read_take
@@ -117,7 +118,7 @@ class RunFolder:
         """A line on how far the run is, how long it took and what it holds; after those of an earlier part of it."""
         if self._progress is None:
             path = self._out / PROGRESS_NAME
-            self._progress = LineFile(path, num_bytes=path.stat().st_size if path.exists() else None)
+            self._progress = LineFile(path, kept=Grown(num_bytes=path.stat().st_size) if path.exists() else None)
             self._files.callback(self._progress.close)
         line = {"index": index, "seconds": round(seconds, 3), "resident_bytes": resident_bytes}
         self._progress.append(json.dumps(line))
@@ -131,11 +132,12 @@ class RunFolder:
             Checkpoint(
                 num_frames=reached.num_frames,
                 first_owed=reached.first_owed,
+                taken=reached.taken,
                 results=reached.results,
                 sinks=state.values,
                 arrays=state.arrays,
                 counts=dict(counts),
-                num_event_bytes=self._events.sync(),
+                events=self._events.sync(),
                 session=reached.session,
             )
         )
@@ -262,15 +264,14 @@ class RunFolder:
         )
         opened.enter_context(self._files)
         self._files.callback(self._sink.close)
-        num_bytes = None if checkpoint is None else checkpoint.num_event_bytes
-        self._events = LineFile(self._out / EVENTS_NAME, num_bytes=num_bytes)
+        self._events = LineFile(self._out / EVENTS_NAME, kept=None if checkpoint is None else checkpoint.events)
         self._files.callback(self._events.close)
 
 
 def is_done(out: Path, outputs: Outputs | None = None) -> bool:
     """Whether a video was mapped into this folder, to its end, and exported where that was asked for."""
     try:
-        is_mapped = bool(parse_json((out / SUMMARY_NAME).read_text(encoding="utf-8"))["is_complete"])
+        is_mapped = bool(parse_json(content_of(out / SUMMARY_NAME))["is_complete"])
     except (OSError, ValueError, KeyError, TypeError):
         return False
     has_export = outputs is not None and outputs.export is not None
@@ -286,7 +287,7 @@ def _lies_in(source: Path, out: Path) -> bool:
 def _read_summary(out: Path) -> MapSummary | None:
     """None for one of another version."""
     try:
-        return record_from(MapSummary, parse_json((out / SUMMARY_NAME).read_text(encoding="utf-8")))
+        return record_from(MapSummary, parse_json(content_of(out / SUMMARY_NAME)))
     except (OSError, ValueError):
         return None
 

@@ -14,7 +14,7 @@ import torch
 from longtake import __version__
 from longtake.errors import InputError
 from longtake.takes.atomic_files import replacing, writing
-from longtake.takes.fields import JsonObject
+from longtake.takes.fields import JsonObject, content_of
 from longtake.takes.sealed_json import sealed, unsealed
 
 RUN_NAME = "run.json"
@@ -38,7 +38,7 @@ class RunRecord:
         """The record of the run in a folder; None where there is none."""
         path = out / RUN_NAME
         try:
-            record = JsonObject.parse(path.read_bytes(), str(path))
+            record = JsonObject.parse(content_of(path), str(path))
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -84,6 +84,7 @@ def map_video(
             Preprocessor(fit=settings.fit, size=settings.session.image_size, patch=model.config.patch),
         )
         if folder.checkpoint is not None:
+            source.go_on_after(folder.checkpoint.taken)
             mapper.resume(resume_session(folder.checkpoint.session, model, backend), folder.checkpoint.results)
         opened.pop_all()  # the run closes it
     return Run(
@@ -126,10 +127,8 @@ def adjusted_session(
 
 def _what_must_stay(source: Source, model: GeometryModel, settings: MapSettings) -> Mapping[str, Any]:
     """What must be the same when a run goes on; an export is made afterwards, and may be another."""
-    path = _path_of(source)
-    size = {"num_bytes": path.stat().st_size} if path is not None and path.is_file() else {}
     return {
-        "source": {"name": source.name, **plain(source.extent), **source.identity, **size},
+        "source": {"name": source.name, **plain(source.extent), **source.identity},
         "address": source.digest,
         "sampling": plain(source.sampling),
         "model": fingerprint(model),

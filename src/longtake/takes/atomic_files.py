@@ -1,15 +1,19 @@
 """Files that a full disk or a kill leaves whole: grown piece by piece, or replaced all at once."""
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import BufferedWriter
 from pathlib import Path
 from types import TracebackType
 
 from longtake.errors import InputError
+from longtake.takes.fields import require_file
 
 _UNFINISHED = ".unfinished"
+_READ_AT_ONCE = 1 << 20
 
 
 @contextmanager
@@ -23,16 +27,40 @@ def writing(what: str) -> Iterator[None]:
         ) from error
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grown:
+    """How far a file has grown, and what it holds up to there."""
+
+    num_bytes: int
+    sha256: str | None = None
+    """Of those bytes; None where they may be any."""
+
+
+def require_unchanged(path: Path, expected: str | None, found: str) -> None:
+    """Refuse a file whose kept part has another digest than expected, where one is."""
+    if expected not in (None, found):
+        raise InputError(
+            f"Expected {path} as it was at the checkpoint, but it was changed; start again with --overwrite "
+            "(overwrite=True)."
+        )
+
+
 class GrowingFile:
     """Holds whole pieces only: one that the disk takes just a part of is cut off again."""
 
-    def __init__(self, path: Path, *, num_bytes: int = 0) -> None:
-        """A new file; or the first so many bytes of one, which is cut off after them."""
-        if num_bytes and (found := path.stat().st_size) < num_bytes:
-            raise InputError(f"Expected {num_bytes} bytes to go on after in {path}, but it has {found}; start again.")
-        self.num_bytes = num_bytes
-        self._file = path.open("r+b" if num_bytes else "wb", buffering=0)
+    def __init__(self, path: Path, *, kept: Grown | None = None) -> None:
+        """A new file; or what is kept of one, which is cut off after it."""
+        require_file(path)
+        self.num_bytes = 0 if kept is None else kept.num_bytes
+        self._digest = _digest_of_first(path, self.num_bytes)
+        if kept is not None and self.num_bytes:
+            require_unchanged(path, kept.sha256, self._digest.hexdigest())
+        self._file = path.open("r+b" if self.num_bytes else "wb", buffering=0)
         self._cut()
+
+    @property
+    def grown(self) -> Grown:
+        return Grown(num_bytes=self.num_bytes, sha256=self._digest.hexdigest())
 
     def __enter__(self) -> "GrowingFile":
         return self
@@ -50,6 +78,7 @@ class GrowingFile:
             self._cut()
             raise
         self.num_bytes += len(piece)
+        self._digest.update(piece)
 
     def sync(self) -> None:
         """Return when all pieces are on the disk."""
@@ -68,15 +97,30 @@ class GrowingFile:
         self._file.seek(self.num_bytes)
 
 
-class LineFile:
-    """A text file of whole lines, flushed as they come: a new one, or one that goes on after so many bytes."""
+def _digest_of_first(path: Path, num_bytes: int) -> "hashlib._Hash":
+    """Of so many bytes, which a file must have."""
+    digest = hashlib.sha256()
+    if num_bytes and (found := path.stat().st_size if path.exists() else 0) < num_bytes:
+        raise InputError(
+            f"Expected {num_bytes} bytes to go on after in {path}, but it has {found}; start again with --overwrite "
+            "(overwrite=True)."
+        )
+    if num_bytes:
+        with path.open("rb") as file:
+            for start in range(0, num_bytes, _READ_AT_ONCE):
+                digest.update(file.read(min(_READ_AT_ONCE, num_bytes - start)))
+    return digest
 
-    def __init__(self, path: Path, *, overwrite: bool = False, num_bytes: int | None = None) -> None:
-        if num_bytes is None:
+
+class LineFile:
+    """A text file of whole lines, flushed as they come: a new one, or one that goes on after what is kept of it."""
+
+    def __init__(self, path: Path, *, overwrite: bool = False, kept: Grown | None = None) -> None:
+        if kept is None:
             require_writable(path, overwrite=overwrite)
         self._path = path
         with writing(str(path)):
-            self._file = GrowingFile(path, num_bytes=num_bytes or 0)
+            self._file = GrowingFile(path, kept=kept)
 
     @property
     def is_empty(self) -> bool:
@@ -87,12 +131,12 @@ class LineFile:
         with writing(str(self._path)):
             self._file.append("".join(f"{line}\n" for line in lines).encode())
 
-    def sync(self) -> int:
-        """Return, when all lines are on the disk, how many bytes they have."""
+    def sync(self) -> Grown:
+        """Return, when all lines are on the disk, how far they have grown."""
         with writing(str(self._path)):
             self._file.sync()
             sync_path(self._path.parent)
-        return self._file.num_bytes
+        return self._file.grown
 
     def close(self) -> None:
         self._file.close()

@@ -105,10 +105,15 @@ class JsonObject:
         return value
 
 
-def content_of(path: Path) -> bytes:
-    """What a file holds; an OSError for a pipe or a device, which might never end."""
+def require_file(path: Path) -> None:
+    """An OSError for a pipe or a device, which might never open or end; what is not there may become a file."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(errno.EINVAL, "it is a pipe or a device")
+
+
+def content_of(path: Path) -> bytes:
+    """What a file holds; an OSError for a pipe or a device."""
+    require_file(path)
     try:
         return path.read_bytes()
     except ValueError as error:

@@ -15,7 +15,7 @@ from torch import Tensor
 from longtake.errors import InputError
 from longtake.spatial.pose import matrix_from_quaternion, rigid_pose
 from longtake.takes.depth_files import CONFIDENCE_FILES, read_array
-from longtake.takes.fields import read_objects
+from longtake.takes.fields import content_of, read_objects
 from longtake.takes.frames import FrameRecord
 from longtake.takes.header import FRAMES_NAME, POSES_NAME, QUESTIONS_NAME, TakeHeader, read_header
 from longtake.takes.images import ImageFiles, read_image
@@ -146,7 +146,7 @@ def read_take(folder: Path) -> Take:
 def _complete_lines(path: Path) -> list[bytes]:
     """The lines that have an end; a last one without was torn off when the writer was killed."""
     try:
-        return path.read_bytes().split(b"\n")[:-1]
+        return content_of(path).split(b"\n")[:-1]
     except OSError as error:
         raise InputError(
             f"Expected {path}, which every take has, but it cannot be read ({error.strerror}); make the take again."

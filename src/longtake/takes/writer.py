@@ -1,5 +1,6 @@
 """Writes a take while its frames come; a killed writer leaves a take of the frames before."""
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -10,8 +11,9 @@ from types import TracebackType
 from typing import Any
 
 from longtake.errors import InputError
-from longtake.takes.atomic_files import GrowingFile, replacing, sync_path, writing
+from longtake.takes.atomic_files import GrowingFile, Grown, replacing, require_unchanged, sync_path, writing
 from longtake.takes.depth_files import CONFIDENCE_FILES, write_array
+from longtake.takes.fields import require_file
 from longtake.takes.frames import FrameRecord, TakeFrame
 from longtake.takes.header import (
     ANSWERS_NAME,
@@ -32,10 +34,10 @@ _MOST_UNSYNCED = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """Where a resumed take goes on: bytes of the lines that stay, and index and time of the last frame."""
+    """Where a resumed take goes on: the lines that stay, and index and time of the last frame."""
 
-    record_bytes: int = 0
-    pose_bytes: int = 0
+    records: Grown | None = None
+    poses: Grown | None = None
     last: tuple[int, float] | None = None
 
 
@@ -54,24 +56,28 @@ class TakeWriter:
         self._folder, self._header, self._overwrite, self._has_room = folder, header, overwrite, has_room
         self._header_text = header.to_json()
         self._num_kept: int | None = None
+        self._digests: Mapping[str, str] = {}
         self._open: _OpenFiles | None = None
         self._last: tuple[int, float] | None = None
         self._unsynced: list[int] = []
 
     @classmethod
-    def resume(cls, folder: Path, num_frames: int) -> "TakeWriter":
-        """Goes on after so many frames of a take; what was written after them is deleted when the block begins."""
+    def resume(cls, folder: Path, num_frames: int, digests: Mapping[str, str] | None = None) -> "TakeWriter":
+        """Goes on after so many frames of a take; what was written after them is deleted when the block begins.
+
+        Their lines must have the digests that a writer had after them, where they are given.
+        """
         header = read_header(folder)
         if header.images is ImageFiles.VIDEO:
             raise InputError(f"The images of {folder} are a video, which cannot be gone on with; make the take again.")
         writer = cls(folder, header)
-        writer._num_kept = num_frames
+        writer._num_kept, writer._digests = num_frames, digests or {}
         return writer
 
     def __enter__(self) -> "TakeWriter":
         assert self._open is None, "a writer writes one take"
         with _one_sentence(self._folder):
-            kept = self._begin() if self._num_kept is None else _cut_off(self._folder, self._num_kept)
+            kept = self._begin() if self._num_kept is None else self._cut_off(self._num_kept)
             self._open, self._last = _OpenFiles(self._folder, self._header, kept), kept.last
         return self
 
@@ -79,11 +85,32 @@ class TakeWriter:
     def header(self) -> TakeHeader:
         return self._header
 
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """Of all lines so far, by their files."""
+        if self._open is None:
+            raise _closed(self._folder)
+        files = {FRAMES_NAME: self._open.records, POSES_NAME: self._open.poses}
+        return {name: str(file.grown.sha256) for name, file in files.items()}
+
     def _begin(self) -> _Kept:
         if not self._has_room:
             make_room_for_take(self._folder, overwrite=self._overwrite)
         _replace_text(self._folder / HEADER_NAME, self._header_text)
         return _Kept()
+
+    def _cut_off(self, num_frames: int) -> _Kept:
+        """Delete what came after the first frames, of which the take must have so many; their lines stay as yet."""
+        records, last_line = _first_lines(self._folder / FRAMES_NAME, num_frames)
+        poses, _ = _first_lines(self._folder / POSES_NAME, num_frames)
+        for name, grown in ((FRAMES_NAME, records), (POSES_NAME, poses)):
+            require_unchanged(self._folder / name, self._digests.get(name), str(grown.sha256))
+        if num_frames == 0:
+            _delete_numbered(self._folder, after=-1)
+            return _Kept()
+        last = FrameRecord.parse(last_line, f"{self._folder / FRAMES_NAME} line {num_frames}")
+        _delete_numbered(self._folder, after=last.index)
+        return _Kept(records=records, poses=poses, last=(last.index, last.timestamp_s))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -208,8 +235,8 @@ class _OpenFiles:
         for pattern in header.patterns:
             (folder / pattern).parent.mkdir(exist_ok=True)
         with ExitStack() as opened:
-            self.records = opened.enter_context(GrowingFile(folder / FRAMES_NAME, num_bytes=kept.record_bytes))
-            self.poses = opened.enter_context(GrowingFile(folder / POSES_NAME, num_bytes=kept.pose_bytes))
+            self.records = opened.enter_context(GrowingFile(folder / FRAMES_NAME, kept=kept.records))
+            self.poses = opened.enter_context(GrowingFile(folder / POSES_NAME, kept=kept.poses))
             self.images: ImageWriter | None = None
             if header.images is not None:
                 self.images = open_image_writer(folder, header.images, header.size, header.fps)
@@ -245,30 +272,27 @@ def _closed(folder: Path) -> InputError:
     return InputError(f"The take {folder} is closed; write frames inside its with block.")
 
 
-def _cut_off(folder: Path, num_frames: int) -> _Kept:
-    """Delete what was written after the first frames, of which the take must have so many; their lines stay as yet."""
-    record_bytes, last_line = _first_lines(folder / FRAMES_NAME, num_frames)
-    pose_bytes, _ = _first_lines(folder / POSES_NAME, num_frames)
-    if num_frames == 0:
-        _delete_numbered(folder, after=-1)
-        return _Kept()
-    last = FrameRecord.parse(last_line, f"{folder / FRAMES_NAME} line {num_frames}")
-    _delete_numbered(folder, after=last.index)
-    return _Kept(record_bytes=record_bytes, pose_bytes=pose_bytes, last=(last.index, last.timestamp_s))
-
-
-def _first_lines(path: Path, num_lines: int) -> tuple[int, bytes]:
-    """How many bytes the first so many lines have, and the last of them."""
-    num_bytes, line = 0, b""
+def _first_lines(path: Path, num_lines: int) -> tuple[Grown, bytes]:
+    """The first so many lines of a file, and the last of them."""
+    num_bytes, line, digest = 0, b"", hashlib.sha256()
+    require_file(path)
+    if not path.exists():
+        raise _lacks_lines(path, num_lines, "it is gone")
     with path.open("rb") as file:
         for number in range(num_lines):
             line = file.readline()
             if not line.endswith(b"\n"):
-                raise InputError(
-                    f"Expected {num_lines} frames to go on after in {path}, but it has {number}; make the take again."
-                )
+                raise _lacks_lines(path, num_lines, f"it has {number}")
             num_bytes += len(line)
-    return num_bytes, line
+            digest.update(line)
+    return Grown(num_bytes=num_bytes, sha256=digest.hexdigest()), line
+
+
+def _lacks_lines(path: Path, num_lines: int, found: str) -> InputError:
+    return InputError(
+        f"Expected {num_lines} frames to go on after in {path}, but {found}; start again with --overwrite "
+        "(overwrite=True)."
+    )
 
 
 def _delete_take(folder: Path) -> None:

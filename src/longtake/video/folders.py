@@ -3,15 +3,17 @@
 import math
 import re
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
 
 from longtake.errors import InputError, SettingError
+from longtake.video.contents import contents_of
 from longtake.video.frame import PendingFrame
 from longtake.video.reading import EVERY_FRAME, Source
 from longtake.video.resize import open_image
@@ -40,6 +42,10 @@ class Pictures(Source):
     @property
     def extent(self) -> Extent:
         return Extent(num_frames=len(self._paths), fps=self._fps)
+
+    @property
+    def files(self) -> Sequence[Path]:
+        return self._paths
 
     def all_frames(self) -> Generator[PendingFrame, None, None]:
         for place, path in enumerate(self._paths):
@@ -83,7 +89,8 @@ DEFAULT_FOLLOWING = FollowSettings()
 class FollowedFolder(Source):
     """Pictures that appear in a folder, each taken once it is complete, until a file `.done` or too long a wait.
 
-    Pictures that are there together come in natural order; one that is not complete holds up those behind it.
+    Pictures that are there together come in natural order; one that is not complete holds up those behind it. Those
+    that were taken stay in the order in which they were, however often they are read.
     """
 
     def __init__(
@@ -99,13 +106,35 @@ class FollowedFolder(Source):
         if not folder.is_dir():
             raise InputError(f"Expected a folder to follow at {folder}, but there is none; make it first.")
         self._folder, self._fps, self._following = folder, fps, following
+        self._taken: list[Path] = []
 
     @property
     def extent(self) -> Extent:
         return Extent(fps=self._fps)
 
+    @property
+    def taken(self) -> Mapping[str, Any]:
+        """The names of its pictures so far, and what tells whether they are still the same."""
+        paths = list(self._taken)
+        return {"pictures": [path.name for path in paths], **contents_of(paths)}
+
+    def go_on_after(self, taken: Mapping[str, Any]) -> None:
+        self._taken = [self._folder / name for name in taken["pictures"]]
+        if self.taken != taken:
+            gone = [path.name for path in self._taken if not path.exists()]
+            found = f"{gone[0]} is gone" if gone else "they are others"
+            raise InputError(
+                f"Expected the pictures in {self.name} that the run has taken already, but {found}; put them back, or "
+                "start again with --overwrite (overwrite=True)."
+            )
+
     def all_frames(self) -> Generator[PendingFrame, None, None]:
-        watched, taken = _Watched(), set[Path]()
+        for place, path in enumerate(tuple(self._taken)):
+            yield PendingFrame(place / self._fps, partial(read_picture, path), name=path.stem)
+        yield from self._new_frames()
+
+    def _new_frames(self) -> Generator[PendingFrame, None, None]:
+        watched, taken = _Watched(), set(self._taken)
         idle_since_s = time.monotonic()
         while not self._stopped.is_set():
             # Asked before looking, so that what was there at the end is not missed.
@@ -118,8 +147,9 @@ class FollowedFolder(Source):
                 read = self._reader(path, watched.unchanged_s(path), is_over=is_over)
                 if read is None:
                     break
-                yield PendingFrame(len(taken) / self._fps, read, name=path.stem)
                 taken.add(path)
+                self._taken.append(path)
+                yield PendingFrame((len(taken) - 1) / self._fps, read, name=path.stem)
                 idle_since_s = time.monotonic()
             if is_over:
                 return

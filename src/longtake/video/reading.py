@@ -2,11 +2,13 @@
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from longtake.errors import InputError
+from longtake.video.contents import contents_of
 from longtake.video.frame import PendingFrame, VideoFrame
 from longtake.video.sampling import Extent, FrameSampling
 
@@ -44,9 +46,23 @@ class Source(ABC):
         """Number of frames and frame rate before sampling, as far as they are known."""
 
     @property
+    def files(self) -> Sequence[Path]:
+        """All that it is read from, where that is known beforehand: the file of its name, unless it says otherwise."""
+        path = Path(self.name)
+        return [path] if path.is_file() else []
+
+    @property
     def identity(self) -> Mapping[str, Any]:
         """What tells it from others with its name and extent, as plain values."""
+        return contents_of(self.files)
+
+    @property
+    def taken(self) -> Mapping[str, Any]:
+        """By what another of its name can go on after it, as plain values; nothing where it gives the same anyway."""
         return {}
+
+    def go_on_after(self, taken: Mapping[str, Any]) -> None:  # noqa: B027
+        """Give first what another of its name has taken, in its order; refused where that is not there any more."""
 
     @abstractmethod
     def all_frames(self) -> Generator[PendingFrame, None, None]:

@@ -1,12 +1,13 @@
 """The images of a take as a source, at the take's timestamps."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from longtake.errors import InputError
+from longtake.takes.header import FRAMES_NAME
 from longtake.takes.images import ImageFiles, read_image
 from longtake.takes.take import Take, read_take
 from longtake.video.frame import PendingFrame
@@ -29,6 +30,12 @@ class TakeImages(Source):
     @property
     def extent(self) -> Extent:
         return Extent(num_frames=len(self._take), fps=_average_fps(self._take))
+
+    @property
+    def files(self) -> Sequence[Path]:
+        assert self._files is not None
+        images = dict.fromkeys(self._files.format(index=record.index) for record in self._take.records)
+        return [self._take.folder / name for name in (FRAMES_NAME, *images)]
 
     def all_frames(self) -> Generator[PendingFrame, None, None]:
         if self._video is not None:
