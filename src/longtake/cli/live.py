@@ -139,8 +139,8 @@ def live(
         if out is not None:
             opened.enter_context(locked(out))
         poses = None if out is None else LivePoses(out / POSES_NAME, overwrite=overwrite)
-        for name, option in ((model, "--model"), (language, "--language")):
-            for note in model_notes(name, shows_world=video.shows_world, option=option):
+        for name, naming in ((model, "--model {}"), (language, "--language {}")):
+            for note in model_notes(name, shows_world=video.shows_world, naming=naming):
                 reporter.note(note)
         if not report_run(Run(video, LiveSession(mapper, dialogue, settings), asked, output=poses), reporter):
             sys.exit(REFUSED)
