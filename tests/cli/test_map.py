@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -202,17 +203,28 @@ def test_folders_of_videos_are_mapped_one_by_one_and_equal_names_told_apart(
     film(tmp_path / "left" / "walk.mp4", (48, 64))
     film(tmp_path / "right" / "walk.mp4", (40, 80))
     film(tmp_path / "right" / "wide.mp4", (40, 180))
+    shutil.copyfile(tmp_path / "right" / "wide.mp4", tmp_path / "right" / "wide.mov")
     sources = [str(tmp_path / "left"), str(tmp_path / "right")]
     done = map_(*sources, "--size", "56", "--format", "tum", "--out", str(tmp_path / "out"), "--json")
     assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["left_walk", "right_walk", "wide"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "left_walk",
+        "right_walk",
+        "wide_mov",
+        "wide_mp4",
+    ]
     notes = [event["text"] for event in map(json.loads, done.stdout.splitlines()) if event["event"] == "note"]
     cut = [note for note in notes if "cut off" in note]
-    assert len(cut) == 1
+    assert len(cut) == 2
     assert "of 180x40 pixels those left and right are cut off; --fit pad (fit='pad') shows all" in cut[0]
-    summary = json.loads((tmp_path / "out" / "wide" / SUMMARY_NAME).read_text())
-    assert summary["notes"][1:] == cut
-    assert escape(cut[0]) in (tmp_path / "out" / "wide" / REPORT_NAME).read_text()
+    summary = json.loads((tmp_path / "out" / "wide_mov" / SUMMARY_NAME).read_text())
+    assert summary["notes"][1:] == cut[:1]
+    assert escape(cut[0]) in (tmp_path / "out" / "wide_mov" / REPORT_NAME).read_text()
+    twice = map_(sources[0], f"{sources[0]}/../left/walk.mp4", "--out", str(tmp_path / "twice"))
+    assert (twice.returncode, twice.stderr) == (
+        2,
+        f"longtake: {tmp_path / 'left' / 'walk.mp4'} is named twice; name each source once.\n",
+    )
 
 
 def test_pictures_that_are_none_are_unreadable_frames_and_too_tall_ones_one_sentence(
