@@ -45,7 +45,9 @@ def test_json_lines_have_every_pose_and_answers_with_time_evidence_and_pose(
         "start",
         *["answer"] * 3,
         "watched",
+        "note",
     ]
+    assert done.events[-1]["text"] == f"The poses are in {tmp_path / 'poses.tum'}."
     frames = {frame["index"]: frame for frame in done.of("frame")}
     assert list(frames) == list(range(12))
     options = ("--model", str(language), "--max-tokens", "4", "--json", "--device", "cpu")

@@ -142,8 +142,11 @@ def live(
         for name, naming in ((model, "--model {}"), (language, "--language {}")):
             for note in model_notes(name, shows_world=video.shows_world, naming=naming):
                 reporter.note(note)
-        if not report_run(Run(video, LiveSession(mapper, dialogue, settings), asked, output=poses), reporter):
-            sys.exit(REFUSED)
+        are_answered = report_run(Run(video, LiveSession(mapper, dialogue, settings), asked, output=poses), reporter)
+        if out is not None and (out / POSES_NAME).exists():
+            reporter.note(f"The poses are in {out / POSES_NAME}.")
+    if not are_answered:
+        sys.exit(REFUSED)
 
 
 @contextmanager

@@ -287,14 +287,15 @@ class TerminalReporter(Reporter):
     def _advance(self) -> None:
         assert self._run is not None
         task = self._progress.tasks[0]
-        dialogue = self._run.session.dialogue
+        num_done, dialogue = self._run.num_told, self._run.session.dialogue
         if dialogue is not None:
             info = dialogue.info
-            state = f"{format_time(info.seen_until_s or 0.0)}, {info.num_tokens} tokens in memory"
+            state = f"up to {format_time(info.seen_until_s or 0.0)}, {info.num_tokens} tokens in memory"
+            num_done = max(num_done, info.num_frames)  # frames that were seen together are told one by one
         else:
             resident, counts = format_bytes(self._run.resident_bytes).partition(" (")[0], self._run.counts
             state = f"{task.speed or 0:.1f} frames/s, {resident}, {counts[KEPT]} kept{_troubles(counts)}"
-        self._progress.update(task.id, completed=self._run.num_told, state=state)
+        self._progress.update(task.id, completed=num_done, state=state)
 
     def _begin_answer(self, asking: Asking) -> None:
         for note in _notes_on(asking):
