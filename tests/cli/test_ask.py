@@ -18,6 +18,7 @@ from done import Done
 from PIL import Image
 from selected import rest_in_extra
 
+import longtake.cli.progress as progress
 from longtake.cli.reporting import looked_at
 from longtake.language.load import load_language
 from longtake.language.sampling import TextSampling
@@ -339,6 +340,14 @@ def test_progress_is_shown_on_a_terminal_and_gives_way_to_answers(
     assert shown.stdout == plain.stdout
     assert "12/12 up to 00:05.5, 86 tokens in memory" in re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", shown.stderr)
     assert "12/12" not in plain.stderr
+
+
+def test_frames_that_were_seen_together_count_together(
+    ask: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
+    told = [line for line in ask(SOURCE, "w90", "--chunk", "12").stderr.splitlines() if line.startswith("world 3: ")]
+    assert {line.partition(" tokens")[0] for line in told} == {"world 3: 12 of 12, up to 00:05.5, 86"}
 
 
 def test_interrupt_ends_the_watching_and_what_is_left_is_answered(
