@@ -124,8 +124,7 @@ def _put_off_if_unread(run: Run) -> Iterator[None]:
         run.stop()
         for _ in run:
             pass
-        assert run.summary is not None
-        is_over = run.summary.is_complete and not run.owes_export
+        is_over = run.summary is not None and run.summary.is_complete and not run.owes_export
         end = "is complete." if is_over else "was stopped; go on with --resume."
         raise UnreadError(f"Nobody reads what is printed any more; the run in {run.out} {end}") from error
 
