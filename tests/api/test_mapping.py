@@ -46,6 +46,18 @@ def test_map_returns_what_it_wrote_and_says_nothing_off_a_terminal(
     assert len(take.cloud(500)) == 500
 
 
+def test_notes_on_the_video_and_the_model_are_logged_and_in_the_summary(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    frames = [np.zeros((90, 40, 3), dtype=np.uint8)]
+    take = longtake.map(frames, tmp_path / "mapped", format="tum")
+    assert take.summary is not None
+    of_model, cut = take.summary["notes"]
+    assert of_model.endswith('for real video type model="lingbot-map-long".')
+    assert cut.endswith("of 40x90 pixels those above and below are cut off; --fit pad (fit='pad') shows all.")
+    assert caplog.messages == [of_model, cut]
+
+
 def test_frames_that_a_program_has_are_mapped_as_a_video_is(model: GeometryModel, tmp_path: Path) -> None:
     video = list(longtake.open_video(WALK, end="0.9"))
     want = longtake.map(WALK, tmp_path / "video", model=model, end="0.9", format="depth-npz")

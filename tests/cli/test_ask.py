@@ -2,6 +2,7 @@
 
 import builtins
 import itertools
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from done import Done
 from PIL import Image
 from selected import rest_in_extra
 
+import longtake.cli.progress as progress
 from longtake.cli.reporting import looked_at
 from longtake.language.load import load_language
 from longtake.language.sampling import TextSampling
@@ -265,6 +267,16 @@ def test_policy_says_what_stays_when_the_memory_is_full(ask: Callable[..., Done]
     assert found["thinned"] < found["window"]
 
 
+def test_where_stdin_has_ended_no_video_is_watched_for_no_question(
+    run_here: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Path(os.devnull).open() as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        done = run_here("ask", "there is no such video")
+    assert done.returncode == 2
+    assert done.stderr.startswith("longtake: Expected a question, but there is none;")
+
+
 def test_questions_from_a_pipe_are_answered_one_a_line(ask: Callable[..., Done]) -> None:
     piped = ask(SOURCE, stdin="w90\n\n  w91 w92\n")
     alone = {question: ask(SOURCE, question).stdout for question in ("w90", "w91 w92")}
@@ -326,8 +338,16 @@ def test_progress_is_shown_on_a_terminal_and_gives_way_to_answers(
     monkeypatch.setenv("COLUMNS", "120")
     shown = ask(SOURCE, "w90", "w91", "--at", "1")
     assert shown.stdout == plain.stdout
-    assert "12/12 00:05.5, 86 tokens in memory" in re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", shown.stderr)
+    assert "12/12 up to 00:05.5, 86 tokens in memory" in re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", shown.stderr)
     assert "12/12" not in plain.stderr
+
+
+def test_frames_that_were_seen_together_count_together(
+    ask: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
+    told = [line for line in ask(SOURCE, "w90", "--chunk", "12").stderr.splitlines() if line.startswith("world 3: ")]
+    assert {line.partition(" tokens")[0] for line in told} == {"world 3: 12 of 12, up to 00:05.5, 86"}
 
 
 def test_interrupt_ends_the_watching_and_what_is_left_is_answered(

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import longtake.cli.progress as progress
 from longtake.cli.main import main
 from longtake.takes.take import read_take
 
@@ -77,6 +78,16 @@ def test_take_against_itself_prints_every_part(longtake: Run, walk: Path, tmp_pa
     assert "not measured" not in done.out
     assert max(map(len, done.out.splitlines()[3:-1])) <= 100
     assert sorted(path.name for path in (tmp_path / "plots").iterdir()) == ["error.png", "trajectory.png"]
+
+
+def test_where_there_is_no_terminal_a_line_says_how_far_it_is(
+    longtake: Run, walk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
+    done = longtake("eval", walk, walk, "--json")
+    told = [line.partition(",")[0] for line in done.err.splitlines()]
+    assert told == [f"measuring {part}: {step} of 24" for part in ("depth", "points") for step in range(1, 25)]
+    assert json.loads(done.out)["depth"] is not None
 
 
 def test_json_is_strict_and_holds_known_errors(longtake: Run, tmp_path: Path) -> None:

@@ -112,6 +112,29 @@ def test_every_format_is_written_and_told(longtake: Say, run: Path, tmp_path: Pa
     assert (report["unit"], report["metres_per_unit"], report["frames"]) == ("model", None, 12)
 
 
+def test_images_that_are_made_of_the_networks_are_told(longtake: Say, run: Path, tmp_path: Path) -> None:
+    source, options = "world:3?frames=9&size=112x84", ("--model", "tiny", "--size", "56", "--format", "depth,images")
+    for pixels, is_told in (("model", True), ("source", False)):
+        mapped, out = tmp_path / pixels, tmp_path / f"{pixels}-out"
+        assert longtake("map", source, *options, "--pixels", pixels, "--out", mapped)[0] == 0
+        code, said, _ = longtake("export", mapped, "--out", out, "--format", "tum,colmap,nerfstudio")
+        assert code == 0
+        note = "Images of colmap and nerfstudio are made of the network's, 56x42 pixels; map with --pixels source"
+        assert (note in said) == is_told
+        assert any(note in each for each in json.loads((out / RECORD_NAME).read_text())["notes"]) == is_told
+    assert "network's" not in longtake("export", run, "--out", tmp_path / "same", "--format", "colmap")[1]
+
+
+def test_without_its_package_a_format_leaves_nothing(
+    longtake: Say, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rerun", None)
+    code, _, said = longtake("export", run, "--out", tmp_path / "out", "--format", "tum,rrd")
+    assert code == 1
+    assert 'pip install "longtake[rerun]"' in said
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_known_distance_makes_everything_metric(longtake: Say, run: Path, tmp_path: Path) -> None:
     options = ("--scale-from", "distance:0,11=2.4m", "--format", "tum,ply,take", "--intrinsics", "40,41,28,21")
     code, out, _ = longtake("export", run, "--out", tmp_path, *options, "--json")

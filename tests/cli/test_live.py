@@ -45,7 +45,9 @@ def test_json_lines_have_every_pose_and_answers_with_time_evidence_and_pose(
         "start",
         *["answer"] * 3,
         "watched",
+        "note",
     ]
+    assert done.events[-1]["text"] == f"The poses are in {tmp_path / 'poses.tum'}."
     frames = {frame["index"]: frame for frame in done.of("frame")}
     assert list(frames) == list(range(12))
     options = ("--model", str(language), "--max-tokens", "4", "--json", "--device", "cpu")
@@ -202,6 +204,13 @@ def test_picture_too_large_for_the_dialogue_says_what_to_change(live: Callable[.
     done = live("world:3?frames=3&size=1120x840&fps=2", "w90", "--share", "0.97")
     assert done.returncode == 1
     assert "no room for the frames after 00:00; raise --memory, or lower --share" in done.stderr
+
+
+def test_sides_that_are_cut_off_are_told_without_an_option_that_is_not_there(live: Callable[..., Done]) -> None:
+    done = live("world:3?frames=3&size=112x280&fps=4", "w90")
+    assert done.returncode == 0, done.stderr
+    (note,) = [line for line in done.stderr.splitlines() if "cut off" in line]
+    assert note.endswith("of 112x280 pixels those above and below are cut off.")
 
 
 def test_poses_of_before_are_kept(live: Callable[..., Done], tmp_path: Path) -> None:

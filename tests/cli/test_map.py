@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +17,17 @@ import pytest
 from done import Done
 from PIL import Image
 
+import longtake.cli.progress as progress
 import longtake.pipeline.run_folder as run_folder
 import longtake.pipeline.video_map as video_map
+from longtake.errors import InputError
 from longtake.exports.record import EXPORT_FOLDER, RECORD_NAME
 from longtake.exports.report.folder import PROGRESS_NAME, SUMMARY_NAME
 from longtake.exports.report.page import REPORT_NAME
 from longtake.pipeline.checkpoint import FOLDER
 from longtake.pipeline.events import MapSummary
+from longtake.pipeline.map_results import Prepared, Stepped
+from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.outputs import SESSION_NAME
 from longtake.pipeline.run_folder import RunFolder
 from longtake.takes.take import read_take
@@ -101,6 +107,61 @@ def test_interrupted_a_run_finishes_its_frames_and_says_how_to_go_on(
     assert contents(out) == whole
 
 
+@pytest.mark.parametrize("num_lines", [0, 5])
+def test_where_nobody_reads_what_is_printed_a_run_stops_and_goes_on_when_resumed(
+    num_lines: int, tmp_path: Path, map_: Callable[..., Done]
+) -> None:
+    options = ("world:3?frames=60&size=28x28", "--size", "28", "--format", "tum", "--out", str(tmp_path / "out"))
+    with subprocess.Popen(
+        [LONGTAKE, "map", *MODEL, *options, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for _ in range(num_lines):
+            process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+    assert process.returncode == 1
+    if num_lines:
+        stopped = f"the run in {tmp_path / 'out'} was stopped; go on with --resume."
+        assert said == f"longtake: Nobody reads what is printed any more; {stopped}\n"
+        assert json.loads((tmp_path / "out" / SUMMARY_NAME).read_text())["is_complete"] is False
+    assert map_(*options, "--resume").returncode == 0
+    assert len(read_take(tmp_path / "out")) == 60
+
+
+def test_videos_beside_pictures_are_told(tmp_path: Path, map_: Callable[..., Done]) -> None:
+    film(tmp_path / "ride" / "ride.mp4", (48, 64))
+    Image.new("RGB", (64, 48)).save(tmp_path / "ride" / "thumb.png")
+    done = map_(str(tmp_path / "ride"), "--size", "56", "--format", "tum", "--out", str(tmp_path / "out"))
+    assert done.returncode == 0
+    assert "holds 1 picture and 1 video; only pictures are read" in done.stdout
+    assert f"name a video itself, as {tmp_path / 'ride' / 'ride.mp4'}" in done.stdout
+    [note] = json.loads((tmp_path / "out" / SUMMARY_NAME).read_text())["notes"][1:]
+    assert note in done.stdout
+
+
+def test_what_was_done_before_a_break_counts_in_the_progress(
+    tmp_path: Path, run_here: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
+    options = ("world:3?frames=13&size=28x28", *MODEL, "--size", "28", "--format", "tum", "--out", str(tmp_path))
+    step = Mapper.step
+
+    def step_ten(mapper: Mapper, prepared: Prepared) -> Stepped:
+        if prepared.frame.index == 10:
+            raise InputError("That was enough.")
+        return step(mapper, prepared)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Mapper, "step", step_ten)
+        assert run_here("map", *options, "--checkpoint-every", "10").returncode == 1
+    done = run_here("map", *options, "--checkpoint-every", "10", "--resume")
+    assert done.returncode == 0
+    told = [line.partition(",")[0] for line in done.stdout.splitlines() if line.startswith("world 3: ")]
+    assert told == [f"world 3: {number} of 13" for number in range(11, 14)]
+
+
 def test_many_sources_go_to_folders_of_their_own_and_done_ones_are_skipped(
     tmp_path: Path, map_: Callable[..., Done]
 ) -> None:
@@ -142,14 +203,28 @@ def test_folders_of_videos_are_mapped_one_by_one_and_equal_names_told_apart(
     film(tmp_path / "left" / "walk.mp4", (48, 64))
     film(tmp_path / "right" / "walk.mp4", (40, 80))
     film(tmp_path / "right" / "wide.mp4", (40, 180))
+    shutil.copyfile(tmp_path / "right" / "wide.mp4", tmp_path / "right" / "wide.mov")
     sources = [str(tmp_path / "left"), str(tmp_path / "right")]
     done = map_(*sources, "--size", "56", "--format", "tum", "--out", str(tmp_path / "out"), "--json")
     assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["left_walk", "right_walk", "wide"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "left_walk",
+        "right_walk",
+        "wide_mov",
+        "wide_mp4",
+    ]
     notes = [event["text"] for event in map(json.loads, done.stdout.splitlines()) if event["event"] == "note"]
     cut = [note for note in notes if "cut off" in note]
-    assert len(cut) == 1
-    assert "of 180x40 pixels those left and right are cut off; longtake map --fit pad shows all" in cut[0]
+    assert len(cut) == 2
+    assert "of 180x40 pixels those left and right are cut off; --fit pad (fit='pad') shows all" in cut[0]
+    summary = json.loads((tmp_path / "out" / "wide_mov" / SUMMARY_NAME).read_text())
+    assert summary["notes"][1:] == cut[:1]
+    assert escape(cut[0]) in (tmp_path / "out" / "wide_mov" / REPORT_NAME).read_text()
+    twice = map_(sources[0], f"{sources[0]}/../left/walk.mp4", "--out", str(tmp_path / "twice"))
+    assert (twice.returncode, twice.stderr) == (
+        2,
+        f"longtake: {tmp_path / 'left' / 'walk.mp4'} is named twice; name each source once.\n",
+    )
 
 
 def test_pictures_that_are_none_are_unreadable_frames_and_too_tall_ones_one_sentence(

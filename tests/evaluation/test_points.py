@@ -164,5 +164,5 @@ def test_bad_clouds_are_refused() -> None:
 def test_missing_scipy_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.spatial", None)
     cloud = random_cloud(10, 4)
-    with pytest.raises(MissingExtraError, match=r'point metrics needs scipy.*"longtake\[eval\]"'):
+    with pytest.raises(MissingExtraError, match=r'The measure of points needs scipy.*"longtake\[eval\]"'):
         measure_points(cloud, cloud, threshold=0.1)

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,11 @@ import torch
 
 from longtake.errors import InputError, MissingExtraError
 from longtake.evaluation.alignment_mode import AlignmentMode
-from longtake.evaluation.depth_alignment import DepthAlignment
+from longtake.evaluation.depth_alignment import AlignmentSpan, DepthAlignment
 from longtake.evaluation.relative import Delta
 from longtake.evaluation.report import EvalReport, evaluate
 from longtake.evaluation.settings import EvalSettings, Part
+from longtake.evaluation.steps import BeginSteps
 from longtake.spatial.similarity import Similarity
 from longtake.takes.header import Unit
 from longtake.takes.take import read_take
@@ -76,10 +78,22 @@ def test_unit_that_means_nothing_is_noted_where_scale_counts(film_room: Film, el
     assert evaluate(truth, truth, EvalSettings(align=AlignmentMode.SE3, only=(Part.TRAJECTORY,))).notes == ()
 
 
-def test_every_part_has_a_turn_and_only_those_wanted_are_there(film_room: Film) -> None:
-    truth, turns = film_room("truth"), []
-    evaluate(truth, truth, DEFAULTS, starting=turns.append)
-    assert turns == list(Part)
+def test_steps_of_long_parts_are_told(film_room: Film) -> None:
+    truth, told = film_room("truth"), Counter[tuple[Part, int]]()
+
+    def progress(part: Part) -> BeginSteps:
+        return lambda num_steps: lambda: told.update([(part, num_steps)])
+
+    evaluate(truth, truth, DEFAULTS, progress=progress)
+    assert [part for part, _ in told] == [Part.DEPTH, Part.POINTS]
+    assert all(num_told == num_steps for (_, num_steps), num_told in told.items())
+    told.clear()
+    evaluate(truth, truth, EvalSettings(depth_span=AlignmentSpan.FRAME, only=(Part.DEPTH,)), progress=progress)
+    assert all(num_told == num_steps for (_, num_steps), num_told in told.items())
+
+
+def test_only_those_parts_that_are_wanted_are_there(film_room: Film) -> None:
+    truth = film_room("truth")
     for part in (Part.TRAJECTORY, Part.DEPTH, Part.POINTS):
         report = evaluate(truth, truth, EvalSettings(only=(part,)))
         measured = {

@@ -19,7 +19,7 @@ from longtake.exports.cloud import Cloud, CloudSettings
 from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.exports.ply import PlySink, write_ply
 from longtake.exports.report.asked import ASKED_NAME, Asked, AskedQuestion
-from longtake.exports.report.page import write_report
+from longtake.exports.report.page import REPORT_NAME, write_report
 from longtake.exports.report.payload import MOST_CLOUD_POINTS
 from longtake.exports.report.plan import MOST_POINTS
 from longtake.exports.report.strips import LARGEST_EDGE, MOST_STRIPS
@@ -267,6 +267,8 @@ def test_page_says_what_came_of_the_run(mapped: Path) -> None:
         "to 1 GB",
     ]
     assert [words for words in expected if words not in page.said] == []
+    _, _, folded = (mapped / REPORT_NAME).read_text(encoding="utf-8").partition("<details>")
+    assert "memory.budget" in folded.partition("</details>")[0]
 
 
 def test_strips_of_time_lie_where_their_frames_do(mapped: Path) -> None:

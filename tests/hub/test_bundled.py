@@ -46,7 +46,7 @@ def test_models_of_the_package_say_what_they_know_where_a_video_shows_something_
         "lingbot-map-long."
     )
     assert MICRO_MAP.instead in [preset.name for preset in PRESETS]
-    assert model_notes("micro-vqa", shows_world=False, option="--language")[0].endswith(
+    assert model_notes("micro-vqa", shows_world=False, naming="--language {}")[0].endswith(
         "type --language Qwen/Qwen2.5-VL-3B-Instruct."
     )
     assert model_notes("micro-map", shows_world=True) == model_notes("lingbot-map", shows_world=False) == ()

@@ -87,7 +87,7 @@ def export_adjustments(
 
 
 def _with_bar(frames: Iterable[MappedFrame], num_frames: int) -> Iterator[MappedFrame]:
-    with progress_bar("Exporting", num_frames) as advance:
-        for frame in frames:
+    with progress_bar("Exporting", num_frames) as show_done:
+        for done, frame in enumerate(frames, start=1):
             yield frame
-            advance()
+            show_done(done)

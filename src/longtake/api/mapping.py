@@ -16,7 +16,7 @@ from longtake.exports.take import PixelGrid
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_MODEL, model_notes
 from longtake.pipeline.checkpoint import CheckpointRule
-from longtake.pipeline.events import Frame, Unreadable
+from longtake.pipeline.events import Frame, Noted, Unreadable
 from longtake.pipeline.outputs import choose_outputs
 from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.run_folder import is_done
@@ -103,7 +103,11 @@ def map(
     )
     opened = open_any(source, frame_sampling(start, end, fps, stride), options)
     loaded, execution = model_and_execution(model, device, precision, backend)
-    notes = () if isinstance(model, GeometryModel) else model_notes(str(model), shows_world=opened.shows_world)
+    notes = (
+        ()
+        if isinstance(model, GeometryModel)
+        else model_notes(str(model), shows_world=opened.shows_world, naming='model="{}"')
+    )
     for note in notes:
         _log.warning(note)
     settings = replace(
@@ -116,9 +120,11 @@ def map(
     with (
         WriterProcess() as writer,
         map_video(opened, loaded, folder, settings, overwrite=overwrite, resume=resume, writer_process=writer) as run,
-        progress_bar(opened.name, opened.num_frames) as advance,
+        progress_bar(opened.name, opened.num_frames) as show_done,
     ):
         for event in run:
             if isinstance(event, Frame | Unreadable):
-                advance()
+                show_done(run.num_told)
+            elif isinstance(event, Noted):
+                _log.warning(event.text)
     return open_take(folder)

@@ -1,5 +1,7 @@
 """A bar on the terminal while a long call runs; nothing where there is no terminal."""
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -9,9 +11,16 @@ from rich.progress import ProgressColumn as Column
 from rich.text import Text
 
 
+class _OpenConsole(Console):
+    """Says to whoever prints that nobody reads it, as `print` does; rich would end the program."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 def plain_console(*, stderr: bool) -> Console:
     """A terminal on which texts stay as they are: brackets are no markup, and `:car:` is no picture."""
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+    return _OpenConsole(stderr=stderr, markup=False, highlight=False, emoji=False)
 
 
 class TimeLeft(Column):
@@ -37,9 +46,9 @@ def bar_columns(*more: Column) -> tuple[Column, ...]:
 
 
 @contextmanager
-def progress_bar(task: str, total: int | None) -> Iterator[Callable[[], None]]:
-    """A function to be called after each of `total` steps; None where their number is not known."""
+def progress_bar(task: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A function to be told how many of `total` steps are done; None where their number is not known."""
     console = plain_console(stderr=True)
     with Progress(*bar_columns(), console=console, transient=True, disable=not console.is_terminal) as bar:
         shown = bar.add_task(task, total=total)
-        yield lambda: bar.advance(shown)
+        yield lambda done: bar.update(shown, completed=done)

@@ -1,10 +1,12 @@
 """`longtake ask`: questions about videos, image folders, cameras and streams, while they are watched or afterwards."""
 
 import re
+import select
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from io import BufferedReader
 from typing import Annotated, Any
 
 import typer
@@ -88,6 +90,8 @@ def ask(
 ) -> None:
     """Watch a video and answer questions about it, at given moments, again and again, or when it has ended."""
     asked = parse_questions(questions or (), at or (), every or (), when or ())
+    if not asked and _has_ended():
+        raise _nothing_asked()
     settings = LiveSettings(
         ask_fps=None,  # the source has the rate
         speaking=TextSampling(temperature=temperature, max_new_tokens=max_tokens),
@@ -163,8 +167,24 @@ def _converse(session: LiveSession, dialogue: DialogueSession, reporter: Reporte
         _answer(session, dialogue, reporter, question) for question in filter(None, map(str.strip, sys.stdin or ()))
     ]
     if not are_answered:
-        raise SettingError("Expected a question, but there is none; write it after the source, or one a line to stdin.")
+        raise _nothing_asked()
     return all(are_answered)
+
+
+def _nothing_asked() -> SettingError:
+    return SettingError("Expected a question, but there is none; write it after the source, or one a line to stdin.")
+
+
+def _has_ended() -> bool:
+    """Whether it is known that stdin brings no question; what may still be written to a pipe is not waited for."""
+    if not sys.stdin or _is_typed():
+        return not sys.stdin
+    try:
+        is_ready = bool(select.select([sys.stdin], [], [], 0)[0])
+    except (OSError, ValueError):  # Windows can say it of sockets only
+        return False
+    stream = sys.stdin.buffer
+    return is_ready and isinstance(stream, BufferedReader) and not stream.peek(1)
 
 
 def _answer(session: LiveSession, dialogue: DialogueSession, reporter: Reporter, question: str) -> bool:

@@ -1,7 +1,8 @@
 """`longtake eval`: a result against the truth, as tables or JSON, with plots if wanted."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from rich.text import Text
 from longtake.api.evaluating import choose_word, parse_delta, parse_parts
 from longtake.api.progress import plain_console
 from longtake.cli.options import AsJson, command_app
+from longtake.cli.progress import TaskProgress
 from longtake.cli.tables import show, table
 from longtake.evaluation.alignment_mode import AlignmentMode
 from longtake.evaluation.answers import AnswerScore
@@ -20,7 +22,8 @@ from longtake.evaluation.matched import Matched
 from longtake.evaluation.plots import draw_report, require_plots
 from longtake.evaluation.report import EvalReport, TrajectoryErrors, evaluate
 from longtake.evaluation.report_json import report_json
-from longtake.evaluation.settings import EvalSettings
+from longtake.evaluation.settings import EvalSettings, Part
+from longtake.evaluation.steps import BeginSteps
 from longtake.evaluation.take_answers import TakeAnswers
 from longtake.evaluation.take_depth import TakeDepth
 from longtake.evaluation.take_points import TakePoints
@@ -66,10 +69,18 @@ def evaluate_(
     )
     if plots is not None:
         require_plots()
-    with plain_console(stderr=True).status("reading") as status:
-        report = evaluate(result, truth, settings, starting=lambda part: status.update(f"measuring {part}"))
+    with TaskProgress(plain_console(stderr=True)) as progress:
+        report = evaluate(result, truth, settings, progress=partial(_counting, progress))
     drawn = [] if plots is None else draw_report(report, plots)
     show(report_json(report), _blocks(report, drawn), as_json=as_json)
+
+
+def _counting(progress: TaskProgress, part: Part) -> BeginSteps:
+    def begin(num_steps: int) -> Callable[[], None]:
+        task = progress.begin(f"measuring {part}", num_steps)
+        return lambda: progress.advance(task)
+
+    return begin
 
 
 def _blocks(report: EvalReport, drawn: list[Path]) -> Iterator[str | Text | Table]:

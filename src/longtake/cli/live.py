@@ -139,11 +139,14 @@ def live(
         if out is not None:
             opened.enter_context(locked(out))
         poses = None if out is None else LivePoses(out / POSES_NAME, overwrite=overwrite)
-        for name, option in ((model, "--model"), (language, "--language")):
-            for note in model_notes(name, shows_world=video.shows_world, option=option):
+        for name, naming in ((model, "--model {}"), (language, "--language {}")):
+            for note in model_notes(name, shows_world=video.shows_world, naming=naming):
                 reporter.note(note)
-        if not report_run(Run(video, LiveSession(mapper, dialogue, settings), asked, output=poses), reporter):
-            sys.exit(REFUSED)
+        are_answered = report_run(Run(video, LiveSession(mapper, dialogue, settings), asked, output=poses), reporter)
+        if out is not None and (out / POSES_NAME).exists():
+            reporter.note(f"The poses are in {out / POSES_NAME}.")
+    if not are_answered:
+        sys.exit(REFUSED)
 
 
 @contextmanager

@@ -219,26 +219,45 @@ def _folders(sources: Sequence[str], out: Path) -> list[tuple[str, Path]]:
     """Where each source goes: into the folder itself if it is the only one, else into one of its own below it."""
     if len(sources) == 1:
         return [(sources[0], out)]
-    names = [_name_among(sources, text) for text in sources]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise SettingError(f"Two sources would go to '{twice[0]}'; map them one by one, each with its own --out.")
-    return [(text, out / name) for text, name in zip(sources, names, strict=True)]
+    if twice := _first_pair(sources, _place):
+        raise SettingError(f"{shown_address(twice[0])} is named twice; name each source once.")
+    name_of = partial(_name_among, sources)
+    if twice := _first_pair(sources, name_of):
+        raise SettingError(
+            f"{' and '.join(map(shown_address, twice))} would both go to '{name_of(twice[0])}'; map them one by one, "
+            "each with its own --out."
+        )
+    return [(text, out / name_of(text)) for text in sources]
+
+
+def _first_pair(sources: Sequence[str], of: Callable[[str], str]) -> tuple[str, str] | None:
+    """The first two of which something is the same."""
+    seen: dict[str, str] = {}
+    for text in sources:
+        if (same := of(text)) in seen:
+            return seen[same], text
+        seen[same] = text
+    return None
+
+
+def _place(text: str) -> str:
+    """What a text names: a path may be written in many ways."""
+    return text if "://" in text else str(Path(text).resolve())
 
 
 def _name_among(sources: Sequence[str], text: str) -> str:
-    """A source's name, with as much of what it lies in as others of the same name make needful."""
-    parents = _parents(text)
-    for num_parents in range(len(parents) + 1):
-        name = _joined(text, num_parents)
-        if [_joined(other, num_parents) for other in sources].count(name) == 1:
-            return name
+    """A source's name, with as much of its ending and of what it lies in as others of the same name make needful."""
+    for num_parents in range(len(_parents(text)) + 1):
+        for name_of in (_stem, _whole_name):
+            name = _joined(text, num_parents, name_of)
+            if [_joined(other, num_parents, name_of) for other in sources].count(name) == 1:
+                return name
     return _stem(text)
 
 
-def _joined(text: str, num_parents: int) -> str:
+def _joined(text: str, num_parents: int, name_of: Callable[[str], str]) -> str:
     parents = _parents(text)
-    return "_".join([*(_plain(parent) for parent in parents[len(parents) - num_parents :]), _stem(text)])
+    return "_".join([*(_plain(parent) for parent in parents[len(parents) - num_parents :]), name_of(text)])
 
 
 def _parents(text: str) -> Sequence[str]:
@@ -254,6 +273,11 @@ def _stem(text: str) -> str:
     path = Path(shown)
     is_file = existing(path) is not None and path.is_file()
     return _plain((path.stem if is_file else path.name) or shown)
+
+
+def _whole_name(text: str) -> str:
+    """With the ending of a file behind it: clip_avi and clip_webm."""
+    return _stem(text) + Path(shown_address(text)).suffix.replace(".", "_")
 
 
 def _plain(name: str) -> str:

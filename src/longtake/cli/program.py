@@ -20,6 +20,10 @@ REFUSED = 3
 """Exit code where the language model knows nothing of what it was asked."""
 
 
+class UnreadError(Exception):
+    """Nobody reads any more what a command prints; not an error of a source, after which others would follow."""
+
+
 def run_program(commands: typer.Typer, name: str) -> None:
     """Run the command that the arguments name; an error of ours is one sentence on stderr and an exit code.
 
@@ -37,12 +41,20 @@ def run_program(commands: typer.Typer, name: str) -> None:
     except LongtakeError as error:
         _complain(name, str(error))
         sys.exit(_exit_code(error))
+    except UnreadError as error:
+        _complain(name, str(error))
+        sys.exit(FAILED)
     except OSError as error:
         if not _is_of_stdout(error):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python tries once more when it ends
+        silence_stdout()
         _complain(name, f"What is printed cannot be written ({error.strerror}); make room where it goes.")
         sys.exit(FAILED)
+
+
+def silence_stdout() -> None:
+    """Let what is still printed go nowhere, also what Python tries once more when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _is_of_stdout(error: OSError) -> bool:

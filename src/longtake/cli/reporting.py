@@ -14,6 +14,7 @@ from rich.text import Text
 
 from longtake.api.progress import plain_console
 from longtake.cli.export import export_lines
+from longtake.cli.program import UnreadError, silence_stdout
 from longtake.cli.progress import TaskProgress
 from longtake.cli.signals import INTERRUPTED, stopped_by_signal
 from longtake.exports.frame import FrameStatus, MappedFrame, PosedFrame
@@ -31,6 +32,7 @@ from longtake.pipeline.events import (
     Frame,
     MapSummary,
     Moved,
+    Noted,
     Saved,
     Unreadable,
 )
@@ -39,9 +41,6 @@ from longtake.pipeline.run import KEPT, Run
 from longtake.runtime.answers import DialogueInfo, Ending, Evidence
 from longtake.runtime.execution import Execution
 from longtake.types import FrameKind, counted
-
-_LEAST_SEEN = 0.99
-"""Share of a picture below which it is told that the rest is cut off."""
 
 
 class Reporter(ABC):
@@ -80,16 +79,16 @@ class Reporter(ABC):
 
 def report_run(run: Run, reporter: Reporter) -> bool:
     """A run to its end. The first Ctrl-C stops it, and what was begun is finished. Whether no question was refused."""
-    with run, reporter.watching(run), stopped_by_signal(partial(_stop, run)), _told_if_exporting(run, reporter):
-        is_told, num_refused = False, 0
+    with (
+        run,
+        _put_off_if_unread(run),
+        reporter.watching(run),
+        stopped_by_signal(partial(_stop, run)),
+        _told_if_exporting(run, reporter),
+    ):
+        num_refused = 0
         for event in run:
             num_refused += is_refusal(event)
-            if isinstance(event, Frame) and not is_told:
-                is_told = True
-                if run.source.note is not None:
-                    reporter.note(run.source.note)
-                if event.mapped is not None:
-                    _note_cut(event.mapped, reporter)
             reporter.report(event)
         if run.owes_export:
             raise KeyboardInterrupt
@@ -99,17 +98,6 @@ def report_run(run: Run, reporter: Reporter) -> bool:
 def is_refusal(event: Event) -> bool:
     """Whether a question was answered with what the model knows instead."""
     return isinstance(event, Answered) and event.answer is not None and event.answer.ending is Ending.REFUSED
-
-
-def _note_cut(frame: MappedFrame, reporter: Reporter) -> None:
-    """Where the network sees less than the picture has, which a viewer of the files would miss."""
-    share = frame.placement.seen_share(frame.depth.shape)
-    if share < _LEAST_SEEN:
-        sides = "left and right" if frame.placement.offset_x < 0 else "above and below"
-        reporter.note(
-            f"The model sees the middle of each picture, {share:.0%} of it: of {frame.placement.source_width}x"
-            f"{frame.placement.source_height} pixels those {sides} are cut off; longtake map --fit pad shows all."
-        )
 
 
 @contextmanager
@@ -122,6 +110,23 @@ def _told_if_exporting(run: Run, reporter: Reporter) -> Iterator[None]:
             raise
         reporter.note("The export was interrupted; go on with --resume.")
         sys.exit(INTERRUPTED)
+
+
+@contextmanager
+def _put_off_if_unread(run: Run) -> Iterator[None]:
+    """Where nobody reads any more what is printed, as behind `| head -1`, a run into a folder ends as by Ctrl-C."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        silence_stdout()
+        if run.out is None:
+            raise UnreadError("Nobody reads what is printed any more, so the watching was ended.") from error
+        run.stop()
+        for _ in run:
+            pass
+        is_over = run.summary is not None and run.summary.is_complete and not run.owes_export
+        end = "is complete." if is_over else "was stopped; go on with --resume."
+        raise UnreadError(f"Nobody reads what is printed any more; the run in {run.out} {end}") from error
 
 
 def _stop(run: Run) -> None:
@@ -149,6 +154,8 @@ class JsonReporter(Reporter):
 
     def report(self, event: Event) -> None:
         match event:
+            case Noted():
+                self.note(event.text)
             case Frame(mapped=MappedFrame() as mapped):
                 keyframe = mapped.kind is not FrameKind.PASSING
                 self._emit("frame", **_pose_record(PosedFrame.of(mapped)), keyframe=keyframe, window=mapped.window)
@@ -231,6 +238,8 @@ class TerminalReporter(Reporter):
 
     def report(self, event: Event) -> None:
         match event:
+            case Noted():
+                self.note(event.text)
             case Frame():
                 self._advance()
             case Unreadable():
@@ -277,14 +286,15 @@ class TerminalReporter(Reporter):
     def _advance(self) -> None:
         assert self._run is not None
         task = self._progress.tasks[0]
-        dialogue = self._run.session.dialogue
+        num_done, dialogue = self._run.num_told, self._run.session.dialogue
         if dialogue is not None:
             info = dialogue.info
-            state = f"{format_time(info.seen_until_s or 0.0)}, {info.num_tokens} tokens in memory"
+            state = f"up to {format_time(info.seen_until_s or 0.0)}, {info.num_tokens} tokens in memory"
+            num_done = max(num_done, info.num_frames)  # frames that were seen together are told one by one
         else:
             resident, counts = format_bytes(self._run.resident_bytes).partition(" (")[0], self._run.counts
             state = f"{task.speed or 0:.1f} frames/s, {resident}, {counts[KEPT]} kept{_troubles(counts)}"
-        self._progress.update(task.id, advance=1, state=state)
+        self._progress.update(task.id, completed=num_done, state=state)
 
     def _begin_answer(self, asking: Asking) -> None:
         for note in _notes_on(asking):

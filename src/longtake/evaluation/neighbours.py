@@ -12,7 +12,7 @@ class Neighbours:
     """A cloud that answers which of its points is nearest."""
 
     def __init__(self, points: Float[Tensor, "points 3"]) -> None:
-        spatial = import_from_extra("scipy.spatial", "eval", "point metrics")
+        spatial = import_from_extra("scipy.spatial", "eval", "The measure of points")
         self._tree = spatial.cKDTree(points.detach().double().cpu().numpy())
 
     def nearest(self, queries: Float[Tensor, "queries 3"]) -> tuple[Float[Tensor, " queries"], Int[Tensor, " queries"]]:

@@ -14,6 +14,7 @@ from longtake.evaluation.pose_auc import PoseAuc, pose_auc
 from longtake.evaluation.relative import RelativeError, relative_error
 from longtake.evaluation.scale_drift import ScaleDrift, scale_drift
 from longtake.evaluation.settings import EvalSettings, Part
+from longtake.evaluation.steps import BeginSteps, uncounted
 from longtake.evaluation.take_answers import TakeAnswers, measure_take_answers
 from longtake.evaluation.take_depth import TakeDepth, measure_take_depth
 from longtake.evaluation.take_points import TakePoints, measure_take_points
@@ -85,14 +86,13 @@ class EvalReport:
 class _Attempts:
     """Runs what is wanted; what fails is remembered, or ends it all where it was asked for by name."""
 
-    def __init__(self, settings: EvalSettings, starting: Callable[[Part], None]) -> None:
-        self._settings, self._starting = settings, starting
+    def __init__(self, settings: EvalSettings) -> None:
+        self._settings = settings
         self.failures: dict[Part, str] = {}
 
     def run(self, part: Part, measure: Callable[[], _Measured]) -> _Measured | None:
         if not self._settings.wants(part):
             return None
-        self._starting(part)
         try:
             return measure()
         except (InputError, MissingExtraError) as error:
@@ -103,20 +103,20 @@ class _Attempts:
 
 
 def evaluate(
-    result: Path, truth: Path, settings: EvalSettings, *, starting: Callable[[Part], None] = lambda _: None
+    result: Path, truth: Path, settings: EvalSettings, *, progress: Callable[[Part], BeginSteps] = lambda _: uncounted
 ) -> EvalReport:
-    """Measure what both sides have, trajectory files or takes; `starting` is called with each part beforehand.
+    """Measure what both sides have, trajectory files or takes; `progress` is told of the steps of long parts.
 
     Trajectories must be comparable, unless only answers are asked for. What else cannot be measured is explained in
     the report, or an error if `settings.only` names it.
     """
-    attempts = _Attempts(settings, starting)
+    attempts = _Attempts(settings)
     matched = read_matched(result, truth, settings) if settings.needs_poses else None
     trajectory = depth = points = None
     if matched is not None:
         trajectory = attempts.run(Part.TRAJECTORY, lambda: measure_trajectory(matched.poses, settings))
-        depth = attempts.run(Part.DEPTH, lambda: measure_take_depth(matched, settings))
-        points = attempts.run(Part.POINTS, lambda: measure_take_points(matched, settings))
+        depth = attempts.run(Part.DEPTH, lambda: measure_take_depth(matched, settings, progress(Part.DEPTH)))
+        points = attempts.run(Part.POINTS, lambda: measure_take_points(matched, settings, progress(Part.POINTS)))
     return EvalReport(
         result=result,
         truth=truth,

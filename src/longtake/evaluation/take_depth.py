@@ -12,6 +12,7 @@ from longtake.evaluation.depth import DepthErrors, DepthPair, measure_alignments
 from longtake.evaluation.depth_alignment import AlignmentSpan, DepthAlignment
 from longtake.evaluation.matched import Matched
 from longtake.evaluation.settings import EvalSettings
+from longtake.evaluation.steps import BeginSteps, stepping, uncounted
 from longtake.takes.header import Unit
 from longtake.takes.take import Take
 
@@ -34,17 +35,20 @@ class TakeDepth:
         return self.by_alignment[self.chosen]
 
 
-def measure_take_depth(matched: Matched, settings: EvalSettings) -> TakeDepth:
-    """Errors of all matched frames of two takes with depth.
+def measure_take_depth(matched: Matched, settings: EvalSettings, begin: BeginSteps = uncounted) -> TakeDepth:
+    """Errors of all matched frames of two takes with depth; `begin` is told of each frame that is read.
 
     A result's maps of another size are resampled to the truth's, to the nearest pixel: by where the video lay in them,
     if the result says so and the truth has the video's size; else if their shape is the same, if the larger map, scaled
     to the height of the smaller, is less than a pixel wider or narrower.
     """
     result, truth = matched.result.take_with_depth(), matched.truth.take_with_depth()
+    num_readings = 2 if settings.depth_span is AlignmentSpan.SEQUENCE else 1
+    advance = begin(num_readings * len(matched.frames))
 
     def read_frames() -> Iterator[DepthPair]:
-        for here, there in zip(matched.frames.result_index.tolist(), matched.frames.truth_index.tolist(), strict=True):
+        indices = matched.frames.result_index.tolist(), matched.frames.truth_index.tolist()
+        for here, there in stepping(zip(*indices, strict=True), advance):
             yield DepthPair(_seen_as(truth, result, here), torch.from_numpy(truth.depth(there)))
 
     return TakeDepth(

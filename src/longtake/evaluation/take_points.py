@@ -5,7 +5,7 @@ one point for each voxel of half the threshold.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +16,7 @@ from longtake.evaluation.points import Cloud, PointErrors, measure_points
 from longtake.evaluation.registration import Icp, Registration, in_double, register
 from longtake.evaluation.settings import EvalSettings
 from longtake.evaluation.spacing import evenly_spaced
+from longtake.evaluation.steps import BeginSteps, stepping, uncounted
 from longtake.spatial.normals import normals_from_depth
 from longtake.spatial.pinhole import unproject
 from longtake.spatial.similarity import Similarity
@@ -39,18 +40,20 @@ class TakePoints:
     num_frames: int
 
 
-def measure_take_points(matched: Matched, settings: EvalSettings) -> TakePoints:
+def measure_take_points(matched: Matched, settings: EvalSettings, begin: BeginSteps = uncounted) -> TakePoints:
     """Errors of the cloud of one take with depth against that of another.
 
     The result is moved as `align` lets its cameras move, then turned and shifted by ICP, unless nothing may be moved.
+    `begin` is told of each frame that is read.
     """
     result, truth = matched.result.take_with_depth(), matched.truth.take_with_depth()
     chosen = evenly_spaced(len(matched.frames), _MOST_FRAMES)
     voxel = settings.threshold / _VOXELS_PER_THRESHOLD
     still = in_double(Similarity.identity(torch.device("cpu")))
     moved = truth_from_result(matched.poses, settings.align)
-    predicted = cloud_of(result, matched.frames.result_index[chosen].tolist(), moved, voxel)
-    true = cloud_of(truth, matched.frames.truth_index[chosen].tolist(), still, voxel)
+    advance = begin(2 * len(chosen))
+    predicted = cloud_of(result, stepping(matched.frames.result_index[chosen].tolist(), advance), moved, voxel)
+    true = cloud_of(truth, stepping(matched.frames.truth_index[chosen].tolist(), advance), still, voxel)
     icp = Icp(alignment_mode=AlignmentMode.NONE if settings.align is AlignmentMode.NONE else AlignmentMode.SE3)
     some = predicted.points[:: math.ceil(len(predicted.points) / _MOST_REGISTERED) or 1]
     registration = register(some, true.points, still, icp)
@@ -63,7 +66,7 @@ def measure_take_points(matched: Matched, settings: EvalSettings) -> TakePoints:
     )
 
 
-def cloud_of(take: Take, positions: Sequence[int], moved: Similarity, voxel: float) -> Cloud:
+def cloud_of(take: Take, positions: Iterable[int], moved: Similarity, voxel: float) -> Cloud:
     """What these frames show, in the world of the take once that is moved, with normals averaged as points are."""
     grid = VoxelGrid(voxel, num_attributes=3)
     for position in positions:

@@ -11,6 +11,7 @@ from longtake.exports.cloud import CloudSettings
 from longtake.exports.formats import FORMATS, Format, SinkOptions, format_named
 from longtake.exports.frame import MappedFrame
 from longtake.exports.record import RECORD_NAME, ExportRecord, make_record
+from longtake.exports.saved import same_pixels
 from longtake.exports.scale import KnownDistance
 from longtake.exports.take import DepthKind, TakeSettings
 from longtake.takes.atomic_files import require_writable, sync_path, writing
@@ -75,6 +76,7 @@ def export_take(
     """Write all formats into a folder, and last the record of it, without which the export is not whole."""
     _require_room(out)
     _require_content(take, settings)
+    settings.require_packages()
     adjustment = plan_adjustment(take, settings.adjustments)
     require_writable(out / RECORD_NAME, overwrite=settings.overwrite)
     files = {name: out / known.file for name, known in zip(settings.formats, settings.known, strict=True)}
@@ -142,8 +144,14 @@ def _require_content(take: Take, settings: ExportSettings) -> None:
 
 
 def _lacks(header: TakeHeader, settings: ExportSettings) -> list[str]:
-    """Notes on what the take lacks for its points."""
+    """Notes on what the take lacks for its points and images."""
     lacks = []
+    scenes = [known.name for known in settings.known if known.needs_images]
+    if scenes and header.source is not None and header.source != same_pixels(header.size):
+        lacks.append(
+            f"Images of {' and '.join(scenes)} are made of the network's, {header.width}x{header.height} pixels; map "
+            "with --pixels source (pixels='source') to keep the video's."
+        )
     if settings.has_points and header.images is None:
         lacks.append("The result has no images, so points are grey; map with the format images for colours.")
     is_estimated = header.content is Content.RESULT

@@ -53,7 +53,7 @@ def saved_frame(take: Take, position: int, image: UInt8[np.ndarray, "height widt
 
 def source_placement(take: Take, position: int) -> Placement:
     """Where the video's pixels lie in a frame's; they are the same where the take does not say."""
-    return take.records[position].source or take.header.source or _same_pixels(take.header.size)
+    return take.records[position].source or take.header.source or same_pixels(take.header.size)
 
 
 def position_of(take: Take, index: int) -> int:
@@ -77,7 +77,7 @@ def _status(take: Take, position: int) -> FrameStatus:
     return FrameStatus(status or FrameStatus.OK)
 
 
-def _same_pixels(size: tuple[int, int]) -> Placement:
+def same_pixels(size: tuple[int, int]) -> Placement:
     """The placement of a source of this (height, width) that was not resized."""
     height, width = size
     return Placement(width, height, 1.0, 1.0)
@@ -86,7 +86,7 @@ def _same_pixels(size: tuple[int, int]) -> Placement:
 def _image_file(take: Take, position: int, placement: Placement) -> Path | None:
     """The take's own file of a frame, if the source's pixels are those of the take."""
     files = take.header.images
-    if files is None or files is ImageFiles.VIDEO or placement != _same_pixels(take.header.size):
+    if files is None or files is ImageFiles.VIDEO or placement != same_pixels(take.header.size):
         return None
     return take.folder / files.format(index=take.records[position].index)
 
@@ -100,7 +100,7 @@ def _as_source(
     image: UInt8[np.ndarray, "height width 3"], placement: Placement
 ) -> UInt8[np.ndarray, "source_height source_width 3"]:
     """An image at the source's size, black where the source was cut off."""
-    if placement == _same_pixels(image.shape[:2]):
+    if placement == same_pixels(image.shape[:2]):
         return image
     model_from_source = (placement.scale_x, 0.0, placement.offset_x, 0.0, placement.scale_y, placement.offset_y)
     resized = Image.fromarray(image).transform(

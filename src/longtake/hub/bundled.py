@@ -61,16 +61,19 @@ RANDOM_NAMES = ("tiny", "micro")
 """Networks without trained weights: for tests of the machinery, where what comes out does not matter."""
 
 
-def model_notes(name: str, *, shows_world: bool, option: str = "--model") -> tuple[str, ...]:
-    """What to know before trusting what this model says of a video that shows one of our worlds, or something else."""
+def model_notes(name: str, *, shows_world: bool, naming: str = "--model {}") -> tuple[str, ...]:
+    """What to know before trusting what this model says of a video that shows one of our worlds, or something else.
+
+    `naming` is how whoever reads it names another model.
+    """
     if name in RANDOM_NAMES:
         return (f"The weights are random: what {name} says shows how longtake works, and no geometry.",)
     bundled = _named(name)
     if bundled is None or shows_world:
         return ()
     return (
-        f"{name} was trained on procedural houses and knows nothing else; for real video type {option} "
-        f"{bundled.instead}.",
+        f"{name} was trained on procedural houses and knows nothing else; for real video type "
+        f"{naming.format(bundled.instead)}.",
     )
 
 

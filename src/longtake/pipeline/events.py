@@ -1,5 +1,6 @@
 """What happens while a source is watched: one small set of records for terminals, programs, servers and tests.
 
+Noted        something to know of the video that is no result
 Frame        a frame was looked at; with a map, what is known of it, provisional where a later window may move it
 Moved        what earlier frames became
 Unreadable   a frame gave no picture
@@ -21,6 +22,13 @@ from longtake.exports.record import ExportRecord
 from longtake.exports.sink import Correction
 from longtake.pipeline.question_schedule import Due, Every
 from longtake.runtime.answers import Answer, Choice, DialogueInfo, Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Something to know of the video, or of what the model sees of it, before its first frame is told."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -134,7 +142,7 @@ class MapSummary:
     peak_resident_bytes: int
     """Of this process, and of the one that writes where there is one."""
     notes: Sequence[str] = ()
-    """What a reader should know of the model before trusting the results."""
+    """What a reader should know of the model and the video before trusting the results."""
     longtake: str = __version__
 
 
@@ -160,4 +168,6 @@ class Exported:
     """The most that the run held, the export included."""
 
 
-Event = Frame | Moved | Unreadable | Forgotten | Dropped | Asking | AnswerText | Answered | Saved | Ended | Exported
+Event = (
+    Noted | Frame | Moved | Unreadable | Forgotten | Dropped | Asking | AnswerText | Answered | Saved | Ended | Exported
+)

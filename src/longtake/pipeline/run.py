@@ -16,9 +16,10 @@ from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.exports.reexport import ProgressCallback, no_progress
 from longtake.exports.sink import ReplacingSink, Sink
 from longtake.pipeline.checkpoint import CheckpointRule, Checkpoints, Reached
-from longtake.pipeline.events import Dropped, Ended, Event, Exported, Frame, MapSummary, Moved, Saved, Unreadable
+from longtake.pipeline.events import Dropped, Ended, Event, Exported, Frame, MapSummary, Moved, Noted, Saved, Unreadable
 from longtake.pipeline.live import LiveSession, Looked
 from longtake.pipeline.map_results import Prepared, Stepped
+from longtake.pipeline.notes import notes_on
 from longtake.pipeline.prefetch import Prefetcher, WhenFull
 from longtake.pipeline.question_schedule import Asked, Due, QuestionSchedule, When
 from longtake.pipeline.run_folder import RunFolder
@@ -34,6 +35,8 @@ QUEUED = 4
 PROGRESS_EVERY = 50
 """Frames between two lines on time and memory."""
 KEPT = "kept"
+_ADVICE = "; --fit pad (fit='pad') shows all"
+"""To whom maps a video into a folder; elsewhere there is no choice."""
 _SAVED_BYTES_PER_S = 1e9
 """How fast a session is thought to be saved before one was."""
 _Stepped = Stepped | Looked | Event | Reached
@@ -81,7 +84,8 @@ class Run(Iterator[Event]):
             (0, 0) if checkpoint is None else (checkpoint.first_owed, checkpoint.num_frames)
         )
         self._num_taken = self._num_saved = self._num_before
-        self._num_told = self._num_told_dropped = 0
+        self._num_told_before = self._num_told = self._num_told_dropped = 0
+        self._has_noted = False
         self._started_s = self._saved_s = 0.0
         self._saving_s = self._writing_checkpoint_s = 0.0
         self.counts: Counter[str] = Counter({} if checkpoint is None else checkpoint.counts)
@@ -105,6 +109,11 @@ class Run(Iterator[Event]):
     def owes_export(self) -> bool:
         """Whether it was stopped when its last frame had come: it then has to go on for the files of the whole."""
         return self._is_put_off and self._folder is not None and self._folder.wants_export
+
+    @property
+    def num_told(self) -> int:
+        """Frames of the source that were told so far, also before it was broken off where it goes on."""
+        return self._num_told_before + self._num_told
 
     @property
     def num_dropped(self) -> int:
@@ -287,6 +296,7 @@ class Run(Iterator[Event]):
                 self._writing_checkpoint_s = time.monotonic() - started_s
                 yield Saved(path=item.session.parent, num_frames=item.num_frames)
             case Frame() | Unreadable():
+                yield from self._note_on(item)
                 self._note(item)
                 yield item
             case Moved():
@@ -303,7 +313,19 @@ class Run(Iterator[Event]):
         self.counts[frame.status] += 1
         self.counts[KEPT] += frame.kind is not FrameKind.PASSING
 
+    def _note_on(self, event: Frame | Unreadable) -> Iterator[Noted]:
+        """With the first frame that has a picture, what is to be known of all; what a folder holds says so too."""
+        if self._has_noted or isinstance(event, Unreadable):
+            return
+        self._has_noted = True
+        for noted in notes_on(self.source, event, "" if self._folder is None else _ADVICE):
+            self._notes += (noted.text,)
+            yield noted
+
     def _note(self, event: Frame | Unreadable) -> None:
+        if self._num_told == 0 and not self.source.is_live:
+            self._num_told_before = event.index
+        self._num_told += 1
         if isinstance(event, Unreadable):
             self.counts[FrameStatus.UNREADABLE] += 1
         elif self._replacing is not None and event.mapped is not None:
@@ -312,9 +334,8 @@ class Run(Iterator[Event]):
             return
         if isinstance(event, Unreadable):
             self._folder.write_unreadable(event)
-        if self._num_told % PROGRESS_EVERY == 0:
+        if self._num_told % PROGRESS_EVERY == 1:
             self._folder.write_progress(event.index, time.monotonic() - self._started_s, self.resident_bytes)
-        self._num_told += 1
 
     @property
     def _num_counted(self) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from longtake.errors import InputError, SettingError
+from longtake.types import counted
 from longtake.video.contents import contents_of
 from longtake.video.frame import PendingFrame
 from longtake.video.reading import EVERY_FRAME, Source
@@ -33,9 +34,16 @@ class Pictures(Source):
     """Pictures in files, a frame each, evenly spaced in time."""
 
     def __init__(
-        self, name: str, paths: Sequence[Path], sampling: FrameSampling = EVERY_FRAME, *, fps: float = NOMINAL_FPS
+        self,
+        name: str,
+        paths: Sequence[Path],
+        sampling: FrameSampling = EVERY_FRAME,
+        *,
+        fps: float = NOMINAL_FPS,
+        note: str | None = None,
     ) -> None:
         super().__init__(name, sampling)
+        self.note = note
         _require_rate(fps)
         self._paths, self._fps = tuple(paths), fps
 
@@ -54,8 +62,8 @@ class Pictures(Source):
 
 def open_folder(folder: Path, sampling: FrameSampling = EVERY_FRAME, *, fps: float = NOMINAL_FPS) -> Pictures:
     """The pictures that lie in a folder now, img2 before img10."""
-    paths = pictures_in(folder)
-    if not paths and (videos := videos_in(folder)):
+    paths, videos = pictures_in(folder), videos_in(folder)
+    if not paths and videos:
         raise InputError(
             f"Expected pictures in the folder {folder}, but it holds videos ({len(videos)}, {videos[0].name} first); "
             "name one of them, or give the folder to longtake map, which takes them all."
@@ -64,7 +72,17 @@ def open_folder(folder: Path, sampling: FrameSampling = EVERY_FRAME, *, fps: flo
         raise InputError(
             f"Expected pictures in the folder {folder}, but found none; they end in {', '.join(PICTURE_SUFFIXES)}."
         )
-    return Pictures(str(folder), paths, sampling, fps=fps)
+    return Pictures(str(folder), paths, sampling, fps=fps, note=_note_beside(folder, len(paths), videos))
+
+
+def _note_beside(folder: Path, num_pictures: int, videos: Sequence[Path]) -> str | None:
+    """What is said of videos that lie beside pictures, for whoever meant those."""
+    if not videos:
+        return None
+    return (
+        f"{folder} holds {counted(num_pictures, 'picture')} and {counted(len(videos), 'video')}; only pictures are "
+        f"read of it: name a video itself, as {videos[0]}, or move them into a folder of their own."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,7 +65,7 @@ class MappedFolder:
 
     @property
     def notes(self) -> list[str]:
-        """What the run says of its model."""
+        """What the run says of its model and its video."""
         notes = (self.summary or {}).get("notes")
         return [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []
 
