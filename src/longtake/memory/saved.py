@@ -102,7 +102,7 @@ class SavedTensors:
             if not isinstance(record, dict):
                 raise ValueError("its record is no object")
         except FileNotFoundError as error:
-            raise SavedSessionError(f"There is no saved session at {path}; check the path.") from error
+            raise _missing(path) from error
         except KeyError as error:
             raise _incomplete(path, f"it has no {error} in its metadata") from error
         except (OSError, SafetensorError, AttributeError, ValueError) as error:
@@ -131,6 +131,22 @@ class SavedTensors:
                 f"{tuple(tensor.shape)} of {tensor.dtype}; save it again."
             )
         return tensor
+
+
+def stated_checksum(path: Path) -> str:
+    """What a file says of its own content, which `SavedTensors` compares; other text where it says nothing."""
+    if not path.is_file():
+        raise _missing(path)
+    try:
+        with path.open("rb") as file:
+            file.seek(_DIGITS_FROM)
+            return file.read(len(_NO_DIGITS)).decode("ascii", errors="replace")
+    except OSError as error:
+        raise _incomplete(path, error) from error
+
+
+def _missing(path: Path) -> SavedSessionError:
+    return SavedSessionError(f"There is no saved session at {path}; check the path.")
 
 
 def _incomplete(path: Path, why: object) -> SavedSessionError:
