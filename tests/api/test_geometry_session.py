@@ -159,6 +159,36 @@ def test_a_file_that_does_not_say_its_fit_is_resumed_with_the_one_given(
         GeometrySession.resume(older, model, fit="stretch")
 
 
+@pytest.mark.parametrize("windows", ["10/2", "none"])
+@pytest.mark.parametrize("num_frames", [2, 14])
+def test_a_resumed_session_refuses_what_it_refused_before(
+    model: GeometryModel, frames: list[VideoFrame], tmp_path: Path, windows: str, num_frames: int
+) -> None:
+    path, image = tmp_path / "session.safetensors", np.asarray(frames[num_frames].image)
+    session = GeometrySession.from_pretrained(model, windows=windows)
+    for frame in frames[:num_frames]:
+        session.step(frame)
+    for attempt in range(2):  # a session that was resumed is saved with it too
+        session.save(path)
+        session = GeometrySession.resume(path, model)
+        with pytest.raises(InputError, match=rf"Expected a picture after {frames[num_frames - 1].timestamp_s:g} s"):
+            session.step(image, -5.0)
+        with pytest.raises(InputError, match="Expected pictures of 126x98 pixels as the first one, but got 252x196"):
+            session.step(image.repeat(2, axis=0).repeat(2, axis=1), 9.0 + attempt)
+    assert session.step(frames[num_frames]).timestamp_s[-1:] in ((), (frames[num_frames].timestamp_s,))
+
+
+def test_a_file_of_an_earlier_version_is_resumed_without_a_time_and_a_size(
+    model: GeometryModel, frames: list[VideoFrame], tmp_path: Path
+) -> None:
+    path, older = tmp_path / "session.safetensors", tmp_path / "older.safetensors"
+    saved_with_fit(model, frames, path, "crop")
+    record = {name: value for name, value in SavedTensors(path).record.items() if name not in ("source_size", "last_s")}
+    write_tensors(older, {name: Pieces.of(tensor) for name, tensor in load_file(path).items()}, record)
+    straight = run_through(GeometrySession.resume(path, model), frames[10:14])
+    assert equal(run_through(GeometrySession.resume(older, model), frames[10:14]), straight)
+
+
 @pytest.mark.extra
 @pytest.mark.parametrize("words", [{}, {"windows": "none", "policy": "managed"}])
 def test_a_session_and_its_fork_go_on_side_by_side(model: GeometryModel, words: dict[str, str]) -> None:

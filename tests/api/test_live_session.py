@@ -101,6 +101,8 @@ def test_a_save_that_fails_leaves_the_earlier_one_to_resume(
             both.save(tmp_path)
     resumed = LiveSession.resume(tmp_path, device="cpu")
     assert (resumed.map.info.num_frames, resumed.dialogue.info.num_frames) == (10, 5)
+    with pytest.raises(InputError, match="Expected pictures of 126x98 pixels as the first one, but got 63x49"):
+        resumed.step(np.zeros((49, 63, 3), np.uint8), 1.0)
     assert resumed.step(frames[10]).frame_index == (10,)
     both.save(tmp_path)
     assert LiveSession.resume(tmp_path, device="cpu").map.info.num_frames == 14

@@ -203,7 +203,7 @@ class GeometrySession:
 
     def save(self, path: str | Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
-        self._opened("save").save(Path(path), fit=self._prepare.fit)
+        self._opened("save").save(Path(path), fit=self._prepare.fit, source_size=self._clock.source_size)
 
     @classmethod
     @checked_arguments
@@ -230,7 +230,9 @@ class GeometrySession:
         inner = restored_session(saved, record, loaded, None if backend == AUTO else backend_named(execution.backend))
         _, width = _sequence(inner).plan.size
         session = cls(loaded, adjusted_session(usual_settings(loaded.config), size=width), fit=fitted)
-        session._clock = _Clock(session=inner, num_frames=_num_frames(inner))
+        session._clock = _Clock(
+            session=inner, source_size=record.source_size, num_frames=_num_frames(inner), last_s=record.last_s
+        )
         return session
 
     def close(self) -> None:

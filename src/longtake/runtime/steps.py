@@ -84,10 +84,11 @@ class VideoSession(ABC):
         """End the session; a fork gives its slots back."""
 
     @abstractmethod
-    def save(self, path: Path, *, fit: str | None = None) -> None:
+    def save(self, path: Path, *, fit: str | None = None, source_size: tuple[int, int] | None = None) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent.
 
-        `fit` says how pictures became the frames that this session was given, for whoever makes the next ones.
+        `fit` says how pictures became the frames that this session was given, `source_size` which height and width
+        they had, for whoever makes the next ones.
         """
 
     def run(self, frames: Iterable[Frame]) -> Iterator[Geometry]:
