@@ -17,6 +17,7 @@ from longtake.api.dialogue_session import DialogueSession
 from longtake.api.geometry_session import GeometrySession
 from longtake.api.live_folder import read_live_folder, write_live_folder
 from longtake.api.pictures import Picture, time_of
+from longtake.api.single import Single
 from longtake.errors import InputError, SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
@@ -52,7 +53,7 @@ class LiveAnswer:
     """All that the dialogue says of it."""
 
 
-class LiveSession:
+class LiveSession(Single):
     """One video, mapped and asked about.
 
     with longtake.LiveSession.from_pretrained(map="micro-map", ask="micro-vqa", memory="200MB") as both:
