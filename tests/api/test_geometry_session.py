@@ -98,6 +98,16 @@ def test_a_refused_picture_leaves_the_session_as_it_was(
     assert equal(newest([*steps, session.finish()]), want)
 
 
+def test_a_first_frame_without_a_time_is_refused_and_the_session_goes_on(
+    model: GeometryModel, frames: list[VideoFrame]
+) -> None:
+    session = GeometrySession.from_pretrained(model)
+    with pytest.raises(InputError, match="Expected a time in seconds, but got nan"):
+        session.step(VideoFrame(0, float("nan"), frames[0].image))
+    session.step(frames[0])
+    assert session.info.num_frames == 1
+
+
 def test_a_first_picture_that_is_refused_leaves_the_size_open(model: GeometryModel, frames: list[VideoFrame]) -> None:
     session = GeometrySession.from_pretrained(model, memory="1MB")
     with pytest.raises(longtake.LongtakeError, match="the smallest that works is"):

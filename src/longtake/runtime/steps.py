@@ -22,6 +22,7 @@ from longtake.types import FrameKind, Geometry
 
 Frame = Shaped[Tensor, "..."]
 """Given by users, so checked in `step`: three channels of the session's size, as bytes or floats."""
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _ROUNDING = 0.01
 
 
@@ -122,8 +123,17 @@ class FinalResults:
             self._newest[index] = geometry.frames(place, place + 1)
 
 
+def require_plain(frame: Tensor) -> None:
+    """Refuse a tensor whose numbers do not lie in memory one by one, or that has none."""
+    if frame.is_nested or frame.is_meta or frame.layout != torch.strided:
+        layout = "nested" if frame.is_nested else str(frame.layout).removeprefix("torch.")
+        got = "one of the meta device, which has no values" if frame.is_meta else f"a tensor that is {layout}"
+        raise InputError(f"Expected pixels in a plain tensor, but got {got}; convert it to a dense one.")
+
+
 def check_frame(frame: Frame, size: tuple[int, int]) -> None:
     """Refuse a frame that a session of this height and width cannot take, in one sentence."""
+    require_plain(frame)
     expected = (3, *size)
     if tuple(frame.shape) != expected:
         raise InputError(
@@ -132,7 +142,7 @@ def check_frame(frame: Frame, size: tuple[int, int]) -> None:
         )
     if frame.dtype == torch.uint8:
         return
-    if not frame.is_floating_point():
+    if frame.dtype not in _FLOATS:
         got = str(frame.dtype).removeprefix("torch.")  # it may have come as a numpy array
         raise InputError(f"Expected pixels as bytes or floats, but got {got}; convert them to uint8.")
     if not bool(torch.isfinite(frame).all()):
