@@ -98,6 +98,16 @@ def test_a_refused_picture_leaves_the_session_as_it_was(
     assert equal(newest([*steps, session.finish()]), want)
 
 
+def test_a_first_frame_without_a_time_is_refused_and_the_session_goes_on(
+    model: GeometryModel, frames: list[VideoFrame]
+) -> None:
+    session = GeometrySession.from_pretrained(model)
+    with pytest.raises(InputError, match="Expected a time in seconds, but got nan"):
+        session.step(VideoFrame(0, float("nan"), frames[0].image))
+    session.step(frames[0])
+    assert session.info.num_frames == 1
+
+
 def test_a_first_picture_that_is_refused_leaves_the_size_open(model: GeometryModel, frames: list[VideoFrame]) -> None:
     session = GeometrySession.from_pretrained(model, memory="1MB")
     with pytest.raises(longtake.LongtakeError, match="the smallest that works is"):
@@ -157,6 +167,36 @@ def test_a_file_that_does_not_say_its_fit_is_resumed_with_the_one_given(
     assert equal(run_through(resumed, frames[10:14]), run_through(session, frames[10:14]))
     with pytest.raises(SettingError, match="Expected fit as crop, pad, square, but got 'stretch'"):
         GeometrySession.resume(older, model, fit="stretch")
+
+
+@pytest.mark.parametrize("windows", ["10/2", "none"])
+@pytest.mark.parametrize("num_frames", [2, 14])
+def test_a_resumed_session_refuses_what_it_refused_before(
+    model: GeometryModel, frames: list[VideoFrame], tmp_path: Path, windows: str, num_frames: int
+) -> None:
+    path, image = tmp_path / "session.safetensors", np.asarray(frames[num_frames].image)
+    session = GeometrySession.from_pretrained(model, windows=windows)
+    for frame in frames[:num_frames]:
+        session.step(frame)
+    for attempt in range(2):  # a session that was resumed is saved with it too
+        session.save(path)
+        session = GeometrySession.resume(path, model)
+        with pytest.raises(InputError, match=rf"Expected a picture after {frames[num_frames - 1].timestamp_s:g} s"):
+            session.step(image, -5.0)
+        with pytest.raises(InputError, match="Expected pictures of 126x98 pixels as the first one, but got 252x196"):
+            session.step(image.repeat(2, axis=0).repeat(2, axis=1), 9.0 + attempt)
+    assert session.step(frames[num_frames]).timestamp_s[-1:] in ((), (frames[num_frames].timestamp_s,))
+
+
+def test_a_file_of_an_earlier_version_is_resumed_without_a_time_and_a_size(
+    model: GeometryModel, frames: list[VideoFrame], tmp_path: Path
+) -> None:
+    path, older = tmp_path / "session.safetensors", tmp_path / "older.safetensors"
+    saved_with_fit(model, frames, path, "crop")
+    record = {name: value for name, value in SavedTensors(path).record.items() if name not in ("source_size", "last_s")}
+    write_tensors(older, {name: Pieces.of(tensor) for name, tensor in load_file(path).items()}, record)
+    straight = run_through(GeometrySession.resume(path, model), frames[10:14])
+    assert equal(run_through(GeometrySession.resume(older, model), frames[10:14]), straight)
 
 
 @pytest.mark.extra

@@ -1,6 +1,7 @@
 """Map and dialogue side by side: answers have moments, and moments have poses."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -85,6 +86,28 @@ def test_fork_save_and_resume_go_on(both: LiveSession, frames: list[VideoFrame],
     assert both.num_bytes == resumed.num_bytes <= 60_000_000
 
 
+def test_a_save_that_fails_leaves_the_earlier_one_to_resume(
+    both: LiveSession, frames: list[VideoFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for frame in frames[:10]:
+        both.step(frame)
+    both.save(tmp_path)
+    for frame in frames[10:14]:
+        both.step(frame)
+    full = InputError("It cannot be written (no space left on device).")
+    with monkeypatch.context() as patch:
+        patch.setattr(both.dialogue, "save", Mock(side_effect=full))
+        with pytest.raises(InputError, match="no space left"):
+            both.save(tmp_path)
+    resumed = LiveSession.resume(tmp_path, device="cpu")
+    assert (resumed.map.info.num_frames, resumed.dialogue.info.num_frames) == (10, 5)
+    with pytest.raises(InputError, match="Expected pictures of 126x98 pixels as the first one, but got 63x49"):
+        resumed.step(np.zeros((49, 63, 3), np.uint8), 1.0)
+    assert resumed.step(frames[10]).frame_index == (10,)
+    both.save(tmp_path)
+    assert LiveSession.resume(tmp_path, device="cpu").map.info.num_frames == 14
+
+
 @pytest.mark.parametrize("number", rest_in_extra([8, 200], keep=1))
 def test_forks_that_are_lost_without_being_closed_are_given_back(
     model: GeometryModel, language: LanguageModel, frames: list[VideoFrame], number: int
@@ -144,6 +167,6 @@ def test_a_folder_that_is_no_live_session_is_refused(tmp_path: Path) -> None:
         LiveSession.resume(tmp_path)
     (tmp_path / "live.json").write_text('{"format": 99}')
     with pytest.raises(
-        SavedSessionError, match=r"of format 2 in .*, but got 99; resume it with the longtake that wrote it"
+        SavedSessionError, match=r"of format 3 in .*, but got 99; resume it with the longtake that wrote it"
     ):
         LiveSession.resume(tmp_path)

@@ -1,7 +1,12 @@
 """Pictures of every kind become the same bytes; whatever is no picture is one sentence."""
 
+import math
 import re
 from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from io import BytesIO
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +31,7 @@ CHANNELS_FIRST = torch.from_numpy(PIXELS).permute(2, 0, 1)
         PIXELS.astype(np.float32) / 255,
         PIXELS.astype(np.float64) / 255,
         (PIXELS / 255).astype(np.float16),
+        (PIXELS / 255).astype(">f4"),
         Image.fromarray(PIXELS),
         Image.fromarray(PIXELS).convert("RGBA"),
         CHANNELS_FIRST,
@@ -43,6 +49,30 @@ def test_every_kind_of_picture_gives_the_same_bytes(picture: object) -> None:
 def test_a_tensor_of_three_rows_is_channels_first() -> None:
     tensor = torch.zeros(3, 4, 3, dtype=torch.uint8)
     assert as_rgb(tensor).shape == (4, 3, 3)
+
+
+def frame(image: object, **fields: object) -> VideoFrame:
+    """A frame as a program might make it that nobody checks."""
+    made = VideoFrame(0, 0.0, PIXELS)
+    for name, value in {"image": image, **fields}.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def png() -> BytesIO:
+    content = BytesIO()
+    Image.fromarray(PIXELS).save(content, "PNG")
+    return content
+
+
+def closed_image() -> Image.Image:
+    image = Image.open(png())
+    image.close()
+    return image
+
+
+def cut_off_image() -> Image.Image:
+    return Image.open(BytesIO(png().getvalue()[:-40]))
 
 
 def filled(*shape: int, value: float) -> np.ndarray:
@@ -72,6 +102,20 @@ def filled(*shape: int, value: float) -> np.ndarray:
         (torch.full((3, 5, 7), torch.inf), "Expected finite pixels"),
         (Image.new("F", (7, 5)), "Expected a picture of whole numbers"),
         (VideoFrame(3, 0.1, None, "The file is damaged."), "The frame at 0.100 s has no picture: The file is damaged"),
+        (frame(PIXELS * np.nan), "Expected finite pixels"),
+        (frame(PIXELS.astype(np.int64)), "Expected pixels as bytes or floats, but got int64"),
+        (frame(PIXELS[:, :, 0]), "Expected a picture of height x width x 3, but got 5 x 7"),
+        (frame(PIXELS[:0]), "but got 0 x 7 x 3"),
+        (frame(PIXELS.tolist()), "but got list"),
+        (frame(None, timestamp_s="x", problem="It is damaged."), "Expected a time in seconds, but got 'x'"),
+        (Image.new("RGB", (0, 5)), "Expected a picture of height x width x 3, but got 5 x 0 x 3"),
+        (closed_image(), r"Expected a Pillow image with its pixels, but it cannot be read \(.*closed"),
+        (cut_off_image(), r"Expected a Pillow image with its pixels, but it cannot be read \(.*truncated"),
+        (torch.zeros(3, 5, 7, device="meta"), "Expected pixels in a plain tensor, but got one of the meta device"),
+        (torch.zeros(3, 5, 7).to_sparse(), "but got a tensor that is sparse_coo; convert it to a dense one"),
+        (torch.zeros(3, 5, 7).to_mkldnn(), "but got a tensor that is _mkldnn"),
+        (torch.nested.nested_tensor([torch.zeros(5, 7)] * 3, layout=torch.jagged), "but got a tensor that is nested"),
+        (torch.zeros(3, 5, 7).to(torch.float8_e4m3fn), "Expected pixels as bytes or floats, but got float8_e4m3fn"),
     ],
 )
 def test_what_is_no_picture_is_one_sentence(picture: object, sentence: str) -> None:
@@ -85,14 +129,33 @@ def test_one_picture_a_list_and_a_batch_are_lists() -> None:
     batch = torch.stack([CHANNELS_FIRST, CHANNELS_FIRST])
     for pictures, count in ((PIXELS, 1), (Image.fromarray(PIXELS), 1), ([PIXELS, PIXELS], 2), (batch, 2)):
         assert len(as_pictures(pictures)) == count
+    assert as_pictures(7) == [7], "as_rgb refuses it"
+    with pytest.raises(InputError, match="Expected pixels in a plain tensor"):
+        as_pictures(batch.to_sparse())
     for empty in ([], np.zeros((0, 5, 7, 3), np.uint8), torch.zeros(0, 3, 5, 7)):
         with pytest.raises(InputError, match="Expected one picture at least, but got none"):
             as_pictures(empty)
 
 
 def test_a_time_that_was_said_comes_before_the_frames_own() -> None:
-    frame = VideoFrame(0, 2.5, PIXELS)
-    assert (time_of(frame, None), time_of(frame, 3.0), time_of(PIXELS, None)) == (2.5, 3.0, None)
-    assert time_of(replace(frame, timestamp_s=0.0), None) == 0.0
-    with pytest.raises(InputError, match="Expected a time in seconds, but got nan"):
-        time_of(frame, float("nan"))
+    taken = VideoFrame(0, 2.5, PIXELS)
+    assert (time_of(taken, None), time_of(taken, 3.0), time_of(PIXELS, None)) == (2.5, 3.0, None)
+    assert time_of(replace(taken, timestamp_s=0.0), None) == 0.0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [math.nan, math.inf, 10**400, 10**5000, "3", b"3", "x", 3 + 0j, [3.0], np.zeros(2), Decimal("NaN")],
+    ids=lambda given: type(given).__name__,
+)
+def test_what_is_no_time_is_one_sentence(given: Any) -> None:
+    for picture, timestamp_s in ((PIXELS, given), (frame(PIXELS, timestamp_s=given), None)):
+        with pytest.raises(InputError, match=r"^Expected a time in seconds, but got [^\n]*\.$"):
+            time_of(picture, timestamp_s)
+
+
+def test_a_time_is_a_number_of_any_kind() -> None:
+    for given in (2, np.float32(2), np.array(2), torch.tensor(2.0), Fraction(2), Decimal(2)):
+        assert time_of(PIXELS, given) == 2.0
+    with pytest.raises(InputError, match=r"Expected a time in seconds, but got tensor"):
+        time_of(PIXELS, torch.tensor(2.0, device="meta"))

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ import torch
 from longtake.api.arguments import checked_arguments, memory_bytes
 from longtake.api.models import load_language_model, require_same_device
 from longtake.api.pictures import Picture, as_pictures, as_rgb, as_text, time_of
+from longtake.api.single import Single
 from longtake.attention.choose import backend_named
 from longtake.errors import InputError, SettingError
 from longtake.language.load import LanguageModel
@@ -28,7 +30,7 @@ _QUESTION_TOKENS = 1024
 _MAX_TOKENS = 64
 
 
-class DialogueSession:
+class DialogueSession(Single):
     """One video and what is asked about it.
 
         with longtake.DialogueSession.from_pretrained("micro-vqa", memory="100MB") as chat:
@@ -220,10 +222,7 @@ def _with_size(language: LanguageModel, size: int) -> LanguageModel:
 
 
 def _times(pictures: Sequence[Picture], timestamps_s: float | Sequence[float] | None) -> list[float]:
-    if timestamps_s is None:
-        given: list[float | None] = [None] * len(pictures)
-    else:
-        given = [timestamps_s] if isinstance(timestamps_s, int | float) else list(timestamps_s)
+    given: list[Any] = [None] * len(pictures) if timestamps_s is None else _listed(timestamps_s)
     if len(given) != len(pictures):
         raise InputError(f"Expected a time for each of {len(pictures)} pictures, but got {len(given)}.")
     times_s = [time_of(picture, time_s) for picture, time_s in zip(pictures, given, strict=True)]
@@ -231,3 +230,10 @@ def _times(pictures: Sequence[Picture], timestamps_s: float | Sequence[float] | 
     if len(known) < len(pictures):
         raise InputError("Expected a time for each picture, in seconds: only frames of open_video know theirs.")
     return known
+
+
+def _listed(times: Any) -> list[Any]:
+    try:
+        return list(times)
+    except TypeError:  # one number, of whatever kind
+        return [times]

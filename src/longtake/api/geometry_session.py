@@ -1,6 +1,5 @@
 """The public session of geometry: any picture in, poses and depth out, the same as `map` writes."""
 
-import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from jaxtyping import UInt8
 from longtake.api.arguments import checked_arguments, one_of
 from longtake.api.models import model_and_execution
 from longtake.api.pictures import Picture, as_rgb, as_text, time_of
+from longtake.api.single import Single
 from longtake.attention.backend import Backend
 from longtake.attention.choose import backend_named
 from longtake.errors import InputError, SavedSessionError, SettingError
@@ -67,7 +67,7 @@ class _Clock:
     last_s: float | None = None
 
 
-class GeometrySession:
+class GeometrySession(Single):
     """One video: pictures go in one by one, geometry comes out.
 
         with longtake.GeometrySession.from_pretrained("micro-map", memory="10MB") as session:
@@ -197,13 +197,20 @@ class GeometrySession:
         which is not full yet, then that of `reserve_frames`.
         """
         self._require_open()
-        branch, session = copy.copy(self), self._clock.session
+        session = self._clock.session
+        branch = GeometrySession(
+            self._model,
+            self._settings,
+            fit=self._prepare.fit,
+            reserve_frames=self._reserve_frames,
+            backend=self._backend,
+        )
         branch._clock = replace(self._clock, session=None if session is None else session.fork())
         return branch
 
     def save(self, path: str | Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
-        self._opened("save").save(Path(path), fit=self._prepare.fit)
+        self._opened("save").save(Path(path), fit=self._prepare.fit, source_size=self._clock.source_size)
 
     @classmethod
     @checked_arguments
@@ -230,7 +237,9 @@ class GeometrySession:
         inner = restored_session(saved, record, loaded, None if backend == AUTO else backend_named(execution.backend))
         _, width = _sequence(inner).plan.size
         session = cls(loaded, adjusted_session(usual_settings(loaded.config), size=width), fit=fitted)
-        session._clock = _Clock(session=inner, num_frames=_num_frames(inner))
+        session._clock = _Clock(
+            session=inner, source_size=record.source_size, num_frames=_num_frames(inner), last_s=record.last_s
+        )
         return session
 
     def close(self) -> None:

@@ -15,21 +15,17 @@ from longtake.api.arguments import checked_arguments, memory_bytes
 from longtake.api.camera_trail import CameraTrail
 from longtake.api.dialogue_session import DialogueSession
 from longtake.api.geometry_session import GeometrySession
+from longtake.api.live_folder import read_live_folder, write_live_folder
 from longtake.api.pictures import Picture, time_of
-from longtake.errors import InputError, SavedSessionError, SettingError
+from longtake.api.single import Single
+from longtake.errors import InputError, SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.language.load import LanguageModel
 from longtake.runtime.answers import Answer
 from longtake.runtime.execution import AUTO
 from longtake.runtime.steps import Look
-from longtake.takes.atomic_files import replace_file, writing
-from longtake.takes.fields import JsonObject
-from longtake.takes.sealed_json import sealed, unsealed
 from longtake.types import Geometry
-
-_MAP_NAME, _DIALOGUE_NAME, _RECORD_NAME = "map.safetensors", "dialogue.safetensors", "live.json"
-_FORMAT, _WITHOUT_CHECKSUM = 2, 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,7 +53,7 @@ class LiveAnswer:
     """All that the dialogue says of it."""
 
 
-class LiveSession:
+class LiveSession(Single):
     """One video, mapped and asked about.
 
     with longtake.LiveSession.from_pretrained(map="micro-map", ask="micro-vqa", memory="200MB") as both:
@@ -174,14 +170,11 @@ class LiveSession:
         return branch
 
     def save(self, folder: str | Path) -> None:
-        """Write both sessions and the poses of what the dialogue saw into a folder."""
-        folder = Path(folder)
-        with writing(str(folder)):
-            folder.mkdir(parents=True, exist_ok=True)
-        self._map.save(folder / _MAP_NAME)
-        self._dialogue.save(folder / _DIALOGUE_NAME)
-        record = {"format": _FORMAT, **self._trail.to_record()}
-        replace_file(folder / _RECORD_NAME, sealed(record))
+        """Write both sessions and the poses of what the dialogue saw into a folder.
+
+        An earlier save in it stays whole, and is the one that `resume` reads, until this one is complete.
+        """
+        write_live_folder(Path(folder), self._map.save, self._dialogue.save, self._trail)
 
     @classmethod
     @checked_arguments
@@ -196,12 +189,9 @@ class LiveSession:
         backend: str = AUTO,
     ) -> "LiveSession":
         """Go on where `save` was called, with the same models."""
-        folder = Path(folder)
-        trail = CameraTrail.from_record(_read_record(folder / _RECORD_NAME))
-        mapping = GeometrySession.resume(folder / _MAP_NAME, map, device=device, backend=backend)
-        dialogue = DialogueSession.resume(
-            folder / _DIALOGUE_NAME, ask, max_tokens=max_tokens, device=device, backend=backend
-        )
+        files, trail = read_live_folder(Path(folder))
+        mapping = GeometrySession.resume(files.map, map, device=device, backend=backend)
+        dialogue = DialogueSession.resume(files.dialogue, ask, max_tokens=max_tokens, device=device, backend=backend)
         session = cls(mapping, dialogue)
         session._trail = trail
         return session
@@ -227,24 +217,3 @@ class LiveSession:
 
 def _call(then: Callable[[], object]) -> object:
     return then()
-
-
-def _read_record(path: Path) -> JsonObject:
-    try:
-        record = JsonObject.parse(path.read_bytes(), str(path))
-    except OSError as error:
-        raise SavedSessionError(
-            f"Expected a saved live session in {path.parent}, but its {path.name} cannot be read ({error.strerror}); "
-            "name a folder that LiveSession.save wrote."
-        ) from error
-    if record.fields.get("format") == _WITHOUT_CHECKSUM and "sha256" not in record.fields:
-        return record
-    if record.fields.get("format") != _FORMAT:
-        raise SavedSessionError(
-            f"Expected a saved live session of format {_FORMAT} in {path}, but got {record.fields.get('format')}; "
-            "resume it with the longtake that wrote it."
-        )
-    try:
-        return unsealed(record)
-    except InputError as error:
-        raise SavedSessionError(f"{str(error)[:-1]}; save the session again.") from error

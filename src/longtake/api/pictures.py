@@ -1,8 +1,9 @@
 """Pictures as programs have them: video frames, numpy and torch arrays, Pillow images; all become bytes in RGB."""
 
 import math
-from collections.abc import Sequence
-from typing import TypeAlias
+import reprlib
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -11,7 +12,8 @@ from PIL import Image
 from torch import Tensor
 
 from longtake.errors import InputError
-from longtake.runtime.steps import check_frame
+from longtake.runtime.steps import check_frame, require_plain
+from longtake.takes.picture_files import reading_picture
 from longtake.video.frame import VideoFrame
 from longtake.video.resize import upright_rgb
 
@@ -29,11 +31,13 @@ def as_rgb(picture: object) -> UInt8[np.ndarray, "height width 3"]:
     """The picture as bytes; what is no picture is refused in one sentence."""
     if isinstance(picture, VideoFrame):
         if picture.image is None:
-            raise InputError(f"The frame at {picture.timestamp_s:.3f} s has no picture: {picture.problem}")
-        return picture.image
+            raise InputError(f"The frame at {_seconds(picture.timestamp_s):.3f} s has no picture: {picture.problem}")
+        picture = picture.image
     if isinstance(picture, Image.Image):
-        return np.asarray(upright_rgb(picture))
+        with reading_picture("a Pillow image with its pixels", "open it again, from a file that is whole"):
+            picture = np.asarray(upright_rgb(picture))
     if isinstance(picture, Tensor):
+        require_plain(picture)
         return _as_bytes(_channels_first(picture.detach().cpu()))
     if isinstance(picture, np.ndarray):
         _require_shape(picture.shape, is_picture=picture.shape[2:] == (3,), expected="height x width x 3")
@@ -41,29 +45,36 @@ def as_rgb(picture: object) -> UInt8[np.ndarray, "height width 3"]:
     raise InputError(f"Expected a picture as {_EXPECTED}, but got {type(picture).__name__}.")
 
 
-def as_pictures(pictures: Picture | Sequence[Picture]) -> list[Picture]:
-    """One picture, a list of them, or an array of four axes, as a list of one at least."""
+def as_pictures(pictures: Any) -> list[Any]:
+    """One picture, a list of them, or an array of four axes, as a list of one at least; `as_rgb` checks each."""
+    if isinstance(pictures, Tensor):
+        require_plain(pictures)
     if isinstance(pictures, np.ndarray | Tensor):
-        listed: list[Picture] = list(pictures) if pictures.ndim == 4 else [pictures]
-    elif isinstance(pictures, VideoFrame | Image.Image):
-        listed = [pictures]
+        listed = list(pictures) if pictures.ndim == 4 else [pictures]
     else:
-        listed = list(pictures)
+        listed = list(pictures) if isinstance(pictures, Iterable) else [pictures]
     if not listed:
         raise InputError("Expected one picture at least, but got none.")
     return listed
 
 
-def time_of(picture: object, timestamp_s: float | None) -> float | None:
+def time_of(picture: object, timestamp_s: Any) -> float | None:
     """When a picture was taken: the time given, else that of a video frame, else None."""
-    if timestamp_s is None:
-        return picture.timestamp_s if isinstance(picture, VideoFrame) else None
+    if timestamp_s is not None:
+        return _seconds(timestamp_s)
+    return _seconds(picture.timestamp_s) if isinstance(picture, VideoFrame) else None
+
+
+def _seconds(given: Any) -> float:
+    """A finite number of any kind; a text is none, whatever it says."""
     try:
-        time_s = float(timestamp_s)
-    except (TypeError, ValueError):
+        time_s = math.nan if isinstance(given, str | bytes) else float(given)
+    except OverflowError:
+        given = time_s = math.inf
+    except (TypeError, ValueError, RuntimeError):  # the last one for tensors without a value
         time_s = math.nan
     if not math.isfinite(time_s):
-        raise InputError(f"Expected a time in seconds, but got {timestamp_s!r}.")
+        raise InputError(f"Expected a time in seconds, but got {reprlib.repr(given)}.")
     return time_s
 
 
@@ -88,7 +99,8 @@ def _require_shape(shape: Sequence[int], *, is_picture: bool, expected: str) -> 
 
 def _as_tensor(array: np.ndarray) -> Tensor:
     try:
-        return torch.from_numpy(array.copy())  # torch warns of arrays that cannot be written, as Pillow's
+        # a copy in this machine's order of bytes: torch warns of arrays that cannot be written, as Pillow's
+        return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), order="C"))
     except TypeError as error:
         raise InputError(
             f"Expected pixels as bytes or floats, but got {array.dtype}; convert them to uint8."

@@ -56,6 +56,11 @@ class PictureFormat:
             raise SettingError(
                 f"Expected grids of 1 to {_LONGEST_GRID} frames, but {self.temporal_patch} came as temporal patch."
             )
+        if not all(map(math.isfinite, self.mean + self.std)) or min(self.std) <= 0:
+            raise SettingError(
+                f"Expected finite colours and a spread greater than 0, but got a mean of {self.mean} and a standard "
+                f"deviation of {self.std}."
+            )
         if self.max_pixels > _LARGEST_PIXELS:
             raise SettingError(
                 f"Expected a limit of at most {_LARGEST_PIXELS} pixels a frame, but {self.max_pixels} came; lower it."

@@ -1,6 +1,9 @@
 """A checkpoint's configuration, read from its folder; nothing that matters is left to a library's defaults."""
 
+import math
 import reprlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +11,7 @@ from typing import Any
 from longtake.errors import CheckpointError, SettingError
 from longtake.language.frames import PictureFormat
 from longtake.language.tokenizer import Tokenizer
-from longtake.records import parse_json
+from longtake.records import parse_json, record_from
 
 KIND = "qwen2_5_vl"
 _CLASS_LIMITS = (128 * 28 * 28, 768 * 28 * 28)
@@ -16,6 +19,8 @@ _CLASS_LIMITS = (128 * 28 * 28, 768 * 28 * 28)
 
 _NOT_OURS = {"quantization_config", "attn_implementation", "_attn_implementation", "_attn_implementation_internal"}
 _MOST_LAYERS = 1000
+_WIDEST_WINDOW = 4096
+"""Pixels along a side of what a vision block may look at; published models have 112."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +38,16 @@ class TextConfig:
     """How many frequencies turn with time, row and column."""
     tokens_per_second: float
     """Positions that a second of video takes."""
+
+    def __post_init__(self) -> None:
+        rates = (self.rope_theta, self.tokens_per_second)
+        if not all(0 < rate < math.inf for rate in rates):
+            raise SettingError(f"Expected rope_theta and tokens_per_second greater than 0 and finite, but got {rates}.")
+        if len(self.mrope_section) != 3 or 2 * sum(self.mrope_section) != self.head_dim or min(self.mrope_section) < 0:
+            raise SettingError(
+                f"Expected mrope_section to be three numbers that sum to {self.head_dim // 2}, half a head's width, "
+                f"but it is {list(self.mrope_section)}."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +80,10 @@ def read_json(path: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"Expected settings as JSON in {path}, but they cannot be read ({error}); fetch it again."
         ) from error
+    return _by_name(path, found)
+
+
+def _by_name(path: Path, found: object) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise CheckpointError(
             f"Expected settings by name in {path}, but a {type(found).__name__} is there; fetch it again."
@@ -117,24 +136,30 @@ def text_config(folder: Path, config: Any) -> TextConfig:
     ropes = [part.get(key) or {} for part in text_stated for key in ("rope_parameters", "rope_scaling")]
     _require(folder, "rope_theta", text_stated + ropes)
     _require(folder, "mrope_section", ropes)
-    text_config = TextConfig(
-        num_layers=text.num_hidden_layers,
-        num_heads=text.num_attention_heads,
-        num_kv_heads=text.num_key_value_heads,
-        head_dim=text.hidden_size // text.num_attention_heads,
-        vocabulary_size=text.vocab_size,
-        max_positions=text.max_position_embeddings,
-        rope_theta=float(text.rope_parameters["rope_theta"]),
-        mrope_section=tuple(text.rope_parameters["mrope_section"]),
-        tokens_per_second=float(config.vision_config.tokens_per_second),
-    )
-    if len(text_config.mrope_section) != 3 or 2 * sum(text_config.mrope_section) != text_config.head_dim:
-        raise CheckpointError(
-            f"Expected mrope_section in {folder / 'config.json'} to be three numbers that sum to "
-            f"{text_config.head_dim // 2}, half a head's width, but it is {list(text_config.mrope_section)}; "
-            "fetch the file again."
+    with _reading(folder / "config.json"):
+        return record_from(
+            TextConfig,
+            {
+                "num_layers": text.num_hidden_layers,
+                "num_heads": text.num_attention_heads,
+                "num_kv_heads": text.num_key_value_heads,
+                "head_dim": text.hidden_size // text.num_attention_heads,
+                "vocabulary_size": text.vocab_size,
+                "max_positions": text.max_position_embeddings,
+                "rope_theta": text.rope_parameters["rope_theta"],
+                "mrope_section": text.rope_parameters["mrope_section"],
+                "tokens_per_second": config.vision_config.tokens_per_second,
+            },
         )
-    return text_config
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    """Values of another type, or without a meaning, are one sentence about their file."""
+    try:
+        yield
+    except (ValueError, SettingError) as error:
+        raise CheckpointError(f"{file} cannot be used ({str(error).rstrip('.')}); fetch it again.") from error
 
 
 def _require(folder: Path, key: str, parts: list[dict[str, Any]]) -> None:
@@ -148,25 +173,28 @@ def _require(folder: Path, key: str, parts: list[dict[str, Any]]) -> None:
 def picture_format(folder: Path, vision: Any) -> PictureFormat:
     """How the folder's files want frames: patches from the model, sizes and colours from what prepares them."""
     file, stated = _preparation(folder)
-    size = stated.get("size") or {}
-    limits = (
-        stated.get("min_pixels") or size.get("shortest_edge") or _CLASS_LIMITS[0],
-        stated.get("max_pixels") or size.get("longest_edge") or _CLASS_LIMITS[1],
-    )
-    if not all(isinstance(limit, int) for limit in limits):
-        raise CheckpointError(f"Expected whole numbers of pixels in {file}, but {limits} is there; fetch it again.")
-    colours = {short: tuple(stated[f"image_{short}"]) for short in ("mean", "std") if f"image_{short}" in stated}
-    try:
-        return PictureFormat(
-            patch=vision.patch_size,
-            merge=vision.spatial_merge_size,
-            temporal_patch=vision.temporal_patch_size,
-            min_pixels=limits[0],
-            max_pixels=limits[1],
-            **colours,
+    size = _by_name(file, stated.get("size") or {})
+    values = {
+        "patch": vision.patch_size,
+        "merge": vision.spatial_merge_size,
+        "temporal_patch": vision.temporal_patch_size,
+        "min_pixels": stated.get("min_pixels") or size.get("shortest_edge") or _CLASS_LIMITS[0],
+        "max_pixels": stated.get("max_pixels") or size.get("longest_edge") or _CLASS_LIMITS[1],
+    }
+    colours = {short: stated[f"image_{short}"] for short in ("mean", "std") if f"image_{short}" in stated}
+    with _reading(file):
+        pictures = record_from(PictureFormat, values | colours)
+    _check_window(folder, vision.window_size, pictures.factor)
+    return pictures
+
+
+def _check_window(folder: Path, side: object, factor: int) -> None:
+    """Refuse windows of the vision tower that have no token, or more places than there is room for."""
+    if not isinstance(side, int) or not factor <= side <= _WIDEST_WINDOW:
+        raise CheckpointError(
+            f"Expected a window_size from {factor} to {_WIDEST_WINDOW} in {folder / 'config.json'}, but got "
+            f"{reprlib.repr(side)}; fetch the file again."
         )
-    except SettingError as error:
-        raise CheckpointError(f"{file} cannot be used: {error}") from error
 
 
 def _preparation(folder: Path) -> tuple[Path, dict[str, Any]]:
@@ -175,7 +203,7 @@ def _preparation(folder: Path) -> tuple[Path, dict[str, Any]]:
     if (file := folder / "video_preprocessor_config.json").is_file():
         return file, read_json(file)
     if whole.is_file() and (stated := read_json(whole).get("video_processor")):
-        return whole, stated
+        return whole, _by_name(whole, stated)
     file = folder / "preprocessor_config.json"
     return file, read_json(file) if file.is_file() else {}
 

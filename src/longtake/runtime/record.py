@@ -1,6 +1,7 @@
 """What a saved session says of itself, beside its tensors."""
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import chain
@@ -156,8 +157,16 @@ class SessionRecord:
     """None in a session without windows, as all of format 1 were."""
     fit: str | None = None
     """How pictures became frames; None where nobody said, as in files of earlier versions."""
+    source_size: tuple[int, int] | None = None
+    """Height and width of the pictures; None where nobody said."""
+    last_s: float | None = None
+    """Time of the newest frame; None in files of earlier versions."""
 
     def __post_init__(self) -> None:
+        if min(self.source_size or (1, 1)) < 1 or not math.isfinite(self.last_s or 0.0):
+            raise SettingError(
+                f"Expected pictures with pixels and a finite time, but got {self.source_size} at {self.last_s} s."
+            )
         counts = (self.scale_block, self.last_kept_index, self.num_answered)
         is_rising = 0 <= self.scale_block <= self.num_answered and 0 <= self.last_kept_index <= self.num_answered
         if not is_rising:

@@ -42,6 +42,8 @@ class _Clock:
     scale_block: int = 0
     """How many frames it has; 0 until they were answered."""
     last_kept: KeptCamera | None = None
+    last_s: float | None = None
+    """Time of the newest frame; None before the first."""
 
 
 class SequenceSession(VideoSession):
@@ -130,11 +132,12 @@ class SequenceSession(VideoSession):
         """Of no frame while the scale block fills, then of all its frames, then of each."""
         self.check(frame)
         clock = self._clock
-        index = clock.num_answered + len(clock.waiting)
+        time_s = float(clock.num_answered + len(clock.waiting)) if timestamp_s is None else timestamp_s
         clock = replace(
             clock,
             waiting=(*clock.waiting, own_pixels(frame, self._device)),
-            waiting_s=(*clock.waiting_s, float(index) if timestamp_s is None else timestamp_s),
+            waiting_s=(*clock.waiting_s, time_s),
+            last_s=time_s,
         )
         if not clock.scale_block and len(clock.waiting) < self._plan.num_scale_frames:
             return nullcontext(self._unanswered(clock))
@@ -165,9 +168,9 @@ class SequenceSession(VideoSession):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def save(self, path: Path, *, fit: str | None = None) -> None:
+    def save(self, path: Path, *, fit: str | None = None, source_size: tuple[int, int] | None = None) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
-        write_tensors(path, self.contents(), replace(self.record(), fit=fit).to_dict())
+        write_tensors(path, self.contents(), replace(self.record(), fit=fit, source_size=source_size).to_dict())
 
     def record(self) -> SessionRecord:
         """Settings and clocks, as a file says them."""
@@ -183,6 +186,7 @@ class SequenceSession(VideoSession):
             scale_block=clock.scale_block,
             last_kept_index=0 if clock.last_kept is None else clock.last_kept.frame_index,
             waiting_timestamps_s=clock.waiting_s,
+            last_s=clock.last_s,
         )
 
     def contents(self) -> dict[str, Pieces]:
@@ -230,6 +234,7 @@ class SequenceSession(VideoSession):
             num_answered=record.num_answered,
             scale_block=record.scale_block,
             last_kept=last_kept,
+            last_s=record.last_s,
         )
         return session
 
@@ -251,7 +256,12 @@ class SequenceSession(VideoSession):
                 last_kept = KeptCamera(geometry.frame_index[-1], is_scale, geometry.pose_encoding[-1])
             else:
                 geometry = replace(geometry, kind=(FrameKind.PASSING,))
-            after = _Clock(num_answered=clock.num_answered + num_frames, scale_block=scale_block, last_kept=last_kept)
+            after = _Clock(
+                num_answered=clock.num_answered + num_frames,
+                scale_block=scale_block,
+                last_kept=last_kept,
+                last_s=clock.last_s,
+            )
             yield Look(
                 geometry,
                 num_kept=self.num_kept + (num_frames if kept else 0),

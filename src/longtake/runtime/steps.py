@@ -22,6 +22,7 @@ from longtake.types import FrameKind, Geometry
 
 Frame = Shaped[Tensor, "..."]
 """Given by users, so checked in `step`: three channels of the session's size, as bytes or floats."""
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _ROUNDING = 0.01
 
 
@@ -84,10 +85,11 @@ class VideoSession(ABC):
         """End the session; a fork gives its slots back."""
 
     @abstractmethod
-    def save(self, path: Path, *, fit: str | None = None) -> None:
+    def save(self, path: Path, *, fit: str | None = None, source_size: tuple[int, int] | None = None) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent.
 
-        `fit` says how pictures became the frames that this session was given, for whoever makes the next ones.
+        `fit` says how pictures became the frames that this session was given, `source_size` which height and width
+        they had, for whoever makes the next ones.
         """
 
     def run(self, frames: Iterable[Frame]) -> Iterator[Geometry]:
@@ -121,8 +123,17 @@ class FinalResults:
             self._newest[index] = geometry.frames(place, place + 1)
 
 
+def require_plain(frame: Tensor) -> None:
+    """Refuse a tensor whose numbers do not lie in memory one by one, or that has none."""
+    if frame.is_nested or frame.is_meta or frame.layout != torch.strided:
+        layout = "nested" if frame.is_nested else str(frame.layout).removeprefix("torch.")
+        got = "one of the meta device, which has no values" if frame.is_meta else f"a tensor that is {layout}"
+        raise InputError(f"Expected pixels in a plain tensor, but got {got}; convert it to a dense one.")
+
+
 def check_frame(frame: Frame, size: tuple[int, int]) -> None:
     """Refuse a frame that a session of this height and width cannot take, in one sentence."""
+    require_plain(frame)
     expected = (3, *size)
     if tuple(frame.shape) != expected:
         raise InputError(
@@ -131,7 +142,7 @@ def check_frame(frame: Frame, size: tuple[int, int]) -> None:
         )
     if frame.dtype == torch.uint8:
         return
-    if not frame.is_floating_point():
+    if frame.dtype not in _FLOATS:
         got = str(frame.dtype).removeprefix("torch.")  # it may have come as a numpy array
         raise InputError(f"Expected pixels as bytes or floats, but got {got}; convert them to uint8.")
     if not bool(torch.isfinite(frame).all()):

@@ -122,7 +122,7 @@ class WindowedSession(VideoSession):
         """End the session; a fork gives its slots back."""
         self._session.close()
 
-    def save(self, path: Path, *, fit: str | None = None) -> None:
+    def save(self, path: Path, *, fit: str | None = None, source_size: tuple[int, int] | None = None) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
         clock, window = self._clock, self._clock.current
         tensors = {**self._session.contents(), **_span_pieces(self.windows)}
@@ -140,7 +140,8 @@ class WindowedSession(VideoSession):
             recent_timestamps_s=tuple(timestamp_s for _, timestamp_s in clock.recent),
             **{name: FramesRecord.of(parts) for name, parts in window.parts().items()},
         )
-        write_tensors(path, tensors, replace(self._session.record(), windowed=windowed, fit=fit).to_dict())
+        record = replace(self._session.record(), windowed=windowed, fit=fit, source_size=source_size)
+        write_tensors(path, tensors, record.to_dict())
 
     @classmethod
     def resume(cls, path: Path, model: GeometryModel, backend: Backend | None = None) -> "WindowedSession":

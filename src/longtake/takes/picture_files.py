@@ -37,16 +37,21 @@ _PICTURE_ERRORS = (
 @contextmanager
 def open_picture(path: Path, what: str = "a picture") -> Iterator[Image.Image]:
     """A picture of a size that can be held; whatever is wrong with it, here or while it is read, is an InputError."""
-    try:
+    with reading_picture(f"{what} at {path}", "check the file"):
         with catch_warnings(action="error", category=Image.DecompressionBombWarning):
             opened = Image.open(path, formats=_FORMATS)
         with opened as image:
             require_pixels(image.width, image.height, str(path))
             yield image
+
+
+@contextmanager
+def reading_picture(expected: str, advice: str) -> Iterator[None]:
+    """Whatever Pillow raises over a picture that it cannot read is an InputError."""
+    try:
+        yield
     except _PICTURE_ERRORS as error:
-        raise InputError(
-            f"Expected {what} at {path}, but it cannot be read ({_reason(error)}); check the file."
-        ) from error
+        raise InputError(f"Expected {expected}, but it cannot be read ({_reason(error)}); {advice}.") from error
 
 
 def require_pixels(width: int, height: int, name: str) -> None:
