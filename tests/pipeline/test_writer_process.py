@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -42,7 +43,6 @@ from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.pipeline.writer_process import MOST_IN_FLIGHT, WriterProcess, WriterProcessSink
 from longtake.runtime.build import SMALL, SessionSettings
 from longtake.spatial.placement import Placement
-from longtake.takes.header import FRAMES_NAME, HEADER_NAME, POSES_NAME
 from longtake.takes.take import read_take
 from longtake.types import FrameKind
 from longtake.video.source import open_source
@@ -130,8 +130,9 @@ def test_files_are_the_same_and_a_few_frames_at_most_are_under_way(
         if not isinstance(event, Frame | Saved):
             continue
         num_final = sum(video.counts[status] for status in FrameStatus if status is not FrameStatus.UNREADABLE)
-        has_begun = all((tmp_path / "out" / name).exists() for name in (HEADER_NAME, FRAMES_NAME, POSES_NAME))
-        num_written = len(read_take(tmp_path / "out")) if has_begun else 0
+        num_written = 0
+        with suppress(InputError):  # there is no take before its first frame is complete
+            num_written = len(read_take(tmp_path / "out"))
         assert num_final - MOST_IN_FLIGHT <= num_written <= num_final
         assert isinstance(event, Frame) or num_written == num_final
     assert contents(tmp_path / "out") == whole
