@@ -255,6 +255,8 @@ def test_times_that_go_back_are_refused_and_leave_the_session_as_it_was(
     for time_s in (0.3, frames[8].timestamp_s):
         with pytest.raises(InputError, match=f"Expected a picture after 0.8 s, but got one at {time_s:g} s; give them"):
             session.step(frames[9].image, time_s)
+    with pytest.raises(InputError, match=r"^Expected a time for this picture too, for the last one was at 0\.8 s"):
+        session.step(frames[9].image)
     assert session.info == alone.info
     assert equal(session.step(frames[9]), alone.step(frames[9]))
     untimed = GeometrySession.from_pretrained(model, memory="10MB")

@@ -151,7 +151,7 @@ class GeometrySession(Single):
     def _ready(self, picture: Picture, time_s: float | None) -> _Ready:
         """All of a step that may refuse a picture; changes nothing."""
         self._require_open()
-        time_s = float(self._clock.num_frames) if time_s is None else time_s
+        time_s = self._index_as_time() if time_s is None else time_s
         self._require_later(time_s)
         pixels = as_rgb(picture)
         height, width, _ = pixels.shape
@@ -290,6 +290,16 @@ class GeometrySession(Single):
                 f"Expected pictures of {as_text(first)} pixels as the first one, but got {as_text(size)}; "
                 "resize it, or open another session."
             )
+
+    def _index_as_time(self) -> float:
+        """Of a picture without a time, where those before it had none either."""
+        last_s, index = self._clock.last_s, self._clock.num_frames
+        if last_s is not None and last_s != index - 1:
+            raise InputError(
+                f"Expected a time for this picture too, for the last one was at {last_s:g} s; give times for all or "
+                "for none, as step(picture, seconds)."
+            )
+        return float(index)
 
     def _require_later(self, time_s: float) -> None:
         last_s = self._clock.last_s
