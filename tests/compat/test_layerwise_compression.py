@@ -178,7 +178,7 @@ def test_notes_live_on_the_device_asked_for() -> None:
         ({"num_layers": 0}, "at least one layer"),
         ({"tokens_per_frame": 0, "patch_start_idx": 0}, "one token in a frame"),
         ({"patch_start_idx": 5}, "no more special tokens"),
-        ({"total_frames": 0}, "1 at least"),
+        ({"total_frames": 0}, "1 to 1000000000"),
         ({"budget_ratio": 0.0}, "above 0"),
         ({"temp": -1.0}, "above 0"),
     ],
