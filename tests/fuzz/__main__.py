@@ -6,6 +6,7 @@ than 2 GB or 20 seconds, and a file changed beside `out` are failures. Cases run
 
 import argparse
 import json
+import math
 import os
 import resource
 import shutil
@@ -43,7 +44,7 @@ def main() -> None:
     else:
         wanted = [target for target in TARGETS if not options.only or target.name in options.only.split(",")]
         per_share = options.cases / sum(target.share for target in wanted)
-        plan = {target: range(max(1, round(per_share * target.share))) for target in wanted}
+        plan = {target: range(math.ceil(per_share * target.share)) for target in wanted}
     num_failures = 0
     for target, numbers in plan.items():
         started, failures = time.monotonic(), list(failures_of(target, numbers, options.seed))

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import psutil
@@ -441,3 +442,14 @@ def test_ended_it_leaves_no_process_behind() -> None:
     started_s = time.monotonic()
     WriterProcess().close()
     assert time.monotonic() - started_s < 0.5
+
+
+def test_memory_that_cannot_be_looked_up_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a process may open no more files: what a run holds is told beside its results, and no reason to end."""
+
+    def refuse(_: object) -> NoReturn:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    assert aside_module.resident_bytes() > 10_000_000
+    monkeypatch.setattr(psutil.Process, "memory_info", refuse)
+    assert aside_module.resident_bytes() == 0

@@ -109,10 +109,7 @@ class WriterProcess:
     @property
     def resident_bytes(self) -> int:
         """That it holds now; 0 where there is no process."""
-        try:
-            return 0 if self._process is None else int(psutil.Process(self._process.pid).memory_info().rss)
-        except psutil.Error:
-            return 0
+        return 0 if self._process is None else resident_bytes(self._process.pid)
 
     @property
     def peak_bytes(self) -> int:
@@ -353,9 +350,12 @@ class _Desk:
             sink.close()
 
 
-def resident_bytes() -> int:
-    """That this process holds now."""
-    return int(psutil.Process().memory_info().rss)
+def resident_bytes(process: int | None = None) -> int:
+    """That this process holds now, or another; 0 where it has ended or the system does not tell."""
+    try:
+        return int(psutil.Process(process).memory_info().rss)
+    except (psutil.Error, OSError):  # the latter where no file can be opened any more
+        return 0
 
 
 def peak_bytes() -> int:
