@@ -227,6 +227,12 @@ def test_folders_of_videos_are_mapped_one_by_one_and_equal_names_told_apart(
     )
 
 
+def test_several_sources_that_are_no_paths_are_one_sentence(tmp_path: Path, run_here: Callable[..., Done]) -> None:
+    done = run_here("map", "some\0where.mp4", "nothing.mp4", "--out", str(tmp_path / "out"))
+    assert done.returncode == 1
+    assert done.stderr == "longtake: 2 of 2 sources could not be mapped; the others are done.\n"
+
+
 def test_pictures_that_are_none_are_unreadable_frames_and_too_tall_ones_one_sentence(
     tmp_path: Path, map_: Callable[..., Done]
 ) -> None:

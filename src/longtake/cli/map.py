@@ -242,7 +242,10 @@ def _first_pair(sources: Sequence[str], of: Callable[[str], str]) -> tuple[str, 
 
 def _place(text: str) -> str:
     """What a text names: a path may be written in many ways."""
-    return text if "://" in text else str(Path(text).resolve())
+    try:
+        return text if "://" in text else str(Path(text).resolve())
+    except (OSError, ValueError, RuntimeError):  # no path at all, as it is told when it is opened
+        return text
 
 
 def _name_among(sources: Sequence[str], text: str) -> str:
