@@ -17,8 +17,6 @@ from PIL import Image
 
 import longtake
 from longtake.cli.main import main
-from longtake.geometry.config import CameraConfig, DenseConfig, EncoderConfig, GeometryConfig, TrunkConfig
-from longtake.geometry.model import GeometryModel
 from longtake.pipeline.checkpoint import CheckpointRule
 from longtake.pipeline.outputs import choose_outputs
 from longtake.pipeline.run import Run
@@ -27,16 +25,9 @@ from longtake.runtime.build import SMALL
 from longtake.video.source import open_source
 from longtake.weights.load import load_geometry, save_geometry
 from tests.fuzz.mutations import mutated, mutated_text
+from tests.support.smallest import SMALLEST, smallest_model
 
 GOLDEN_LANGUAGE = Path(__file__).parents[1] / "golden" / "vlm"
-_CONFIG = GeometryConfig(
-    width=32,
-    patch=14,
-    encoder=EncoderConfig(depth=1, heads=2, registers=0, side=2),
-    trunk=TrunkConfig(depth=4, heads=2, registers=1, selected=(0, 1, 2, 3)),
-    camera=CameraConfig(depth=1, heads=2, iterations=1),
-    dense=DenseConfig(features=8, channels=(4, 4, 4, 4)),
-)
 _WORLD = "world:9?frames=12&size=70x42"
 
 
@@ -63,19 +54,13 @@ def damage_a_file(folder: Path, random: Random) -> None:
         path.write_bytes(mutated(content, random))
 
 
-@cache
-def _model() -> GeometryModel:
-    torch.manual_seed(0)
-    return GeometryModel(_CONFIG).eval().requires_grad_(requires_grad=False)
-
-
 def _pictures(num_frames: int) -> Iterator[np.ndarray]:
     random = np.random.default_rng(0)
     return (random.integers(0, 255, (42, 70, 3), dtype=np.uint8) for _ in range(num_frames))
 
 
 def _save_session(folder: Path, *, windows: str | None, seal: bool) -> None:
-    session = longtake.GeometrySession.from_pretrained(_model(), memory="20MB", size=70, windows=windows)
+    session = longtake.GeometrySession.from_pretrained(smallest_model(), memory="20MB", size=70, windows=windows)
     for picture in _pictures(14):
         session.step(picture)
     session.save(folder / "session.safetensors")
@@ -95,7 +80,7 @@ def _as_an_earlier_version(path: Path) -> None:
 
 
 def _resume_session(folder: Path) -> None:
-    session = longtake.GeometrySession.resume(folder / "session.safetensors", _model())
+    session = longtake.GeometrySession.resume(folder / "session.safetensors", smallest_model())
     for picture in _pictures(2):
         session.step(picture)
 
@@ -122,7 +107,7 @@ def _resume_dialogue(folder: Path) -> None:
 
 def _save_live(folder: Path) -> None:
     session = longtake.LiveSession(
-        longtake.GeometrySession.from_pretrained(_model(), memory="20MB", size=70),
+        longtake.GeometrySession.from_pretrained(smallest_model(), memory="20MB", size=70),
         longtake.DialogueSession.from_pretrained(_language(), memory="20MB", size=56),
     )
     for number, picture in enumerate(_pictures(3)):
@@ -131,14 +116,14 @@ def _save_live(folder: Path) -> None:
 
 
 def _resume_live(folder: Path) -> None:
-    longtake.LiveSession.resume(folder, map=_model(), ask=_language())
+    longtake.LiveSession.resume(folder, map=smallest_model(), ask=_language())
 
 
 def _mapping(out: Path, *, resume: bool) -> Run:
     settings = MapSettings(
         session=SMALL, outputs=choose_outputs(("tum", "ply", "depth", "kitti")), checkpoints=CheckpointRule(2)
     )
-    return map_video(open_source(_WORLD), _model(), out, settings, resume=resume)
+    return map_video(open_source(_WORLD), smallest_model(), out, settings, resume=resume)
 
 
 def _break_off(folder: Path) -> None:
@@ -157,14 +142,14 @@ def _go_on(folder: Path) -> None:
 
 
 def _write_weights(folder: Path) -> None:
-    save_geometry(_model(), folder / "model.safetensors")
-    torch.save(_model().state_dict(), folder / "model.pt")
-    places = dict.fromkeys(_model().state_dict(), "model.safetensors")
+    save_geometry(smallest_model(), folder / "model.safetensors")
+    torch.save(smallest_model().state_dict(), folder / "model.pt")
+    places = dict.fromkeys(smallest_model().state_dict(), "model.safetensors")
     (folder / "other.index.json").write_text(json.dumps({"weight_map": places}))
 
 
 def _read_weights(folder: Path) -> None:
-    for name, config in (("model.safetensors", None), ("model.pt", _CONFIG), ("other.index.json", _CONFIG)):
+    for name, config in (("model.safetensors", None), ("model.pt", SMALLEST), ("other.index.json", SMALLEST)):
         with _errors_of_ours():
             load_geometry(folder / name, config)
 

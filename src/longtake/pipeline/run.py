@@ -297,7 +297,7 @@ class Run(Iterator[Event]):
                 yield Saved(path=item.session.parent, num_frames=item.num_frames)
             case Frame() | Unreadable():
                 yield from self._note_on(item)
-                self._note(item)
+                self._count(item)
                 yield item
             case Moved():
                 if self._replacing is not None:
@@ -322,7 +322,8 @@ class Run(Iterator[Event]):
             self._notes += (noted.text,)
             yield noted
 
-    def _note(self, event: Frame | Unreadable) -> None:
+    def _count(self, event: Frame | Unreadable) -> None:
+        """Count what is told now, and write its lines."""
         if self._num_told == 0 and not self.source.is_live:
             self._num_told_before = event.index
         self._num_told += 1
