@@ -239,6 +239,8 @@ def _watch_world(folder: Path) -> None:
             break
 
 
+_WHOLE = ("--out", "--frames")
+"""Not damaged, nor what follows: where the case may write, and how long a world is filmed, which nothing limits."""
 _COMMANDS = (
     "map nothing.mp4 --out out --model tiny --memory 20MB --size 70 --fps 3 --stride 2 --start 0:01 --end 9",
     "map nothing.mp4 --out out --policy window --keyframes 3 --windows 8/2 --align robust --fit pad --format ply,tum",
@@ -260,7 +262,9 @@ def _write_options(folder: Path) -> None:
 def _damage_options(folder: Path, random: Random) -> None:
     words = random.choice(_COMMANDS).split()
     for _ in range(random.choice((1, 1, 2, 3))):
-        place = random.choice([place for place in range(1, len(words)) if words[place] not in ("--out", "out")])
+        place = random.choice(
+            [place for place in range(1, len(words)) if not {words[place - 1], words[place]} & {*_WHOLE}]
+        )
         words[place] = mutated_text(words[place], random)
     (folder / "options").write_text(json.dumps(words))
 
