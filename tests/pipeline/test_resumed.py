@@ -90,6 +90,18 @@ def test_files_that_are_not_as_the_run_left_them_are_refused_with_the_way_out(
     assert sorted(path.name for path in out.iterdir()) == before
 
 
+def test_a_damaged_session_of_a_checkpoint_is_refused_with_the_way_out(
+    broken_off: Path, tiny_model: GeometryModel, tmp_path: Path
+) -> None:
+    out = shutil.copytree(broken_off / "out", tmp_path / "out")
+    (session,) = out.rglob("session.safetensors")
+    damaged = bytearray(session.read_bytes())
+    damaged[-1] ^= 1
+    session.write_bytes(damaged)
+    with pytest.raises(InputError, match=r"checksum is another.*; start again with --overwrite \(overwrite=True\)\.$"):
+        map_video(open_source(str(broken_off / "pictures")), tiny_model, out, SETTINGS, resume=True)
+
+
 def test_a_followed_folder_goes_on_after_the_pictures_it_took_in_the_order_it_took_them(
     tiny_model: GeometryModel, tmp_path: Path
 ) -> None:

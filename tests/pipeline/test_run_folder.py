@@ -102,8 +102,23 @@ def test_a_link_is_not_followed_out_of_the_folder(tmp_path: Path) -> None:
     (elsewhere / "000000.png").write_text("mine")
     ended(opened(out), is_complete=True)
     (out / "depth").symlink_to(elsewhere)
-    opened(out, overwrite=True).close()
+    before = names(tmp_path)
+    with pytest.raises(InputError, match=r"depth is a link out of the folder of the run.*; remove the link, or name"):
+        opened(out, overwrite=True)
+    assert names(tmp_path) == before
     assert (elsewhere / "000000.png").read_text() == "mine"
+
+
+def test_a_file_that_is_a_link_is_replaced_and_not_gone_on_with(tmp_path: Path) -> None:
+    mine, out = tmp_path / "mine.jsonl", tmp_path / "out"
+    mine.write_text("mine")
+    ended(opened(out), is_complete=False)
+    (out / "events.jsonl").unlink()
+    (out / "events.jsonl").symlink_to(mine)
+    with pytest.raises(InputError, match=r"events\.jsonl is a link out of the folder"):
+        opened(out, resume=True)
+    opened(out, overwrite=True).close()
+    assert mine.read_text() == "mine"
 
 
 def test_a_link_above_a_file_on_record_is_not_followed_either(tmp_path: Path) -> None:
@@ -114,7 +129,8 @@ def test_a_link_above_a_file_on_record_is_not_followed_either(tmp_path: Path) ->
     (out / "link").symlink_to(elsewhere)
     record = without_checksum(out)
     (out / RUN_NAME).write_bytes(sealed(record | {"files": [*record["files"], "link/sub/precious.txt"]}))
-    opened(out, overwrite=True).close()
+    with pytest.raises(InputError, match="link is a link out of the folder"):
+        opened(out, overwrite=True)
     assert (elsewhere / "sub" / "precious.txt").read_text() == "mine"
 
 

@@ -6,6 +6,7 @@ events.jsonl   frames without a result      progress.jsonl   time and memory    
 """
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -75,6 +76,8 @@ class RunFolder:
             opened.enter_context(locked(out))
             opened.callback(self._leave_nothing_blank)
             before = RunRecord.read(out)
+            if before is not None:
+                _refuse_links_out_of(out, files=resume)
             if resume and (before is not None or any(out.iterdir())):
                 self._find_where_to_go_on(before)
             else:
@@ -276,6 +279,18 @@ def is_done(out: Path, outputs: Outputs | None = None) -> bool:
         return False
     has_export = outputs is not None and outputs.export is not None
     return is_mapped and ((out / EXPORT_FOLDER / RECORD_NAME).exists() or not has_export)
+
+
+def _refuse_links_out_of(out: Path, *, files: bool) -> None:
+    """What lies elsewhere is not written: neither folders that are links, nor files that are, if they will be gone on
+    with; any other file is replaced, and with it the link."""
+    for folder, folders, names in os.walk(out):
+        for path in (Path(folder, name) for name in (*folders, *(names if files else ()))):
+            if path.is_symlink() and not path.resolve().is_relative_to(out.resolve()):
+                raise InputError(
+                    f"{path} is a link out of the folder of the run, which writes nothing elsewhere; remove the link, "
+                    "or name another folder."
+                )
 
 
 def _lies_in(source: Path, out: Path) -> bool:

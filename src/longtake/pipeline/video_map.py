@@ -6,12 +6,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from longtake.attention.backend import Backend
 from longtake.attention.choose import backend_named
+from longtake.errors import SavedSessionError
 from longtake.exports.reexport import ProgressCallback, no_progress
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
 from longtake.memory.registry import stream_policy_named
-from longtake.pipeline.checkpoint import CheckpointRule
+from longtake.pipeline.checkpoint import Checkpoint, CheckpointRule
 from longtake.pipeline.live import LiveSession
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.outputs import Outputs
@@ -24,6 +26,7 @@ from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SessionSettings, open_session, parse_keyframes, parse_windows
 from longtake.runtime.execution import Execution, Precision
 from longtake.runtime.record import fingerprint
+from longtake.runtime.steps import VideoSession
 from longtake.runtime.windowed import resume_session
 from longtake.video.reading import Source
 from longtake.video.resize import Fit, Preprocessor
@@ -85,7 +88,7 @@ def map_video(
         )
         if folder.checkpoint is not None:
             source.go_on_after(folder.checkpoint.taken)
-            mapper.resume(resume_session(folder.checkpoint.session, model, backend), folder.checkpoint.results)
+            mapper.resume(_session_of(folder.checkpoint, model, backend), folder.checkpoint.results)
         opened.pop_all()  # the run closes it
     return Run(
         source,
@@ -99,6 +102,14 @@ def map_video(
         on_export=on_export,
         writer_process=writer_process,
     )
+
+
+def _session_of(checkpoint: Checkpoint, model: GeometryModel, backend: Backend) -> VideoSession:
+    try:
+        return resume_session(checkpoint.session, model, backend)
+    except SavedSessionError as error:
+        why = str(error).removesuffix("; save it again.").rstrip(".")
+        raise SavedSessionError(f"{why}; start again with --overwrite (overwrite=True).") from error
 
 
 def adjusted_session(
