@@ -152,6 +152,39 @@ def test_steady_state_reads_one_run_of_slots_without_a_copy() -> None:
         look(memory, step)
 
 
+def test_what_the_next_clip_moves_is_found_while_the_last_one_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = new_memory()
+    look(memory, 0, num_frames=2)
+    for seed in range(1, 9):
+        look(memory, seed)
+    for stream in memory.streams.values():
+        monkeypatch.setattr(stream, "moves", lambda *_: pytest.fail("looked for again"))
+    with memory.begin(1, Keep.YES) as transaction:
+        assert all(staged.view.in_place for (staged,) in transaction.staged.values())
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "a fork", "a fork committed", "frames forgotten", "a clip rejected"])
+def test_what_was_found_beforehand_is_what_would_be_found_before_each_clip(
+    meanwhile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, twin = new_memory(reserve=6), new_memory(reserve=6)
+    monkeypatch.setattr(twin._pool, "with_packing", lambda state, number: state)  # finds it before each clip
+    for seed in range(30):
+        num_frames = 1 if seed else 2
+        assert same(look(memory, seed, num_frames=num_frames), look(twin, seed, num_frames=num_frames))
+        if seed % 3 != 2:
+            continue
+        for each in (memory, twin):
+            if meanwhile.startswith("a fork"):
+                fork = each.fork()
+                look(fork, seed + 50)
+                fork.commit_fork() if meanwhile == "a fork committed" else fork.close()
+            elif meanwhile == "frames forgotten":
+                each.forget("wide", each.tokens("wide").frame[-1:])
+            elif meanwhile == "a clip rejected":
+                look(each, seed + 50, commit=False)
+
+
 @pytest.mark.parametrize("keep", [Keep.NO, Keep.DEFERRED, Keep.YES])
 def test_rejected_clip_leaves_no_trace(keep: Keep) -> None:
     plain, disturbed = new_memory(), new_memory()

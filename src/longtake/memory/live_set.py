@@ -75,17 +75,16 @@ class LiveSet:
         `evict_next` is empty."""
         return Tokens.join((*self.borrowed, self.retained, staged))
 
-    def after_decision(self, staged: Tokens, decision: EvictionDecision) -> "tuple[LiveSet, Integers]":
-        """The live set once a clip was decided on, survivors in order; and the own slots it gives up."""
-        queue = Tokens.join((self.retained, staged))
-        sections = (*self.borrowed, queue)
-        stays = _cut(decision.stays, sections)
-        token_stats = np.split(decision.token_stats, np.cumsum([len(part) for part in sections])[:-1])
-        *borrowed, retained = [
-            part.with_stats(with_stats).take(flags)
-            for part, with_stats, flags in zip(sections, token_stats, stays, strict=True)
-        ]
-        return LiveSet(tuple(borrowed), retained, Tokens.empty(), decision.layer_stats), queue.slot[~stays[-1]]
+    def after_decision(self, tokens: Tokens, decision: EvictionDecision) -> "tuple[LiveSet, Integers]":
+        """The live set once a clip was decided on, survivors in order; and the own slots it gives up.
+
+        The tokens are those of `with_clip`.
+        """
+        ends = np.cumsum([len(part) for part in self.borrowed], dtype=np.int64)
+        parts = zip(tokens.with_stats(decision.token_stats).cut(ends), np.split(decision.stays, ends), strict=True)
+        *borrowed, (queue, stays) = parts
+        survivors = tuple(part.take(flags) for part, flags in borrowed)
+        return LiveSet(survivors, queue.take(stays), Tokens.empty(), decision.layer_stats), queue.slot[~stays]
 
     def after_commit(self, staged: Tokens, policy: LockstepPolicy, *, num_kept: int) -> "tuple[LiveSet, Integers]":
         """The live set once `num_kept` frames are kept, the last of them staged; and the own slots it gives up."""

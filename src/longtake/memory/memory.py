@@ -19,7 +19,7 @@ from longtake.memory.policy import Keep
 from longtake.memory.saved import Pieces, SavedTensors
 from longtake.memory.serialization import restored_stream, stream_pieces
 from longtake.memory.shared_pool import ROOT, Branch, PoolState, SharedPool, Slots, StagedClip, StreamUse, use_of
-from longtake.memory.stream import Live, Outcome
+from longtake.memory.stream import Live, Outcome, Stream
 from longtake.memory.tokens import Integers, Tokens
 from longtake.memory.transaction import Transaction
 
@@ -48,6 +48,10 @@ class Memory:
     @property
     def plans(self) -> Mapping[str, StreamPlan]:
         return self._pool.plans
+
+    @property
+    def streams(self) -> Mapping[str, Stream]:
+        return self._pool.streams
 
     @property
     def num_bytes(self) -> int:
@@ -225,12 +229,11 @@ class Memory:
         branch = self._require_usable(state)
         if state.forks or branch.staged is not None or branch.is_packed:
             return
-        for name, stream in self._pool.streams.items():
-            while moves := stream.moves(state.branches[self._branch].live[name], state.tables[name]):
-                stream.slab.copy(moves.source, moves.target)
-                state = state.moved(self._branch, name, moves.source, moves.target, moves.live)
-                self._pool.publish(state)
-        self._pool.publish(state.packed(self._branch))
+        packing = self._pool.packing(state, self._branch)
+        for step in packing.steps:
+            self._pool.streams[step.stream].slab.copy(step.source, step.target)
+            self._pool.publish(step.after)
+        self._pool.publish(packing.packed)
 
     def _wait_for_slots(
         self, num_frames: int, patience_s: float, forgetting: Mapping[str, Integers]

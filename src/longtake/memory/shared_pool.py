@@ -33,6 +33,28 @@ class StagedClip:
     """Whose clip it is."""
 
 
+@dataclass(frozen=True, slots=True)
+class PackingStep:
+    """Tokens of one stream that are carried to free slots, and the state once they are there."""
+
+    stream: str
+    source: Integers
+    target: Integers
+    after: "PoolState"
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How the tokens of a branch come together in one run of slots: a step after another, and the state at last.
+
+    It is found while a clip is kept, when there is time. Whatever changes the branch drops it, and a fork is born only
+    when it is done, so the rest of the state is as it was.
+    """
+
+    steps: tuple[PackingStep, ...]
+    packed: "PoolState"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
     """A memory or one of its forks: what it remembers, and the clip it has staged."""
@@ -49,6 +71,8 @@ class Branch:
     staged: StagedClip | None = None
     is_packed: bool = True
     """Whether its own tokens are known to lie in one run of slots."""
+    packing: Packing | None = None
+    """Where they are not, how they will, if that was found already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +124,7 @@ class PoolState:
         }
         live = {**branch.live, **{name: outcome.live for name, outcome in outcomes.items()}}
         counted = branch.num_kept if num_kept is None else num_kept
-        after = replace(branch, live=live, version=epoch, num_kept=counted, is_packed=False)
+        after = replace(branch, live=live, version=epoch, num_kept=counted, is_packed=False, packing=None)
         return self._with(number, after, tables=tables, epoch=epoch)
 
     def forked(self, number: int) -> "PoolState":
@@ -149,7 +173,7 @@ class PoolState:
 
     def packed(self, number: int) -> "PoolState":
         """With it known that all tokens of this branch are in their places."""
-        return self._with(number, replace(self.branches[number], is_packed=True), tables={})
+        return self._with(number, replace(self.branches[number], is_packed=True, packing=None), tables={})
 
     def _with(
         self, number: int, branch: Branch, *, tables: Mapping[str, SlotTable], epoch: int | None = None
@@ -233,6 +257,25 @@ class SharedPool:
         live = state.branches[number].live
         outcomes = {name: self.streams[name].after_forget(live[name], frames) for name, frames in forgetting.items()}
         return state.changed(number, outcomes)
+
+    def packing(self, state: PoolState, number: int) -> Packing:
+        """How the tokens of a branch come together; only while there are no forks, which may be reading them."""
+        known = state.branches[number].packing
+        if known is not None:
+            return known
+        steps = []
+        for name, stream in self.streams.items():
+            while moves := stream.moves(state.branches[number].live[name], state.tables[name]):
+                state = state.moved(number, name, moves.source, moves.target, moves.live)
+                steps.append(PackingStep(name, moves.source, moves.target, state))
+        return Packing(tuple(steps), state.packed(number))
+
+    def with_packing(self, state: PoolState, number: int) -> PoolState:
+        """The same state, with what the next clip of a branch will have to know."""
+        if state.forks:
+            return state
+        branch = replace(state.branches[number], packing=self.packing(state, number))
+        return replace(state, branches={**state.branches, number: branch})
 
     def choose(self, state: PoolState, num_frames: int, *, from_top: bool) -> dict[str, Integers] | str:
         """Free slots for a clip in every stream, or the name of the first stream that has too few."""

@@ -14,10 +14,11 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Int8
+from jaxtyping import Float, Int, Int8, Int32, Int64
 from torch import Tensor
 
 from longtake.errors import BudgetError
@@ -26,44 +27,112 @@ from longtake.memory.tokens import Flags, Integers, StreamLayout
 Rows = Float[Tensor, "tokens heads head_dim"]
 Block = slice | Tensor
 """One stretch of slots in a fixed order."""
+_FEWEST_RANGES = 4
+_WORDS = (torch.int64, torch.int32, torch.int16)
+"""As which numbers are copied: the wider, the fewer."""
+_COPIED_AT_ONCE = 1024
+"""Slots, of all layers: they are held twice meanwhile."""
 Births = Mapping[int, int]
 """Of a fork: for each branch it descends from, the epoch at which it left it."""
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """What a clip may see: disjoint blocks of slots, over which attention is merged by log-sum-exp.
+class Places:
+    """A view as numbers: ranges of slots one after another, or of a list of slots."""
 
-    A block whose slots lie one after another is a slice of the slab, without a copy; any other is gathered in the same
-    order. So the numbers that come out depend on the order of the tokens alone, never on where they lie.
+    ranges: tuple[tuple[int, int], ...]
+    slots: Integers | None
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePlaces:
+    """The same where kernels read it."""
+
+    ranges: Int32[Tensor, "ranges 2"]
+    """As many as `num_ranges`, the last ones empty."""
+    slots: Int32[Tensor, "_"] | None
+
+
+@dataclass(frozen=True)
+class View:
+    """What a clip may see: sections of slots in a fixed order, over which attention is merged by log-sum-exp.
+
+    A section whose slots lie one after another is a slice of the slab, without a copy; any other is gathered in the
+    same order. So the numbers that come out depend on the order of the tokens alone, never on where they lie.
     """
 
-    blocks: tuple[Block, ...]
+    sections: tuple[Integers, ...]
+    device: torch.device
 
     def read(self, storage: Float[Tensor, "slots heads head_dim"]) -> Iterator[Rows]:
         return (storage[block] if isinstance(block, slice) else storage.index_select(0, block) for block in self.blocks)
 
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """One for each section, on the device; made once, for all layers that see the same."""
+        return tuple(as_block(section, self.device) for section in self.sections)
+
+    @cached_property
+    def places(self) -> Places:
+        runs = [run_of(section) for section in self.sections]
+        in_place = tuple((run.start, run.stop) for run in runs if run is not None)
+        if len(in_place) == len(runs):
+            return Places(in_place, None)
+        return self.listed
+
+    @cached_property
+    def listed(self) -> Places:
+        """The same as a list, whatever lies one after another."""
+        ends = np.cumsum([len(section) for section in self.sections]).tolist()
+        return Places(tuple(zip([0, *ends[:-1]], ends, strict=True)), np.concatenate(self.sections))
+
+    @cached_property
+    def device_places(self) -> DevicePlaces:
+        """Made once as well."""
+        places = self.places
+        ranges = np.zeros((self.num_ranges, 2), dtype=np.int32)
+        ranges[: len(places.ranges)] = places.ranges
+        slots = None
+        if places.slots is not None:
+            slots = torch.from_numpy(places.slots.astype(np.int32)).to(self.device, non_blocking=True)
+        return DevicePlaces(torch.from_numpy(ranges).to(self.device, non_blocking=True), slots)
+
+    @property
+    def num_slots(self) -> int:
+        return sum(map(len, self.sections))
+
+    @property
+    def num_ranges(self) -> int:
+        """A number of ranges that most views share, so that few kernels are compiled."""
+        return max(_FEWEST_RANGES, 1 << (len(self.sections) - 1).bit_length())
+
     @property
     def in_place(self) -> bool:
         """Whether nothing has to be gathered."""
-        return all(isinstance(block, slice) for block in self.blocks)
+        return self.places.slots is None
 
 
 def view_of(sections: Iterable[Integers], device: torch.device) -> View:
-    """One block for each section that is not empty."""
-    return View(tuple(as_block(slot, device) for slot in sections if len(slot)))
+    """Of the sections that are not empty."""
+    return View(tuple(section for section in sections if len(section)), device)
 
 
 def as_block(slot: Integers, device: torch.device) -> Block:
     """A slice where the slots follow one another, else their indices on the device."""
+    run = run_of(slot)
+    return torch.from_numpy(slot).to(device, non_blocking=True) if run is None else run
+
+
+def run_of(slot: Integers) -> slice | None:
+    """The slice that these slots are, if they follow one another."""
     first = int(slot[0])
     if int(slot[-1]) - first == len(slot) - 1 and bool(np.all(np.diff(slot) == 1)):
         return slice(first, first + len(slot))
-    return torch.from_numpy(slot).to(device)
+    return None
 
 
 class Slab:
-    """Keys and values of one stream, a tensor a layer; slots that somebody reads are written by `revise_keys` alone."""
+    """Keys and values of one stream, by layer; slots that somebody reads are written by `revise_keys` alone."""
 
     def __init__(self, layout: StreamLayout, num_slots: int, device: torch.device) -> None:
         shape = (num_slots, layout.num_heads, layout.head_dim)
@@ -72,17 +141,24 @@ class Slab:
         self.num_slots = num_slots
         self.device = device
         try:
-            self.keys = [torch.empty(shape, dtype=layout.dtype, device=device) for _ in layers]
-            self.values = [torch.empty(shape, dtype=layout.dtype, device=device) for _ in layers]
+            self._storage = torch.empty((len(layers), 2, *shape), dtype=layout.dtype, device=device)
         except RuntimeError as error:  # of both of torch's allocators
             num_bytes = 2 * len(layers) * math.prod(shape) * layout.dtype.itemsize
             raise BudgetError(
                 f"Expected room for a memory of {num_bytes / 1e6:.0f} MB, but {device} has less; give a smaller one."
             ) from error
+        self.keys = list(self._storage[:, 0])
+        self.values = list(self._storage[:, 1])
 
     @property
     def num_bytes(self) -> int:
-        return sum(tensor.nbytes for tensor in (*self.keys, *self.values))
+        return self._storage.nbytes
+
+    @cached_property
+    def where(self) -> Int64[Tensor, "layers 3"]:
+        """On the device, for kernels: of each layer the addresses of keys and values, and how many slots there are."""
+        pairs = zip(self.keys, self.values, strict=True)
+        return torch.tensor([[k.data_ptr(), v.data_ptr(), self.num_slots] for k, v in pairs]).to(self.device)
 
     def write(
         self, layer: int, block: Block, k: Float[Tensor, "new heads dim"], v: Float[Tensor, "new heads dim"]
@@ -92,10 +168,11 @@ class Slab:
 
     def copy(self, source: Integers, target: Integers) -> None:
         """Keys and values of every layer into other slots, none of which is a source."""
-        sources = torch.from_numpy(source).to(self.device)
-        targets = torch.from_numpy(target).to(self.device)
-        for storage in (*self.keys, *self.values):
-            storage.index_copy_(0, targets, storage.index_select(0, sources))
+        sources, targets = (torch.from_numpy(slot).to(self.device, non_blocking=True) for slot in (source, target))
+        row_bytes = self.layout.head_dim * self.layout.dtype.itemsize
+        rows = self._storage.view(next(dtype for dtype in _WORDS if row_bytes % dtype.itemsize == 0))
+        for some, to in zip(sources.split(_COPIED_AT_ONCE), targets.split(_COPIED_AT_ONCE), strict=True):
+            rows.index_copy_(2, to, rows.index_select(2, some))
 
     def revise_keys(self, slot: Integers, revise: Callable[[Rows], Rows], before: "RowsBefore") -> None:
         """Replace the keys in these slots in every layer; as they were, they are noted on the host, for they may be all
@@ -143,7 +220,7 @@ class SlotTable:
     @classmethod
     def free(cls, num_slots: int) -> "SlotTable":
         """All slots free."""
-        zeros = np.zeros(num_slots, dtype=np.int64)
+        zeros = np.zeros(num_slots, dtype=np.int32)
         return cls(np.zeros(num_slots, dtype=np.int8), zeros, zeros, zeros)
 
     def __len__(self) -> int:
@@ -189,6 +266,8 @@ class SlotTable:
         """Slots their owner no longer remembers: free, or held while a fork sees them."""
         if not len(slot):
             return self
+        if not forks:
+            return replace(self, state=_with(self.state, slot, SlotState.FREE))
         released = replace(
             self,
             state=_with(self.state, slot, SlotState.HELD),

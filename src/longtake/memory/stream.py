@@ -255,7 +255,8 @@ class PerLayerStream(Stream):
         ]
         decisions = self._policy.decide(layers, self._described(clip))
         outcomes = [
-            part.after_decision(own, decision) for part, own, decision in zip(live, new, decisions, strict=True)
+            part.after_decision(state.tokens, decision)
+            for part, state, decision in zip(live, layers, decisions, strict=True)
         ]
         return Outcome(tuple(part for part, _ in outcomes), np.concatenate([left for _, left in outcomes]))
 

@@ -103,7 +103,13 @@ class Tokens:
 
     def take(self, which: Integers | Flags) -> "Tokens":
         """The tokens at these positions, or where this flag is set."""
-        return Tokens(self.frame[which], self.index[which], self.slot[which], self.token_stats[which])
+        at = np.flatnonzero(which) if which.dtype == np.bool_ else which  # found once for all columns
+        return Tokens(self.frame.take(at), self.index.take(at), self.slot.take(at), self.token_stats.take(at, axis=0))
+
+    def cut(self, ends: Integers) -> list["Tokens"]:
+        """In parts, without a copy: up to each of these ends, and the rest."""
+        columns = (np.split(column, ends) for column in (self.frame, self.index, self.slot, self.token_stats))
+        return [Tokens(*part) for part in zip(*columns, strict=True)]
 
     def at(self, slot: Integers) -> "Tokens":
         """The same tokens in other slots."""

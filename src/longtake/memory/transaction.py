@@ -9,7 +9,7 @@ from torch import Tensor
 from longtake.errors import TransactionError
 from longtake.memory.policy import Keep
 from longtake.memory.shared_pool import PoolState, SharedPool, StagedClip
-from longtake.memory.slots import Rows
+from longtake.memory.slots import Rows, View
 from longtake.memory.stream import Live, Outcome, Staged, WrittenClip
 from longtake.memory.tokens import Integers, Tokens
 
@@ -74,6 +74,12 @@ class Transaction:
         slab.write(slab_layer, block, k, v)
         self._written.add((stream, layer))
 
+    def mark_written(self, stream: str) -> None:
+        """All layers of a stream are written, by whoever has read `staged`."""
+        self._require_open()
+        assert not self._clip.rewrites, "what is written over has to be noted first"
+        self._written.update((stream, layer) for layer in range(self._pool.streams[stream].num_writes))
+
     def revise_keys(self, stream: str, frames: Integers, revise: Callable[[Rows], Rows]) -> None:
         """Replace the keys of these remembered frames, in attention order, by what `revise` makes of those of a layer.
 
@@ -92,10 +98,15 @@ class Transaction:
 
     def read(self, stream: str, layer: int) -> Iterator[tuple[Rows, Rows]]:
         """Keys and values the clip may see in one layer, block by block."""
+        keys, values, view = self.seen(stream, layer)
+        return zip(view.read(keys), view.read(values), strict=True)
+
+    def seen(self, stream: str, layer: int) -> tuple[Rows, Rows, View]:
+        """All keys and values of one layer, and which of them the clip may see."""
         self._require_open()
         group, number, slab_layer = self._pool.streams[stream].find(layer)
         view, slab = self.staged[stream][group].views[number], self._pool.streams[stream].slab
-        return zip(view.read(slab.keys[slab_layer]), view.read(slab.values[slab_layer]), strict=True)
+        return slab.keys[slab_layer], slab.values[slab_layer], view
 
     def wants_attention_mass(self, stream: str, layer: int) -> bool:  # noqa: ARG002
         """Whether the stream's policy must know what each key got of the attention, should the clip be kept."""
@@ -136,7 +147,8 @@ class Transaction:
             state = forgotten.staging(self._branch, self._clip)
         live = state.branches[self._branch].live
         outcomes = {name: self._outcome(name, live[name]) for name in self.staged}
-        return state.committed(self._branch, outcomes, num_kept=self.ordinals[-1] + 1)
+        committed = state.committed(self._branch, outcomes, num_kept=self.ordinals[-1] + 1)
+        return self._pool.with_packing(committed, self._branch)
 
     def _outcome(self, name: str, live: Live) -> Outcome:
         stream = self._pool.streams[name]

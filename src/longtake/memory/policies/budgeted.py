@@ -209,8 +209,10 @@ class Managed(Budgeted):
         assert state.attention_mass is not None
         queries = clip.tokens_per_frame * clip.num_heads
         fade = np.float32(self.decay**clip.num_frames)
-        mass = fade * state.tokens.token_stats[:, 0] + state.attention_mass * np.float32(len(state.tokens) / queries)
-        return np.stack((mass, fade * state.tokens.token_stats[:, 1] + np.float32(clip.num_frames)), axis=1)
+        token_stats = fade * state.tokens.token_stats
+        token_stats[:, 0] += state.attention_mass * np.float32(len(state.tokens) / queries)
+        token_stats[:, 1] += np.float32(clip.num_frames)
+        return token_stats
 
 
 def unevenness(attention_mass: Float32[np.ndarray, " tokens"]) -> float:
