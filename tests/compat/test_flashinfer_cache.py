@@ -20,7 +20,7 @@ from torch import Tensor
 
 from longtake.attention.backend import Keys, Queries, ReferenceBackend, SdpaBackend
 from longtake.attention.masks import Arrival, clip_mask, clip_ordinals
-from longtake.attention.recall import ClipRecall, Recall, StreamRecall
+from longtake.attention.recall import ClipRecall, HostOrdinals, Recall, StreamRecall
 from longtake.compat.flashinfer_cache import FlashInferKVCacheManager
 from longtake.errors import (
     BudgetError,
@@ -390,7 +390,7 @@ def evict(manager: FlashInferKVCacheManager, block: int, rule: ContextRetention)
 
 
 @dataclass(frozen=True)
-class ManagerRecall:
+class ManagerRecall(HostOrdinals):
     """One clip through the published calls: several frames attend to each other before they are stored, a single
     frame is stored and attends to all; `others` remembers the other streams."""
 

@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from longtake.attention.recall import HostOrdinals
+
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     logits = torch.einsum("bqhd,bkhd->bhqk", q, k) / q.shape[-1] ** 0.5
@@ -16,7 +18,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tenso
 
 
 @dataclass
-class WholeClip:
+class WholeClip(HostOrdinals):
     """Every frame sees every frame, but for streams with a mask of one token per frame."""
 
     ordinals: tuple[int, ...]
@@ -28,7 +30,7 @@ class WholeClip:
 
 
 @dataclass
-class Everything:
+class Everything(HostOrdinals):
     """A stream that forgets nothing: keys and values of kept clips are concatenated, layer by layer."""
 
     num_scale_frames: int

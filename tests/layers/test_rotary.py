@@ -1,17 +1,15 @@
-from functools import partial
-
 import pytest
 import torch
 
 from longtake.geometry.tokens import diagonal_positions
 from longtake.layers.rotary import (
-    adjacent_rotation,
+    AdjacentRotation,
+    HalvesRotation,
     axial_split,
     axis_phases,
     grid_phases,
     join_axes,
     repeat_over_frames,
-    rotate_halves,
     spread_over_frames,
 )
 
@@ -27,7 +25,7 @@ def axial_rotation(frames, special, patches, head_dim):
 def test_grid_rotation_matches_golden(golden):
     want = golden("rope")
     phases = grid_phases(want["pos2d"][0], 64, theta=100.0)
-    want.check("out2d", rotate_halves(phases, want["tok2d"].transpose(1, 2)).transpose(1, 2))
+    want.check("out2d", HalvesRotation(phases)(want["tok2d"].transpose(1, 2)).transpose(1, 2))
 
 
 def test_axial_rotation_matches_golden(golden):
@@ -35,7 +33,7 @@ def test_axial_rotation_matches_golden(golden):
     phases = axial_rotation([5, 6], 6, (3, 5), 64)
     want.check("cos3d", phases.cos)
     want.check("sin3d", phases.sin)
-    want.check("out3d", adjacent_rotation(phases)(want["tok3d"].transpose(1, 2)).transpose(1, 2))
+    want.check("out3d", AdjacentRotation(phases)(want["tok3d"].transpose(1, 2)).transpose(1, 2))
 
 
 def test_camera_rotation_matches_golden(golden):
@@ -46,7 +44,7 @@ def test_camera_rotation_matches_golden(golden):
     phases = join_axes(*(axis_phases(at, channels, theta=1e4) for at, channels in axes))
     want.check("coscam", phases.cos)
     want.check("sincam", phases.sin)
-    want.check("outcam", adjacent_rotation(phases)(want["tokcam"].transpose(1, 2)).transpose(1, 2))
+    want.check("outcam", AdjacentRotation(phases)(want["tokcam"].transpose(1, 2)).transpose(1, 2))
 
 
 def test_channels_are_split_in_pairs_over_three_axes():
@@ -62,15 +60,17 @@ def test_channels_are_split_in_pairs_over_three_axes():
 @pytest.mark.parametrize("head_dim", [16, 32, 64, 128])
 def test_rotation_preserves_norms(head_dim):
     tokens = torch.randn(2, 14, 3, head_dim)
-    adjacent = adjacent_rotation(axial_rotation([3, 900], 1, (2, 3), head_dim))
-    halves = partial(rotate_halves, grid_phases(torch.randint(0, 40, (14, 2)), head_dim, theta=100.0))
+    adjacent = AdjacentRotation(axial_rotation([3, 900], 1, (2, 3), head_dim))
+    halves = HalvesRotation(grid_phases(torch.randint(0, 40, (14, 2)), head_dim, theta=100.0))
     for rotate in (adjacent, halves):
         torch.testing.assert_close(rotate(tokens).norm(dim=-1), tokens.norm(dim=-1))
 
 
 def test_position_zero_turns_nothing():
     tokens = torch.randn(1, 2, 3, 64)
-    assert torch.equal(rotate_halves(grid_phases(torch.zeros(2, 2, dtype=torch.long), 64, theta=100.0), tokens), tokens)
+    assert torch.equal(
+        HalvesRotation(grid_phases(torch.zeros(2, 2, dtype=torch.long), 64, theta=100.0))(tokens), tokens
+    )
 
 
 @pytest.mark.parametrize("offset", [1, 17, 100_000])
@@ -80,8 +80,8 @@ def test_logits_depend_on_relative_position_only(offset):
     def logits(times, cells):
         time = axis_phases(times, 20, theta=1e4, dtype=torch.float64)
         rows, columns = (axis_phases(axis, 22, theta=1e4, dtype=torch.float64) for axis in cells.unbind(dim=-1))
-        adjacent = adjacent_rotation(join_axes(time, rows, columns))
-        halves = partial(rotate_halves, grid_phases(cells, 64, theta=100.0, dtype=torch.float64))
+        adjacent = AdjacentRotation(join_axes(time, rows, columns))
+        halves = HalvesRotation(grid_phases(cells, 64, theta=100.0, dtype=torch.float64))
         return [torch.einsum("bqhd,bkhd->bhqk", rotate(q), rotate(k)) for rotate in (adjacent, halves)]
 
     times, cells = torch.tensor([2, 9]), torch.tensor([[0, 3], [4, 1]])

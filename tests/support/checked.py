@@ -35,6 +35,11 @@ def jaxtyped(*, typechecker: Callable[..., Any]) -> Callable[[Any], Any]:
             if is_dataclass(checked) and "__init__" in vars(checked):
                 checked.__init__ = check(checked.__init__)
             return checked
+        if any(
+            getattr(annotation, "__module__", "").startswith("triton.")
+            for annotation in checked.__annotations__.values()
+        ):
+            return checked  # a kernel, whose source is compiled
         hints = [hint for annotation in checked.__annotations__.values() for hint in _parts(annotation)]
         shapes = [hint for hint in hints if inspect.isclass(hint) and issubclass(hint, jaxtyping.AbstractArray)]
         is_named_later = any(isinstance(hint, str | typing.ForwardRef) for hint in hints)

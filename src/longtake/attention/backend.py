@@ -14,11 +14,21 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float32
 from torch import Tensor
+
+from longtake.memory.slots import Rows, View
 
 Queries = Float[Tensor, "batch queries heads head_dim"]
 Keys = Float[Tensor, "batch keys heads head_dim"]
+
+
+@dataclass(frozen=True, slots=True)
+class NormBounds:
+    """The longest query and key that a layer can make, by its weights alone."""
+
+    query: float
+    key: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +47,19 @@ class Backend(Protocol):
     def name(self) -> str: ...
 
     def attend(self, q: Queries, k: Keys, v: Keys) -> Attended: ...
+
+
+@runtime_checkable
+class SlotBackend(Backend, Protocol):
+    """A backend that reads a slab's slots where they lie, whatever their order, and says what each received."""
+
+    def attend_slots(
+        self, q: Queries, keys: Rows, values: Rows, view: View, bounds: NormBounds | None = None
+    ) -> Attended: ...
+
+    def received(
+        self, q: Queries, keys: Rows, view: View, log_sum_exp: Float32[Tensor, "1 queries heads"]
+    ) -> Float32[Tensor, "_"]: ...
 
 
 def merge(parts: Sequence[Attended]) -> Attended:

@@ -5,12 +5,14 @@ from functools import partial
 
 from longtake.attention.backend import Backend, ReferenceBackend, SdpaBackend
 from longtake.attention.flashinfer import FlashInferBackend
+from longtake.attention.triton import TritonBackend
 from longtake.errors import SavedSessionError, SettingError
 from longtake.extras import import_own
 
 BACKENDS: Mapping[str, Callable[[], Backend]] = {
     "sdpa": SdpaBackend,
     "reference": ReferenceBackend,
+    "triton": TritonBackend,
     "flashinfer": FlashInferBackend,
     "flashinfer-fa3": partial(FlashInferBackend, "fa3"),
 }

@@ -4,15 +4,17 @@ A model asks the same way whether it streams (`StreamRecall`: keys and values li
 once (`ClipRecall`: a mask says which frames each frame may see).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Int64
+from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from longtake.attention.attention_mass import attention_mass
-from longtake.attention.backend import Backend, Keys, Queries, merge
+from longtake.attention.backend import Backend, Keys, NormBounds, Queries, SlotBackend, merge
 from longtake.attention.masks import Mask
 from longtake.errors import InputError
 from longtake.memory.transaction import Transaction
@@ -26,6 +28,9 @@ class Recall(Protocol):
     def ordinals(self) -> tuple[int, ...]:
         """For each frame of the clip, how many frames of its sequence were kept before it."""
 
+    def when(self, device: torch.device) -> Int64[Tensor, " frames"]:
+        """The same as numbers on a device."""
+
     @property
     def num_scale_frames(self) -> int:
         """How many frames of the sequence form its scale block."""
@@ -34,22 +39,36 @@ class Recall(Protocol):
         """Remember this layer's keys and values, and attend to all that the clip may see."""
 
 
+class HostOrdinals:
+    """For recalls whose ordinals are known on the host."""
+
+    __slots__ = ()
+    ordinals: tuple[int, ...]
+
+    def when(self, device: torch.device) -> Int64[Tensor, " frames"]:
+        return torch.tensor(self.ordinals, device=device)
+
+
 @dataclass(frozen=True, slots=True)
-class StreamRecall:
+class StreamRecall(HostOrdinals):
     """Recall while streaming: keys and values go into a transaction, attention reads what it may see."""
 
     transaction: Transaction
     backend: Backend
     num_scale_frames: int
+    bounds: Mapping[str, Sequence[NormBounds | None]] = field(default_factory=dict)
+    """By stream and layer, where norms bound queries and keys."""
 
     @property
-    def ordinals(self) -> tuple[int, ...]:
+    def ordinals(self) -> tuple[int, ...]:  # type: ignore[override]
         return self.transaction.ordinals
 
     def attend(self, stream: str, layer: int, q: Queries, k: Keys, v: Keys) -> Queries:
         if len(q) != 1:
             raise InputError(f"A stream is one video, but a batch of {len(q)} came; open a session for each.")
         self.transaction.write(stream, layer, k.squeeze(0), v.squeeze(0))
+        if isinstance(self.backend, SlotBackend):
+            return self._attend_slots(self.backend, stream, layer, q)
         seen = [(k.unsqueeze(0), v.unsqueeze(0)) for k, v in self.transaction.read(stream, layer)]
         asked = q.to(seen[0][0].dtype)
         attended = merge([self.backend.attend(asked, keys, values) for keys, values in seen])
@@ -58,9 +77,18 @@ class StreamRecall:
             self.transaction.record_attention_mass(stream, layer, torch.cat(parts))
         return attended.values.to(q.dtype)
 
+    def _attend_slots(self, backend: SlotBackend, stream: str, layer: int, q: Queries) -> Queries:
+        keys, values, view = self.transaction.seen(stream, layer)
+        asked, bounds = q.to(keys.dtype), self.bounds.get(stream)
+        attended = backend.attend_slots(asked, keys, values, view, None if bounds is None else bounds[layer])
+        if self.transaction.wants_attention_mass(stream, layer):
+            received = backend.received(asked, keys, view, attended.log_sum_exp)
+            self.transaction.record_attention_mass(stream, layer, received)
+        return attended.values.to(q.dtype)
+
 
 @dataclass(frozen=True, slots=True)
-class ClipRecall:
+class ClipRecall(HostOrdinals):
     """Recall of a whole clip at once: a mask for each stream says which tokens each token may see, None means all."""
 
     masks: Mapping[str, Mask | None]

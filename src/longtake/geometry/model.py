@@ -16,16 +16,16 @@ from longtake.geometry.heads.dense import DenseHead, DenseMap, DensePositions, d
 from longtake.geometry.tokens import Encoder, SpecialTokens, diagonal_positions, grid_positions, normalize
 from longtake.layers.block import Block, attend_within
 from longtake.layers.rotary import (
+    AdjacentRotation,
+    HalvesRotation,
     Phases,
     Rotate,
-    adjacent_rotation,
     axial_split,
     axis_phases,
     grid_phases,
     join_axes,
     leave_unrotated,
     repeat_over_frames,
-    rotate_halves,
     spread_over_frames,
 )
 
@@ -150,7 +150,7 @@ class GeometryModel(nn.Module):
         """Poses, depth and points; the heads run in the precision of their own weights, whatever autocast says."""
         features = self.features(images, recall, grid, self.clip_rotation(recall, grid))
         with torch.autocast(images.device.type, enabled=False):
-            return self._predict([feature.to(self.camera_head.first_pose.dtype) for feature in features], recall, grid)
+            return self.prediction(self.poses(features, recall), *self.dense_maps(features, grid))
 
     def features(
         self,
@@ -160,19 +160,34 @@ class GeometryModel(nn.Module):
         rotate_clip: Rotate,
     ) -> list[Float[Tensor, "batch frames tokens both"]]:
         """Outputs of the selected trunk pairs, not normalised."""
-        batch, frames, _, height, width = images.shape
+        return self.features_of(self.encode(images, grid), recall, grid, rotate_clip)
+
+    def encode(
+        self, images: Float[Tensor, "batch frames 3 height width"], grid: Grid
+    ) -> Float[Tensor, "batch frames patches channels"]:
+        """Tokens of all patches, which nothing remembered can change."""
+        height, width = images.shape[-2:]
         if (height, width) != (grid.height, grid.width):
             raise InputError(
                 f"Expected images of {grid.height} x {grid.width} pixels, got {height} x {width}; "
                 "resize them, or ask the model for a grid of their size."
             )
-        assert len(recall.ordinals) == frames
         pixels = normalize(images).flatten(0, 1).to(grid.positions.dtype)
-        patches = self.encoder(pixels, grid.positions).unflatten(0, (batch, frames))
-        special = self.tokens(recall.ordinals, recall.num_scale_frames).expand(batch, -1, -1, -1)
+        patches: Tensor = self.encoder(pixels, grid.positions).unflatten(0, images.shape[:2])
+        return patches
+
+    def features_of(
+        self,
+        patches: Float[Tensor, "batch frames patches channels"],
+        recall: Recall,
+        grid: Grid,
+        rotate_clip: Rotate,
+    ) -> list[Float[Tensor, "batch frames tokens both"]]:
+        """The same from tokens of patches."""
+        assert len(recall.ordinals) == patches.shape[1]
+        special = self.tokens(recall.ordinals, recall.num_scale_frames).expand(len(patches), -1, -1, -1)
         tokens = torch.cat([special, patches], dim=2)
-        rotate_frame = partial(rotate_halves, grid.frame_phases)
-        selected: list[Tensor] = self.trunk(tokens, recall, rotate_frame, rotate_clip)
+        selected: list[Tensor] = self.trunk(tokens, recall, HalvesRotation(grid.frame_phases), rotate_clip)
         return selected
 
     def clip_rotation(self, recall: Recall, grid: Grid) -> Rotate:
@@ -180,32 +195,47 @@ class GeometryModel(nn.Module):
         if not self.config.trunk.global_rotary:
             return leave_unrotated
         if not self.config.trunk.temporal_rotary:
-            return partial(rotate_halves, repeat_over_frames(grid.frame_phases, len(recall.ordinals)))
+            return HalvesRotation(repeat_over_frames(grid.frame_phases, len(recall.ordinals)))
         image = grid.image_phases
         time = axis_phases(
-            torch.tensor(recall.ordinals, device=image.cos.device),
+            recall.when(image.cos.device),
             axial_split(self.config.head_dim)[0],
             theta=self.config.trunk.temporal_theta,
             dtype=image.cos.dtype,
         )
-        return adjacent_rotation(spread_over_frames(time, image))
+        return AdjacentRotation(spread_over_frames(time, image))
 
-    def _predict(
-        self, features: Sequence[Float[Tensor, "batch frames tokens both"]], recall: Recall, grid: Grid
+    def poses(
+        self, features: Sequence[Float[Tensor, "batch frames tokens both"]], recall: Recall
+    ) -> Float[Tensor, "iterations batch frames 9"]:
+        """What the camera head says."""
+        poses: Tensor = self.camera_head(features[-1][:, :, 0].to(self.camera_head.first_pose.dtype), recall)
+        return poses
+
+    def dense_maps(
+        self, features: Sequence[Float[Tensor, "batch frames tokens both"]], grid: Grid
+    ) -> tuple[DenseMap | None, ...]:
+        """What the dense heads say: of depth, of points in the world and of points before the camera."""
+        dtype = self.camera_head.first_pose.dtype
+        levels = [feature[:, :, self.config.special_tokens :].to(dtype) for feature in features]
+        heads = (self.depth_head, self.points_head, self.camera_points_head)
+        return tuple(None if head is None else head(levels, grid.dense) for head in heads)
+
+    def prediction(
+        self,
+        pose_iterations: Float[Tensor, "iterations batch frames 9"],
+        depth: DenseMap | None,
+        points: DenseMap | None,
+        camera_points: DenseMap | None,
     ) -> Prediction:
-        pose_iterations = self.camera_head(features[-1][:, :, 0], recall)
-        levels = [feature[:, :, self.config.special_tokens :] for feature in features]
-        depth: DenseMap = self.depth_head(levels, grid.dense)
-        points: DenseMap | None = self.points_head(levels, grid.dense) if self.points_head else None
-        before_camera: DenseMap | None = (
-            self.camera_points_head(levels, grid.dense) if self.camera_points_head else None
-        )
+        """All that the heads say."""
+        assert depth is not None
         return Prediction(
             pose_iterations=pose_iterations,
             depth=depth.values.squeeze(-1),
             depth_confidence=depth.confidence,
             points=points.values if points else None,
             points_confidence=points.confidence if points else None,
-            camera_points=before_camera.values if before_camera else None,
-            camera_points_confidence=before_camera.confidence if before_camera else None,
+            camera_points=camera_points.values if camera_points else None,
+            camera_points_confidence=camera_points.confidence if camera_points else None,
         )

@@ -1,5 +1,6 @@
 """The pre-norm transformer block that encoder, trunk and camera head share; what its queries see is an argument."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -30,6 +31,12 @@ class Attention(nn.Module):
         self.q_norm = nn.LayerNorm(width // heads) if qk_norm else nn.Identity()
         self.k_norm = nn.LayerNorm(width // heads) if qk_norm else nn.Identity()
 
+    def longest(self) -> tuple[float, float] | None:
+        """How long a query and a key can be, whatever comes; None without norms. Turning keeps lengths."""
+        if not isinstance(self.q_norm, nn.LayerNorm) or not isinstance(self.k_norm, nn.LayerNorm):
+            return None
+        return _longest_of(self.q_norm), _longest_of(self.k_norm)
+
     def forward(
         self, x: Float[Tensor, "batch tokens width"], rotate: Rotate, attend: Attend
     ) -> Float[Tensor, "batch tokens width"]:
@@ -38,6 +45,12 @@ class Attention(nn.Module):
         q, k = (rotate(normed).to(v.dtype) for normed in (self.q_norm(q), self.k_norm(k)))
         projected: Tensor = self.proj(attend(q, k, v).flatten(-2))
         return projected
+
+
+def _longest_of(norm: nn.LayerNorm) -> float:
+    """A normed row is no longer than the root of its size; a little more, for rounding to a half type."""
+    weight, bias = norm.weight.detach(), norm.bias.detach()
+    return (1 + 2**-7) * (float(weight.abs().max()) * math.sqrt(weight.numel()) + float(bias.norm()))
 
 
 class Mlp(nn.Module):

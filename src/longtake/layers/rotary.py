@@ -8,9 +8,10 @@ A head's channels are turned in pairs; pair `j` of an axis with `D` channels tur
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Complex, Float, Int
 from torch import Tensor
 
 Tokens = Float[Tensor, "batch tokens heads head_dim"]
@@ -77,22 +78,31 @@ def repeat_over_frames(image: Phases, num_frames: int) -> Phases:
     return Phases(cos=image.cos.repeat(num_frames, 1), sin=image.sin.repeat(num_frames, 1))
 
 
-def rotate_halves(phases: Phases, tokens: Tokens) -> Tokens:
+@dataclass(frozen=True)
+class HalvesRotation:
     """Turns channel `j` with channel `j + D/2` within each of two axes."""
-    first, second = tokens.unflatten(-1, (2, 2, -1)).unbind(dim=-2)
-    cos, sin = (table.unflatten(-1, (2, -1))[:, None] for table in (phases.cos, phases.sin))
-    return torch.stack([first * cos - second * sin, second * cos + first * sin], dim=-2).flatten(-3)
+
+    phases: Phases
+
+    def __call__(self, tokens: Tokens) -> Tokens:
+        first, second = tokens.unflatten(-1, (2, 2, -1)).unbind(dim=-2)
+        cos, sin = (table.unflatten(-1, (2, -1))[:, None] for table in (self.phases.cos, self.phases.sin))
+        return torch.stack([first * cos - second * sin, second * cos + first * sin], dim=-2).flatten(-3)
 
 
-def adjacent_rotation(phases: Phases) -> Rotate:
+@dataclass(frozen=True)
+class AdjacentRotation:
     """Turns channel `2j` with channel `2j + 1`: as one complex number each, in one product."""
-    turns = torch.complex(phases.cos, phases.sin)[:, None]
 
-    def rotate(tokens: Tokens) -> Tokens:
-        pairs = tokens.to(phases.cos.dtype).contiguous().unflatten(-1, (-1, 2))
-        return torch.view_as_real(torch.view_as_complex(pairs) * turns).flatten(-2)
+    phases: Phases
 
-    return rotate
+    @cached_property
+    def _turns(self) -> Complex[Tensor, "tokens 1 pairs"]:
+        return torch.complex(self.phases.cos, self.phases.sin)[:, None]
+
+    def __call__(self, tokens: Tokens) -> Tokens:
+        pairs = tokens.to(self.phases.cos.dtype).contiguous().unflatten(-1, (-1, 2))
+        return torch.view_as_real(torch.view_as_complex(pairs) * self._turns).flatten(-2)
 
 
 def leave_unrotated(tokens: Tokens) -> Tokens:

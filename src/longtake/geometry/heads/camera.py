@@ -10,7 +10,7 @@ from torch.nn import functional
 from longtake.attention.recall import Recall
 from longtake.geometry.config import CAMERA, CameraConfig
 from longtake.layers.block import Block, Mlp
-from longtake.layers.rotary import Rotate, adjacent_rotation, axial_split, axis_phases, join_axes, leave_unrotated
+from longtake.layers.rotary import AdjacentRotation, Rotate, axial_split, axis_phases, join_axes, leave_unrotated
 
 POSE = 9
 MODULATION_EPS = 1e-6
@@ -65,11 +65,11 @@ class CameraHead(nn.Module):
     def _rotation(self, tokens: Float[Tensor, "batch frames channels"], recall: Recall) -> Rotate:
         if not self.config.rotary:
             return leave_unrotated
-        ordinals = torch.tensor(recall.ordinals, device=tokens.device)
+        ordinals = recall.when(tokens.device)
         positions = (ordinals, torch.zeros_like(ordinals), torch.zeros_like(ordinals))
         axes = zip(positions, axial_split(self.head_dim), strict=True)
         phases = (axis_phases(at, size, theta=self.config.rotary_theta, dtype=tokens.dtype) for at, size in axes)
-        return adjacent_rotation(join_axes(*phases))
+        return AdjacentRotation(join_axes(*phases))
 
 
 def activate_pose(raw: Float[Tensor, "*batch 9"]) -> Float[Tensor, "*batch 9"]:
