@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from longtake.attention import triton
 from longtake.errors import SettingError
 from longtake.runtime import execution
 from longtake.runtime.execution import Execution, Precision, choose_device, choose_execution
@@ -14,6 +15,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(execution, "_has_bfloat16", lambda device: True)
     monkeypatch.setattr(execution, "find_spec", lambda name: None)
+    monkeypatch.setattr(triton, "why_missing", lambda: "the kernels need Triton")
 
 
 def test_cpu_is_exact_by_default() -> None:
@@ -27,6 +29,29 @@ def test_gpu_runs_in_bfloat16_by_default() -> None:
     chosen = choose_execution()
     assert (chosen.device, chosen.precision, chosen.backend) == ("cuda", Precision.BF16, "sdpa")
     assert "bf16 on cuda, attention by sdpa" in str(chosen)
+    assert "torch's own fused kernels, for the kernels need Triton" in chosen.why
+
+
+@pytest.mark.usefixtures("gpu")
+def test_gpu_runs_on_our_own_kernels_where_they_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton, "why_missing", lambda: None)
+    assert choose_execution().backend == "triton"
+    assert choose_execution(precision="fp16").backend == "triton"
+    exact = choose_execution(precision="fp32")
+    assert exact.backend == "sdpa"
+    assert "the kernels compute in float16 or bfloat16, not in torch.float32" in exact.why
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    assert "the kernels need an Ampere GPU or a later one, not Some GPU" in choose_execution().why
+    monkeypatch.setattr(torch.version, "hip", "6.0")
+    assert "the kernels run on NVIDIA GPUs, not on ROCm" in choose_execution().why
+
+
+@pytest.mark.usefixtures("gpu")
+def test_own_kernels_are_refused_with_the_reason_where_they_cannot_be_used() -> None:
+    with pytest.raises(SettingError, match="triton backend cannot be used here: the kernels need Triton; choose sdpa"):
+        choose_execution(backend="triton")
+    with pytest.raises(SettingError, match="the kernels run on NVIDIA GPUs, not on cpu; choose sdpa"):
+        choose_execution("cpu", backend="triton")
 
 
 @pytest.mark.usefixtures("gpu")

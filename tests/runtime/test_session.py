@@ -17,7 +17,7 @@ from torch import Tensor
 
 from longtake.attention.backend import Backend, ReferenceBackend, SdpaBackend
 from longtake.attention.masks import arrivals, clip_mask, clip_ordinals
-from longtake.attention.recall import ClipRecall, StreamRecall
+from longtake.attention.recall import ClipRecall, HostOrdinals, StreamRecall
 from longtake.errors import BudgetError, ForkError, InputError, MemoryFullError, SavedSessionError, SettingError
 from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
 from longtake.geometry.model import GeometryModel
@@ -202,7 +202,7 @@ class Interrupted(GeometryModel):
         return super().forward(images, recall, grid)
 
 
-class FailingRecall:
+class FailingRecall(HostOrdinals):
     def __init__(self, recall: StreamRecall) -> None:
         self._recall = recall
         self.ordinals = recall.ordinals

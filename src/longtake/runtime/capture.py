@@ -5,7 +5,6 @@ every frame. Global blocks and the camera head, whose memory grows, run as they 
 the model it was made from; its recordings belong to one session and its forks, one step at a time.
 """
 
-import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from longtake.geometry.heads.dense import DenseMap
 from longtake.geometry.model import GeometryModel
+from longtake.runtime.fused_model import with_parts
 
 _WARM_UPS = 2
 
@@ -21,14 +21,14 @@ _WARM_UPS = 2
 def captured_twin(model: GeometryModel) -> GeometryModel:
     """The same model, with recordings of its pure parts for clips of one frame."""
     pool = torch.cuda.graph_pool_handle()
-    trunk = _shallow_copy(model.trunk)
-    trunk._modules["frame_blocks"] = nn.ModuleList(_Captured(block, pool) for block in model.trunk.frame_blocks)
-    twin: GeometryModel = _shallow_copy(model)
-    twin._modules |= {"encoder": _Captured(model.encoder, pool), "trunk": trunk}
-    for name in ("depth_head", "points_head", "camera_points_head"):
-        head = model._modules.get(name)
-        if head is not None:
-            twin._modules[name] = _CapturedHead(head, pool)
+    frame_blocks = nn.ModuleList(_Captured(block, pool) for block in model.trunk.frame_blocks)
+    heads = {name: model._modules.get(name) for name in ("depth_head", "points_head", "camera_points_head")}
+    twin: GeometryModel = with_parts(
+        model,
+        encoder=_Captured(model.encoder, pool),
+        trunk=with_parts(model.trunk, frame_blocks=frame_blocks),
+        **{name: _CapturedHead(head, pool) for name, head in heads.items() if head is not None},
+    )
     return twin
 
 
@@ -95,10 +95,3 @@ class _Recording:
             kept.copy_(tensor)
         self._graph.replay()
         return self._outputs
-
-
-def _shallow_copy(module: Any) -> Any:
-    """A module with the same parameters whose children can be replaced."""
-    twin = copy.copy(module)
-    twin._modules = dict(module._modules)
-    return twin

@@ -7,11 +7,14 @@ from importlib.util import find_spec
 import torch
 
 from longtake.attention.choose import BACKENDS, require_backend
+from longtake.attention.triton import TritonBackend, why_unsuitable
 from longtake.errors import SettingError
 
 AUTO = "auto"
 DEVICES = ("cpu", "cuda")
 _HOPPER = 9
+_COMMON_HEAD_DIM = 64
+"""Of the published networks; one whose heads are of another size goes through torch."""
 
 
 class Precision(StrEnum):
@@ -52,7 +55,7 @@ def choose_execution(device: str = AUTO, precision: str = AUTO, backend: str = A
         if device == AUTO
         else "",
         _why_precision(place, chosen) if precision == AUTO else "",
-        _why_backend(name, place) if backend == AUTO else "",
+        _why_backend(name, place, chosen) if backend == AUTO else "",
     ]
     return Execution(
         device=str(place), precision=chosen, backend=name, why="; ".join(filter(None, reasons)) or "as asked for"
@@ -88,9 +91,14 @@ def _precision(name: str, device: torch.device) -> Precision:
 
 
 def _backend(name: str, device: torch.device, precision: Precision) -> str:
+    why_not = why_unsuitable(device, precision.dtype, _COMMON_HEAD_DIM)
     if name != AUTO:
         require_backend(name, (*BACKENDS, AUTO))
+        if name == TritonBackend.name and why_not is not None:
+            raise SettingError(f"The triton backend cannot be used here: {why_not}; choose sdpa.")
         return name
+    if why_not is None:
+        return TritonBackend.name
     if device.type == "cuda" and precision is not Precision.FP32 and find_spec("flashinfer") is not None:
         return "flashinfer-fa3" if torch.cuda.get_device_capability(device)[0] == _HOPPER else "flashinfer"
     return "sdpa"
@@ -110,9 +118,12 @@ def _why_precision(device: torch.device, precision: Precision) -> str:
     return "half precision is several times as fast on this GPU"
 
 
-def _why_backend(name: str, device: torch.device) -> str:
+def _why_backend(name: str, device: torch.device, precision: Precision) -> str:
+    if name == TritonBackend.name:
+        return "longtake's own kernels, which read the memory in place"
+    if device.type != "cuda":
+        return "torch's own fused kernels"
+    why_not = why_unsuitable(device, precision.dtype, _COMMON_HEAD_DIM)
     if name.startswith("flashinfer"):
-        return "FlashInfer is installed, and compiles its kernels once"
-    if device.type == "cuda":
-        return "torch's own fused kernels, as FlashInfer is not installed or has none for this"
-    return "torch's own fused kernels"
+        return f"FlashInfer is installed, and {why_not}"
+    return f"torch's own fused kernels, for {why_not}"

@@ -3,7 +3,7 @@
 import copy
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,11 +12,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from longtake.attention.backend import Backend, SdpaBackend
+from longtake.attention.backend import Backend, NormBounds, SdpaBackend
 from longtake.attention.recall import StreamRecall
+from longtake.attention.triton import TritonBackend
 from longtake.errors import SavedSessionError, SettingError
 from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel, Prediction
+from longtake.layers.block import Block
 from longtake.memory.budget import require_room
 from longtake.memory.memory import Memory
 from longtake.memory.policy import Keep
@@ -24,9 +26,11 @@ from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.memory.shared_pool import StreamUse
 from longtake.memory.tokens import Tokens
 from longtake.runtime.capture import captured_twin
+from longtake.runtime.fused_model import FusedModel, products_in
 from longtake.runtime.keyframes import EveryNth, KeptCamera, KeyframeRule, rule_from_record
 from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.record import DTYPES, SessionRecord, fingerprint
+from longtake.runtime.recorded_step import RecordedModel, recorded_model, why_unrecordable
 from longtake.runtime.steps import Frame, Look, VideoSession, check_frame, describe, own_pixels
 from longtake.types import FrameKind, Geometry
 
@@ -78,13 +82,13 @@ class SequenceSession(VideoSession):
         if capture and self._device.type != "cuda":
             raise SettingError(f"Recording needs a CUDA device, but the model is on {self._device}; leave it out here.")
         self._is_captured = self._device.type == "cuda" if capture is None else capture
-        self._network = captured_twin(model) if self._is_captured else model
-        self._lock = threading.Lock() if self._is_captured else nullcontext()
         streams = self._plan.requirements.plan(budget_bytes)
         require_room(sum(stream.num_bytes for stream in streams.values()), self._device)
         self._memory = Memory(streams, self._device)
         with torch.no_grad():
             self._grid = model.grid(*plan.size)
+        self._bounds = {TRUNK: _norm_bounds(model)}
+        self._network, self._recorded, self._lock = self._computing()
         self._clock = _Clock()
 
     @property
@@ -99,6 +103,22 @@ class SequenceSession(VideoSession):
     @property
     def device(self) -> torch.device:
         return self._device
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether kernels are recorded as CUDA graphs."""
+        return self._is_captured
+
+    @property
+    def why_portable(self) -> str | None:
+        """Why steps go through torch's kernels, one part after another; None where they are recorded as a whole."""
+        if self._recorded is not None:
+            return None
+        if self._device.type == "cuda" and not self._is_captured:
+            return "recording was declined"
+        if not isinstance(self._backend, TritonBackend):
+            return f"attention goes through the {self._backend.name} backend"
+        return why_unrecordable(self._memory, self._device) or f"products are computed in {self._compute_dtype}"
 
     @property
     def num_final(self) -> int:
@@ -244,11 +264,18 @@ class SequenceSession(VideoSession):
         is_scale, num_frames = not clock.scale_block, len(clock.waiting)
         scale_block = clock.scale_block or num_frames
         keep = Keep.YES if is_scale else self._keyframes.before(clock.num_answered - scale_block)
-        with self._memory.begin(num_frames, keep) as transaction, self._lock:
-            with torch.no_grad(), self._precision():
-                recall = StreamRecall(transaction, self._backend, scale_block)
-                images = torch.stack(clock.waiting).unsqueeze(0)
-                prediction: Prediction = self._network(images, recall, self._grid)
+        images = torch.stack(clock.waiting).unsqueeze(0)
+        with ExitStack() as stack:
+            with self._lock, torch.no_grad(), products_in(self._compute_dtype, self._device):
+                recorded = None if is_scale else self._recorded
+                if recorded is not None:
+                    recorded.encode(images)  # begun on the GPU before the host looks for places
+                transaction = stack.enter_context(self._memory.begin(num_frames, keep))
+                if recorded is not None:
+                    prediction = recorded.predict(self._memory, transaction)
+                else:
+                    recall = StreamRecall(transaction, self._backend, scale_block, self._bounds)
+                    prediction = self._network(images, recall, self._grid)
                 geometry = self._describe(prediction, clock)
                 kept = keep is Keep.YES or (keep is Keep.DEFERRED and self._judge(geometry))
             last_kept = clock.last_kept
@@ -268,19 +295,26 @@ class SequenceSession(VideoSession):
                 take=partial(self._change, after, transaction.commit if kept else transaction.abandon),
             )
 
+    def _computing(self) -> tuple[Callable[..., Prediction], RecordedModel | None, AbstractContextManager[object]]:
+        """The network as it is computed; as it is recorded; and what keeps steps apart that share recordings."""
+        model, backend, halved = self._model, self._backend, self._compute_dtype != torch.float32
+        if isinstance(backend, TritonBackend) and halved and why_unrecordable(self._memory, self._device) is None:
+            fused = FusedModel(model, self._compute_dtype)
+            if not self._is_captured:
+                return fused, None, nullcontext()
+            recorded = recorded_model(model, self._grid, self._compute_dtype, backend, self._bounds)
+            return fused, recorded, recorded.lock
+        if self._is_captured:
+            return captured_twin(model), None, threading.Lock()
+        return model, None, nullcontext()
+
     def _unanswered(self, clock: _Clock) -> Look:
         return Look(self.nothing(), num_kept=self.num_kept, take=partial(self._change, clock))
 
     def _change(self, after: _Clock, memory_change: Callable[[], object] = lambda: None) -> None:
         """Change memory and clock in one statement, so that nothing can fail in between."""
-        with self._precision():  # some policies multiply keys
+        with products_in(self._compute_dtype, self._device):  # some policies multiply keys
             _, self._clock = memory_change(), after
-
-    def _precision(self) -> torch.autocast:
-        """Products in the compute type; norms, residuals, phases and heads stay float32."""
-        halved = self._compute_dtype != torch.float32
-        dtype = self._compute_dtype if halved else None
-        return torch.autocast(self._device.type, dtype=dtype, enabled=halved, cache_enabled=False)
 
     def _judge(self, geometry: Geometry) -> bool:
         assert self._clock.last_kept is not None
@@ -320,3 +354,10 @@ class SequenceSession(VideoSession):
     def check(self, frame: Frame) -> None:
         """Refuse a frame this session cannot take, in one sentence."""
         check_frame(frame, self._plan.size)
+
+
+def _norm_bounds(model: GeometryModel) -> list[NormBounds | None]:
+    """What norms say of the queries and keys of each global block, by their weights alone."""
+    blocks = [block for block in model.trunk.global_blocks if isinstance(block, Block)]
+    found = [block.attn.longest() for block in blocks]
+    return [None if longest is None else NormBounds(*longest) for longest in found]

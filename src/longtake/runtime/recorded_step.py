@@ -1,0 +1,310 @@
+"""A step as two CUDA graphs, for every session of a model and size: first the encoder, then trunk and heads.
+
+What differs between frames and sessions is numbers that the graphs read on the device, filled in before each replay:
+
+    pixels │ the frame's ordinal │ where slabs lie │ slots to write │ ranges, or lists of slots, to read
+
+The encoder needs the pixels alone: while it runs, the host finds the rest. The same kernels launched one by one, as
+`StreamRecall` does with the triton backend, give the same bits.
+"""
+
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32, Int32, Int64
+from torch import Tensor
+
+from longtake.attention.backend import NormBounds
+from longtake.attention.triton import TritonBackend, why_unsuitable
+from longtake.geometry.model import GeometryModel, Grid, Prediction
+from longtake.memory.memory import Memory
+from longtake.memory.stream import Stream
+from longtake.memory.transaction import Transaction
+from longtake.runtime.fused_model import FusedModel, products_in, stream_aside
+
+_WARM_UPS = 2
+_WIDE = 2**31
+Image = Float[Tensor, "1 1 3 height width"]
+Bounds = Mapping[str, Sequence[NormBounds | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamShape:
+    """What a recording takes for granted of a stream."""
+
+    places: tuple[tuple[int, int, int], ...]
+    """Of each layer, those of all passes counted through: its set, its pass, and its layer of the slab."""
+    num_sets: int
+    num_passes: int
+    num_slab_layers: int
+    tokens: int
+    """That one pass of the clip writes in a set."""
+    key_heads: int
+    dtype: torch.dtype
+    num_ranges: int
+    most: int
+    """At least as many slots as the stream has, and the same for many sizes."""
+    is_listed: bool
+    is_wide: bool
+    wants_attention_mass: bool
+
+    @classmethod
+    def of(cls, stream: Stream, transaction: Transaction) -> "StreamShape":
+        staged, layout, slab = transaction.staged[stream.name], stream.plan.layout, stream.slab
+        views = [view for each in staged for view in each.views]
+        return cls(
+            places=tuple(map(stream.find, range(stream.num_writes))),
+            num_sets=len(staged),
+            num_passes=len(staged[0].blocks),
+            num_slab_layers=len(slab.keys),
+            tokens=len(staged[0].slot) // len(staged[0].blocks),
+            key_heads=layout.num_heads,
+            dtype=layout.dtype,
+            num_ranges=max(view.num_ranges for view in views),
+            most=1 << (slab.num_slots - 1).bit_length(),
+            is_listed=not all(view.in_place for view in views),
+            is_wide=slab.keys[0].numel() >= _WIDE,
+            wants_attention_mass=transaction.wants_attention_mass(stream.name, 0),
+        )
+
+
+class Sent:
+    """Numbers on the device, and page-locked ones on the host from which they are sent without waiting for it."""
+
+    def __init__(self, shape: tuple[int, ...], device: torch.device) -> None:
+        self.on_device = torch.zeros(shape, dtype=torch.int32, device=device)
+        self._on_host = torch.zeros(shape, dtype=torch.int32, pin_memory=device.type == "cuda")
+        self._arrived = torch.cuda.Event() if device.type == "cuda" else None
+
+    @contextmanager
+    def changed(self) -> Iterator[np.ndarray]:
+        """The numbers on the host, to be sent once they are changed; those sent before have arrived."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        yield self._on_host.numpy()
+        self.on_device.copy_(self._on_host, non_blocking=True)
+        if self._arrived is not None:
+            self._arrived.record()
+
+
+class StreamNumbers:
+    """Of one stream, on the device: where it lies, and for every set of layers and pass what is written and read."""
+
+    def __init__(self, shape: StreamShape, device: torch.device) -> None:
+        each = (shape.num_sets, shape.num_passes)
+        self.shape = shape
+        self.where: Int64[Tensor, "layers 3"] = torch.zeros(shape.num_slab_layers, 3, dtype=torch.int64, device=device)
+        self._write = Sent((*each, shape.tokens), device)
+        self._ranges = Sent((*each, shape.num_ranges, 2), device)
+        self._slots = Sent((*each, shape.most), device) if shape.is_listed else None
+        self.attention_mass: Float32[Tensor, "sets most"] | None = None
+        if shape.wants_attention_mass:
+            self.attention_mass = torch.zeros(shape.num_sets, shape.most, device=device)
+
+    def written(self, group: int, number: int) -> Int32[Tensor, " tokens"]:
+        """The slots that a pass writes in a set of layers."""
+        return self._write.on_device[group, number]
+
+    def read(self, group: int, number: int) -> tuple[Int32[Tensor, "ranges 2"], Int32[Tensor, " most"] | None]:
+        """Ranges that it reads, and the list that they are of."""
+        slots = None if self._slots is None else self._slots.on_device[group, number]
+        return self._ranges.on_device[group, number], slots
+
+    def fill(self, stream: Stream, transaction: Transaction) -> None:
+        """With the places of a clip."""
+        self.where.copy_(stream.slab.where)
+        staged = transaction.staged[stream.name]
+        with self._write.changed() as written:
+            for group, each in enumerate(staged):
+                written[group] = each.slot.reshape(-1, self.shape.num_passes).T
+        views = [(group, number, view) for group, each in enumerate(staged) for number, view in enumerate(each.views)]
+        with self._ranges.changed() as ranges:
+            for group, number, view in views:
+                of_view = (view.places if self._slots is None else view.listed).ranges
+                ranges[group, number, : len(of_view)] = of_view
+                ranges[group, number, len(of_view) :] = 0
+        if self._slots is not None:
+            with self._slots.changed() as slots:
+                for group, number, view in views:
+                    listed = view.listed.slots
+                    assert listed is not None
+                    slots[group, number, : len(listed)] = listed
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRecall:
+    """Recall while a step is recorded: of one frame after the scale block, whose past is numbers on the device."""
+
+    backend: TritonBackend
+    numbers: Mapping[str, StreamNumbers]
+    ordinal: Int64[Tensor, " 1"]
+    bounds: Bounds
+    ordinals: tuple[int, ...] = (1,)
+    """Of any frame but a first one."""
+    num_scale_frames: int = 1
+
+    def when(self, device: torch.device) -> Int64[Tensor, " 1"]:  # noqa: ARG002
+        return self.ordinal
+
+    def attend(self, stream: str, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        numbers, kernels, bounds = self.numbers[stream], self.backend.kernels, self.bounds.get(stream)
+        shape = numbers.shape
+        group, number, slab_layer = shape.places[layer]
+        storage = kernels.Storage(numbers.where[slab_layer], shape.key_heads, shape.is_wide)
+        kernels.write(storage, numbers.written(group, number), k[0].to(shape.dtype), v[0].to(shape.dtype))
+        ranges, slots = numbers.read(group, number)
+        asked = q[0].to(shape.dtype).contiguous()
+        mixed, log_sum_exp = self.backend.launch(
+            asked, storage, ranges, slots, shape.most, None if bounds is None else bounds[layer]
+        )
+        if numbers.attention_mass is not None:
+            kernels.received(asked, storage, log_sum_exp, ranges, shape.most, slots, numbers.attention_mass[group])
+        return mixed.unsqueeze(0).to(q.dtype)
+
+
+class _Recording:
+    """Kernels recorded at their first launch, where that is possible; what they compute is written anew by the next."""
+
+    def __init__(self, compute: Callable[[], Any], device: torch.device) -> None:
+        self._compute = compute
+        self._is_recordable = device.type == "cuda"
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._result: Any = None
+
+    def launch(self) -> Any:
+        if self._graph is None and self._is_recordable:
+            self._try_to_record()
+        if self._graph is None:
+            self._result = self._compute()
+        else:
+            self._graph.replay()
+        return self._result
+
+    def _try_to_record(self) -> None:
+        try:
+            self._record()
+        except RuntimeError as error:
+            self._is_recordable = False
+            reason = str(error).strip().partition("\n")[0]
+            warnings.warn(
+                f"A step could not be recorded as a CUDA graph ({reason}); its kernels are launched one by one, which "
+                "is slower and gives the same numbers.",
+                stacklevel=2,
+            )
+
+    def _record(self) -> None:
+        """What is written meanwhile are the slots of the clip under way, which the replay writes again."""
+        aside = stream_aside(torch.device("cuda", torch.cuda.current_device()))
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(_WARM_UPS):
+                self._compute()
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        # other threads may use the GPU meanwhile: a world is drawn on it, results are copied from it
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            self._result = self._compute()
+        self._graph = graph
+
+
+class RecordedModel:
+    """One frame after the scale block through a model, for all its sessions of one size; one at a time."""
+
+    def __init__(
+        self, model: FusedModel, grid: Grid, dtype: torch.dtype, backend: TritonBackend, bounds: Bounds
+    ) -> None:
+        device = grid.positions.device
+        self.lock = threading.Lock()
+        """Held from `encode` to the end of `predict`."""
+        self._model, self._grid, self._dtype, self._backend, self._bounds = model, grid, dtype, backend, bounds
+        self._image = torch.zeros(1, 1, 3, grid.height, grid.width, device=device)
+        self._ordinal = torch.zeros(1, dtype=torch.int64, device=device)
+        self._encoder = _Recording(self._encode, device)
+        self._patches: Tensor | None = None
+        self._trunks: dict[tuple[tuple[str, StreamShape], ...], tuple[Mapping[str, StreamNumbers], _Recording]] = {}
+
+    def encode(self, image: Image) -> None:
+        """Begin with a frame."""
+        self._image.copy_(image, non_blocking=True)
+        self._patches = self._encoder.launch()
+
+    def predict(self, memory: Memory, transaction: Transaction) -> Prediction:
+        """What the model says of the frame, whose keys and values are written."""
+        numbers, recording = self._trunk(memory, transaction)
+        self._ordinal.fill_(transaction.ordinals[0])
+        for name, of_stream in numbers.items():
+            of_stream.fill(memory.streams[name], transaction)
+        prediction = _cloned(recording.launch())
+        for name, of_stream in numbers.items():
+            transaction.mark_written(name)
+            if of_stream.attention_mass is not None:
+                for layer, staged in enumerate(transaction.staged[name]):
+                    mass = of_stream.attention_mass[layer, : staged.view.num_slots].clone()
+                    transaction.record_attention_mass(name, layer, mass)
+        return prediction
+
+    @property
+    def num_recordings(self) -> int:
+        """Of trunk and heads: one for each shape of memory that was met."""
+        return len(self._trunks)
+
+    def _trunk(self, memory: Memory, transaction: Transaction) -> tuple[Mapping[str, StreamNumbers], _Recording]:
+        shapes = {name: StreamShape.of(stream, transaction) for name, stream in memory.streams.items()}
+        key = tuple(shapes.items())
+        if key not in self._trunks:
+            device = self._image.device
+            numbers = {name: StreamNumbers(shape, device) for name, shape in shapes.items()}
+            recall = RecordedRecall(self._backend, numbers, self._ordinal, self._bounds)
+            self._trunks[key] = numbers, _Recording(partial(self._predict, recall), device)
+        return self._trunks[key]
+
+    def _encode(self) -> Tensor:
+        with torch.no_grad(), products_in(self._dtype, self._image.device):
+            return self._model.encode(self._image, self._grid)
+
+    def _predict(self, recall: RecordedRecall) -> Prediction:
+        assert self._patches is not None
+        with torch.no_grad(), products_in(self._dtype, self._image.device):
+            return self._model.predict(self._patches, recall, self._grid)
+
+
+_RECORDED: "weakref.WeakKeyDictionary[GeometryModel, dict[object, RecordedModel]]" = weakref.WeakKeyDictionary()
+"""Of each model, as long as it lives, by size and number type, and by where its weights lie."""
+_LOCK = threading.Lock()
+
+
+def recorded_model(
+    model: GeometryModel, grid: Grid, dtype: torch.dtype, backend: TritonBackend, bounds: Bounds
+) -> RecordedModel:
+    """The one that all sessions of a model share."""
+    key = (grid.height, grid.width, dtype, tuple(weight.data_ptr() for weight in model.parameters()))
+    with _LOCK:
+        of_model = _RECORDED.setdefault(model, {})
+        if key not in of_model:
+            of_model[key] = RecordedModel(FusedModel(model, dtype), grid, dtype, backend, bounds)
+        return of_model[key]
+
+
+def why_unrecordable(memory: Memory, device: torch.device) -> str | None:
+    """Why the steps of a session with this memory cannot be recorded as a whole, or None where they can."""
+    for stream in memory.streams.values():
+        layout = stream.plan.layout
+        rows = layout.tokens_per_frame // layout.passes
+        why = why_unsuitable(device, layout.dtype, layout.head_dim, num_rows=rows)
+        if why is not None:
+            return why
+    return None
+
+
+def _cloned(prediction: Prediction) -> Prediction:
+    """The next replay writes over what this one said."""
+    values = {field.name: getattr(prediction, field.name) for field in fields(Prediction)}
+    return replace(prediction, **{name: value.clone() for name, value in values.items() if value is not None})
