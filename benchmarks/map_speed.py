@@ -94,7 +94,7 @@ def map_speed(
 
 def _bench_row(capture: str) -> float:
     width, height = _MODEL_SIZE
-    options = ["--model", "lingbot-map", "--size", f"{width}x{height}", "--dtype", "bfloat16", capture, "--json"]
+    options = ["--model", "lingbot-map", "--size", f"{width}x{height}", capture, "--json"]
     answer = subprocess.run([*_COMMAND, "bench", "speed", *options], check=True, stdout=subprocess.PIPE)  # noqa: S603
     return float(json.loads(answer.stdout)["p50_ms"])
 

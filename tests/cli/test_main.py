@@ -132,7 +132,7 @@ def test_the_package_is_a_program_too() -> None:
         (("bench", "memory", "--size", "500x300"), 1, "multiples of 14"),
         (("bench", "memory", "--frames", "0"), 2, "Invalid value"),
         (("bench", "speed", "--model", "huge"), 2, "no model 'huge'; choose one of tiny, lingbot-map"),
-        (("bench", "speed", "--dtype", "int3"), 2, "no number type 'int3'"),
+        (("bench", "speed", "--precision", "int3"), 2, "no precision 'int3'"),
         (("bench", "speed", "--device", "tpu"), 2, "no device 'tpu'; choose one of cpu, cuda, auto"),
         (("bench", "speed", "--backend", "slow"), 2, "no attention backend 'slow'"),
         (("bench", "speed", "--weights", "nowhere.pt"), 1, "nowhere.pt"),

@@ -5,13 +5,14 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from longtake import __version__
 from longtake.bench.machine import device_name, synchronize
 from longtake.geometry.config import GeometryConfig
-from longtake.memory.policies.lockstep import ContextRetention
+from longtake.memory.registry import policy_record
 from longtake.runtime.session import SequenceSession
 
 _PALETTE = 8
@@ -30,14 +31,14 @@ class SpeedFigures:
     memory_dtype: str
     backend: str
     captured: bool
+    why_portable: str | None
+    """Why steps are not recorded as a whole; None where they are."""
     scale_frames: int
-    anchors: int
-    window: int
+    policy: dict[str, Any]
     keyframes: dict[str, int | float]
     heads: str
     warm_up_frames: int
     timed_frames: int
-    resident_frames: int
     p50_ms: float
     p90_ms: float
     p99_ms: float
@@ -53,20 +54,16 @@ class SpeedFigures:
 
 
 def measure_speed(
-    session: SequenceSession, labels: dict[str, str], num_frames: int, progress: Callable[[int], None]
+    session: SequenceSession, labels: dict[str, str], num_frames: int, warm_up: int, progress: Callable[[int], None]
 ) -> SpeedFigures:
-    """Fill the window, time single steps until their results are there, then a run of steps as a whole."""
+    """Fill the memory, time single steps until their results are there, then a run of steps as a whole."""
     device, plan = session.device, session.plan
-    frames = torch.rand(_PALETTE, 3, *plan.size, generator=torch.Generator().manual_seed(0))
-    per_keyframe = session.keyframes.interval or 1
-    rule = plan.retention
-    assert isinstance(rule, ContextRetention)
-    warm_up = plan.num_scale_frames + (rule.anchors + rule.window) * per_keyframe
+    frames = torch.randint(0, 256, (_PALETTE, 3, *plan.size), generator=torch.Generator().manual_seed(0)).byte()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
     for index in range(warm_up):
         session.step(frames[index % _PALETTE])
         progress(1)
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
     times_ms = []
     for index in range(num_frames):
         synchronize(device)
@@ -93,14 +90,13 @@ def measure_speed(
         memory_dtype=str(plan.trunk_dtype).removeprefix("torch."),
         backend=labels["backend"],
         captured=labels["captured"] == "yes",
+        why_portable=session.why_portable,
         scale_frames=plan.num_scale_frames,
-        anchors=rule.anchors,
-        window=rule.window,
+        policy=policy_record(plan.retention),
         keyframes=session.keyframes.to_record(),
         heads=_heads(plan.config),
         warm_up_frames=warm_up,
         timed_frames=num_frames,
-        resident_frames=min(session.num_kept, rule.anchors + rule.window),
         p50_ms=quantiles[49],
         p90_ms=quantiles[89],
         p99_ms=quantiles[98],

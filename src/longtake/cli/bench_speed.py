@@ -8,67 +8,109 @@ import torch
 import typer
 
 from longtake.attention.choose import backend_named
+from longtake.attention.triton import TritonBackend
+from longtake.bench.attention import KernelTime, measure_attention
 from longtake.bench.speed import measure_speed
-from longtake.cli.options import AsJson, Device, Size, choose, parse_size
+from longtake.cli.options import AsJson, BackendName, Device, PrecisionName, Size, choose, parse_size
 from longtake.cli.progress import counting
 from longtake.cli.tables import show, table
-from longtake.geometry.config import GeometryConfig
+from longtake.errors import SettingError
+from longtake.geometry.config import TRUNK, Attention, GeometryConfig
 from longtake.geometry.model import GeometryModel
-from longtake.memory.policies.lockstep import ContextRetention
-from longtake.runtime.execution import choose_device
+from longtake.memory.policies.budgeted import Managed
+from longtake.memory.policies.lockstep import ContextRetention, Window
+from longtake.memory.policy import StreamPolicy
+from longtake.runtime.execution import choose_execution
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession
 from longtake.weights.load import load_geometry
-from longtake.weights.presets import LINGBOT_MAP, TINY
+from longtake.weights.presets import LINGBOT_MAP, STREAM3R, STREAMVGGT, TINY
 
-CONFIGS = {"tiny": TINY, "lingbot-map": LINGBOT_MAP}
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+CONFIGS = {"tiny": TINY, "lingbot-map": LINGBOT_MAP, "stream3r": STREAM3R, "streamvggt": STREAMVGGT}
+_HISTORY_WINDOWS = 5
+"""Of the trail that the context policy keeps, in windows: what fills within a benchmark."""
 
 
 def bench_speed(
-    model: Annotated[str, typer.Option(help="tiny, or lingbot-map for the published size.")] = "tiny",
+    model: Annotated[str, typer.Option(help="tiny, or lingbot-map, stream3r or streamvggt, as published.")] = "tiny",
     weights: Annotated[Path | None, typer.Option(help="A checkpoint; without one the weights are random.")] = None,
     size: Size = "126x98",
-    frames: Annotated[int, typer.Option(min=1, help="Frames to time once the window is full.")] = 100,
-    window: Annotated[int, typer.Option(min=1, help="Window in kept frames.")] = 64,
+    frames: Annotated[int, typer.Option(min=1, help="Frames to time once the memory is full.")] = 100,
+    policy: Annotated[str, typer.Option(help="Memory policy; by default context, or window for causal networks.")] = "",
+    window: Annotated[int, typer.Option(min=1, help="Window in kept frames; what other policies keep in all.")] = 64,
     scale_frames: Annotated[int, typer.Option(min=1, help="Frames of the scale block, and anchors.")] = 8,
     interval: Annotated[int, typer.Option(min=1, help="Keep every n-th frame.")] = 1,
-    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
     device: Device = "auto",
-    backend: Annotated[str, typer.Option(help="Attention backend.")] = "sdpa",
-    capture: Annotated[bool, typer.Option(help="Record what never changes as CUDA graphs.")] = False,
+    precision: PrecisionName = "auto",
+    backend: BackendName = "auto",
+    capture: Annotated[bool | None, typer.Option(help="Record CUDA graphs; by default on a GPU.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Time single steps with a full window, and print the contract under which they were timed."""
-    place, number_type = choose_device(device), choose(dtype, _DTYPES, "number type")
-    network = _network(choose(model, CONFIGS, "model"), weights, place, number_type)
+    """Time single steps with a full memory, and print the contract under which they were timed.
+
+    On a GPU with our own kernels, their times for one layer are printed too, beside torch's flash attention.
+    """
+    execution = choose_execution(device, precision, backend)
+    place, dtype = torch.device(execution.device), execution.precision.dtype
+    network = _network(choose(model, CONFIGS, "model"), weights, place, dtype)
+    is_context = network.config.attention is Attention.CONTEXT
     plan = MemoryPlan(
         config=network.config,
         size=parse_size(size),
-        retention=ContextRetention(anchors=scale_frames, window=window),
-        num_scale_frames=scale_frames,
-        trunk_dtype=number_type,
+        retention=_retention(policy or ("context" if is_context else "window"), scale_frames, window),
+        num_scale_frames=scale_frames if is_context else 1,
+        trunk_dtype=dtype,
     )
     session = SequenceSession(
         network,
         plan,
         keyframes=EveryNth(interval),
-        backend=backend_named(backend),
-        compute_dtype=number_type,
+        backend=backend_named(execution.backend),
+        compute_dtype=dtype,
         capture=capture,
     )
     labels = {
         "model": model,
         "weights": "RANDOM" if weights is None else str(weights),
-        "compute_dtype": dtype,
-        "backend": backend,
-        "captured": "yes" if capture else "no",
+        "compute_dtype": str(dtype).removeprefix("torch."),
+        "backend": execution.backend,
+        "captured": "yes" if session.is_captured else "no",
     }
+    warm_up = plan.num_scale_frames + (scale_frames + window) * interval
     with counting("streaming", None) as advance:
-        figures = measure_speed(session, labels, frames, advance)
-    record = asdict(figures)
-    show(record, [table(("", ""), [(name, _cell(name, value)) for name, value in record.items()])], as_json=as_json)
+        figures = measure_speed(session, labels, frames, warm_up, advance)
+    kernels = _kernels(session) if execution.backend == TritonBackend.name and figures.why_portable is None else []
+    record = {**asdict(figures), "attention": [asdict(kernel) for kernel in kernels]}
+    tables = [table(("", ""), [(name, _cell(name, value)) for name, value in asdict(figures).items()])]
+    if kernels:
+        rows = [(kernel.kernel, f"{kernel.ms:.3f}", f"{kernel.of_flash:.2f}") for kernel in kernels]
+        tables.append(table(("attention of one layer", "ms", "of flash"), rows))
+    show(record, tables, as_json=as_json)
+
+
+def _retention(policy: str, anchors: int, window: int) -> StreamPolicy:
+    """This policy, with so many frames."""
+    match policy:
+        case "context":
+            return ContextRetention(anchors=anchors, window=window, history=anchors + _HISTORY_WINDOWS * window)
+        case "window":
+            return Window(anchors=anchors, window=window)
+        case "managed":
+            return Managed(num_frames=anchors + window)
+    raise SettingError(f"Expected a policy to time, context, window or managed, but got '{policy}'.")
+
+
+def _kernels(session: SequenceSession) -> list[KernelTime]:
+    plan = session.plan
+    layout = plan.requirements.streams[TRUNK][0]
+    return measure_attention(
+        queries=layout.tokens_per_frame,
+        keys=len(session.remembered(0)) + layout.tokens_per_frame,
+        heads=layout.num_heads,
+        head_dim=layout.head_dim,
+        dtype=layout.dtype,
+    )
 
 
 def _network(config: GeometryConfig, weights: Path | None, device: torch.device, dtype: torch.dtype) -> GeometryModel:

@@ -2,20 +2,24 @@
 
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
+import numpy as np
 import psutil
 import torch
 from rich.table import Table
 from rich.text import Text
+from torch import Tensor
 
 from longtake import __version__
-from longtake.attention.backend import ReferenceBackend, SdpaBackend
+from longtake.attention.backend import Attended, ReferenceBackend, SdpaBackend
+from longtake.attention.triton import TritonBackend, why_unsuitable
 from longtake.cli.options import AsJson, command_app
 from longtake.cli.tables import show
 from longtake.errors import MissingExtraError
 from longtake.extras import import_from_extra, known_extras
+from longtake.memory.slots import view_of
 from longtake.runtime.execution import choose_execution
 
 PURPOSES = {
@@ -30,6 +34,8 @@ PURPOSES = {
 }
 """What each extra is for."""
 _TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
+_HEAD_DIM = 64
+Attend = Callable[[Tensor, Tensor, Tensor], Attended]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +119,30 @@ def _attention() -> list[Finding]:
         Finding("by default", f"{default.precision} on {default.device}, attention by {default.backend}", default.why),
         Finding("attention", "sdpa", why),
     ]
-    for dtype, tolerance in _TOLERANCES.items():
-        error = _attention_error(device, dtype)
+    findings += _errors(device, tuple(_TOLERANCES), SdpaBackend().attend)
+    why_not = why_unsuitable(device, torch.bfloat16, _HEAD_DIM)
+    findings.append(Finding("", "triton", why_not or "our own kernels, which read the memory in place"))
+    return findings if why_not else findings + _errors(device, (torch.bfloat16,), _attend_in_place)
+
+
+def _errors(device: torch.device, dtypes: tuple[torch.dtype, ...], attend: Attend) -> list[Finding]:
+    found = []
+    for dtype in dtypes:
+        error, tolerance = _attention_error(device, dtype, attend), _TOLERANCES[dtype]
         note = f"largest difference to the reference; at most {tolerance:g} is expected"
-        findings.append(Finding(f"  {device} {str(dtype)[6:]}", f"{error:.1e}", note, ok=error <= tolerance))
-    return findings
+        found.append(Finding(f"  {device} {str(dtype)[6:]}", f"{error:.1e}", note, ok=error <= tolerance))
+    return found
 
 
-def _attention_error(device: torch.device, dtype: torch.dtype) -> float:
+def _attend_in_place(q: Tensor, k: Tensor, v: Tensor) -> Attended:
+    whole = view_of((np.arange(k.shape[1]),), q.device)
+    return TritonBackend().attend_slots(q, k[0], v[0], whole)
+
+
+def _attention_error(device: torch.device, dtype: torch.dtype, attend: Attend) -> float:
     generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(1, n, 2, 64, generator=generator).to(device, dtype) for n in (100, 700, 700))
-    got = SdpaBackend().attend(q, k, v)
+    q, k, v = (torch.randn(1, n, 2, _HEAD_DIM, generator=generator).to(device, dtype) for n in (100, 700, 700))
+    got = attend(q, k, v)
     want = ReferenceBackend().attend(q, k, v)
     errors = (got.values - want.values, got.log_sum_exp - want.log_sum_exp)
     return max(float(error.abs().max()) for error in errors)
