@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from longtake.attention.backend import ReferenceBackend, SdpaBackend
+from longtake.attention.backend import Backend, ReferenceBackend, SdpaBackend
 from longtake.attention.causal import AttentionRecorder, CausalRecall, attend_to_earlier, attend_to_earlier_by_map
+from longtake.attention.triton import TritonBackend
 from longtake.errors import InputError
 from longtake.memory.budget import MemoryRequirements
 from longtake.memory.memory import Memory
@@ -43,11 +44,21 @@ def whole(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return out
 
 
+BACKENDS = pytest.mark.parametrize("backend", [SdpaBackend(), TritonBackend()], ids=["blocks", "slots"])
+"""The past read block by block, and in place; here both compute by torch."""
+
+
 def feed(
-    memory: Memory, q: Tensor, k: Tensor, v: Tensor, keep: Keep = Keep.YES, recorder: AttentionRecorder | None = None
+    memory: Memory,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    keep: Keep = Keep.YES,
+    recorder: AttentionRecorder | None = None,
+    backend: Backend | None = None,
 ) -> Tensor:
     with memory.begin(q.shape[1], keep) as transaction:
-        recall = CausalRecall(transaction, SdpaBackend(), recorder)
+        recall = CausalRecall(transaction, backend or SdpaBackend(), recorder)
         outs = [recall.attend("text", layer, q, k, v) for layer in range(LAYERS)]
         if keep is Keep.YES:
             transaction.commit()
@@ -55,12 +66,15 @@ def feed(
     return outs[0]
 
 
+@BACKENDS
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 1000))
-def test_any_split_equals_one_masked_pass(sizes: list[int], seed: int) -> None:
+@given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=6), seed=st.integers(0, 1000))
+def test_any_split_equals_one_masked_pass(sizes: list[int], seed: int, backend: Backend) -> None:
     q, k, v = tensors(sum(sizes), seed)
     memory = new_memory()
-    parts = [feed(memory, *part) for part in zip(*(x.split(sizes, dim=1) for x in (q, k, v)), strict=True)]
+    parts = [
+        feed(memory, *part, backend=backend) for part in zip(*(x.split(sizes, dim=1) for x in (q, k, v)), strict=True)
+    ]
     assert torch.allclose(torch.cat(parts, dim=1), whole(q, k, v), atol=1e-5)
 
 
@@ -72,15 +86,20 @@ def weights_of(place: int, q: Tensor, k: Tensor) -> Tensor:
     return paid
 
 
+@BACKENDS
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(1, 12), st.integers(0, 1000))
-def test_witness_sums_what_the_last_token_of_each_clip_pays(sizes: list[int], num_past: int, seed: int) -> None:
+@given(
+    sizes=st.lists(st.integers(1, 6), min_size=1, max_size=4), num_past=st.integers(1, 12), seed=st.integers(0, 1000)
+)
+def test_witness_sums_what_the_last_token_of_each_clip_pays(
+    sizes: list[int], num_past: int, seed: int, backend: Backend
+) -> None:
     q, k, v = tensors(num_past + sum(sizes), seed)
     num_heard = num_past + sizes[0]
     memory, recorder, wanted, start = new_memory(), AttentionRecorder(num_heard), torch.zeros(num_heard), num_past
     feed(memory, *(x[:, :num_past] for x in (q, k, v)))
     for size in sizes:
-        feed(memory, *(x[:, start : start + size] for x in (q, k, v)), recorder=recorder)
+        feed(memory, *(x[:, start : start + size] for x in (q, k, v)), recorder=recorder, backend=backend)
         start += size
         wanted += LAYERS * weights_of(start - 1, q, k)[:num_heard]
     assert torch.allclose(recorder.attention_mass.float(), wanted, atol=1e-5)
@@ -98,13 +117,14 @@ def test_fork_goes_on_from_the_past_and_leaves_no_trace() -> None:
     assert torch.equal(feed(memory, *more), feed(plain, *more))
 
 
-def test_batch_that_is_not_kept_shares_the_past_and_writes_nothing() -> None:
+@BACKENDS
+def test_batch_that_is_not_kept_shares_the_past_and_writes_nothing(backend: Backend) -> None:
     q, k, v = tensors(10)
     memory, plain = new_memory(), new_memory()
     for other in (memory, plain):
         feed(other, q, k, v)
     branches = tensors(3, seed=1, batch=4)
-    together = feed(memory, *branches, keep=Keep.NO)
+    together = feed(memory, *branches, keep=Keep.NO, backend=backend)
     for entry in range(4):
         alone = [
             torch.cat([past, branch[entry : entry + 1]], dim=1)

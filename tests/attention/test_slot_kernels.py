@@ -142,7 +142,8 @@ FEW = pytest.mark.parametrize("few_dtype", [torch.float32, *DTYPES], ids=str)
 def test_few_queries_attend_as_by_the_whole_map(
     name: str, head_dim: int, heads: int, key_heads: int, few_dtype: torch.dtype
 ) -> None:
-    q = rows(3, heads, head_dim, few_dtype, 0)
+    num_queries = 3 if few_dtype is torch.float32 or name != "one run" else 67  # more than a program takes
+    q = rows(num_queries, heads, head_dim, few_dtype, 0)
     k, v = (rows(NUM_SLOTS, key_heads, head_dim, few_dtype, seed) for seed in (1, 2))
     order = in_order(RANGES[name])
     values, log_sum_exp, _ = by_map(q, k[order], v[order])

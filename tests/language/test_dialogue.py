@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import Qwen2_5_VLForConditionalGeneration
 
 from longtake.attention.causal import CausalRecall
+from longtake.attention.triton import TritonBackend
 from longtake.errors import InputError, LongtakeError, MemoryFullError, SavedSessionError
 from longtake.language.frames import PictureFormat, PixelRows, pixel_rows
 from longtake.language.load import LanguageModel
@@ -82,6 +83,20 @@ def test_greedy_answers_after_each_append_are_those_of_the_native_prompt(
         assert list(answer.ids) == OPEN["greedy"][f"after_append_{number}"]["tokens"]
         assert answer.seen_until_s == (seen - 1) / 2
         assert answer.ending is Ending.LENGTH
+
+
+def test_a_past_that_is_read_in_place_gives_the_same_answers_and_evidence(
+    open_dialogue: Callable[..., DialogueSession], frames: Tensor
+) -> None:
+    block_by_block, in_place = open_dialogue(), open_dialogue(backend=TritonBackend())
+    for session in (block_by_block, in_place):
+        show(session, frames, [4, 2, 2])
+    want, got = (session.ask(QUESTION, TWELVE) for session in (block_by_block, in_place))
+    assert got.ids == want.ids
+    assert [each.start_s for each in got.evidence] == [each.start_s for each in want.evidence]
+    both = [session.ask_choice(QUESTION, ["w30 w40", "w50 w60"]) for session in (block_by_block, in_place)]
+    scores = [[choice.sum_log_likelihood for choice in choices] for choices in both]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
 
 
 @pytest.mark.parametrize("sizes", [[12], [2] * 6, [1] * 12, [3, 3, 5, 1], [7, 5]])

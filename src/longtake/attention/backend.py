@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from longtake.memory.slots import Rows, View
+from longtake.memory.slots import Seen
 
 Queries = Float[Tensor, "batch queries heads head_dim"]
 Keys = Float[Tensor, "batch keys heads head_dim"]
@@ -53,12 +53,10 @@ class Backend(Protocol):
 class SlotBackend(Backend, Protocol):
     """A backend that reads a slab's slots where they lie, whatever their order, and says what each received."""
 
-    def attend_slots(
-        self, q: Queries, keys: Rows, values: Rows, view: View, bounds: NormBounds | None = None
-    ) -> Attended: ...
+    def attend_slots(self, q: Queries, seen: Seen, bounds: NormBounds | None = None) -> Attended: ...
 
     def received(
-        self, q: Queries, keys: Rows, view: View, log_sum_exp: Float32[Tensor, "1 queries heads"]
+        self, q: Queries, seen: Seen, log_sum_exp: Float32[Tensor, "1 queries heads"]
     ) -> Float32[Tensor, "_"]: ...
 
 
@@ -71,6 +69,21 @@ def merge(parts: Sequence[Attended]) -> Attended:
     shares = torch.exp(weights - total).unsqueeze(-1)
     values = (shares * torch.stack([part.values.float() for part in parts])).sum(dim=0)
     return Attended(values.to(parts[0].values.dtype), total)
+
+
+def grouped(q: Queries, key_heads: int) -> Float[Tensor, "1 rows key_heads head_dim"]:
+    """Query heads that share keys, side by side as queries."""
+    batch, tokens, heads, head_dim = q.shape
+    apart = q.reshape(batch, tokens, key_heads, heads // key_heads, head_dim)
+    return apart.transpose(2, 3).reshape(1, -1, key_heads, head_dim)
+
+
+def ungrouped(values: Float[Tensor, "1 rows key_heads head_dim"], like: Queries) -> Queries:
+    """The same the other way round."""
+    batch, tokens, heads, head_dim = like.shape
+    key_heads = values.shape[2]
+    apart = values.reshape(batch, tokens, heads // key_heads, key_heads, head_dim)
+    return apart.transpose(2, 3).reshape(like.shape)
 
 
 class ReferenceBackend:

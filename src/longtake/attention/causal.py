@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from longtake.attention.attention_mass import attention_mass
-from longtake.attention.backend import Attended, Backend, merge
+from longtake.attention.backend import Attended, Backend, SlotBackend, grouped, merge, ungrouped
 from longtake.errors import InputError
 from longtake.memory.policy import Keep
 from longtake.memory.transaction import Transaction
@@ -32,10 +32,22 @@ class AttentionRecorder:
     """
 
     def __init__(self, num_tokens: int) -> None:
-        self.attention_mass = torch.zeros(num_tokens, dtype=torch.float64)
+        self._num_tokens = num_tokens
+        self._attention_mass: Float64[Tensor, " tokens"] | None = None
 
     def add(self, attention_mass: Float[Tensor, " tokens"]) -> None:
-        self.attention_mass += attention_mass[: len(self.attention_mass)].double().cpu()
+        """Where it was computed, so that nobody waits for it."""
+        if self._attention_mass is None:
+            place = "cpu" if attention_mass.device.type == "mps" else attention_mass.device  # which has no float64
+            self._attention_mass = torch.zeros(self._num_tokens, dtype=torch.float64, device=place)
+        self._attention_mass += attention_mass[: self._num_tokens].to(self._attention_mass)
+
+    @property
+    def attention_mass(self) -> Float64[Tensor, " tokens"]:
+        """What was added up so far, on the host."""
+        if self._attention_mass is None:
+            return torch.zeros(self._num_tokens, dtype=torch.float64)
+        return self._attention_mass.cpu()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +69,38 @@ class CausalRecall:
             if len(q) != 1:
                 raise InputError(f"A stream is one video, but a batch of {len(q)} came; open a session for each.")
             self.transaction.write(stream, layer, k.squeeze(0), v.squeeze(0))
+        if isinstance(self.backend, SlotBackend) and self.rotation is None:
+            return self._attend_slots(self.backend, stream, layer, q, k, v)
         key_heads = k.shape[2]
         seen = self._seen(stream, layer)
-        asked = _group(q, key_heads).to(seen[0][0].dtype) if seen else _group(q, key_heads)
+        asked = grouped(q, key_heads).to(seen[0][0].dtype) if seen else grouped(q, key_heads)
         past = [self.backend.attend(asked, keys, values) for keys, values in seen]
         own = attend_to_earlier(q, k, v)
-        together = merge([*past, Attended(_group(own.values, key_heads), _group_weights(own.log_sum_exp, key_heads))])
+        weights = grouped(own.log_sum_exp.unsqueeze(-1), key_heads).squeeze(-1)
+        together = merge([*past, Attended(grouped(own.values, key_heads), weights)])
         if self.recorder is not None:
             assert len(q) == 1, "a recorder follows one answer"
-            last, log_sum_exp = _group(q[:, -1:], key_heads), together.log_sum_exp[:, -(q.shape[2] // key_heads) :]
+            last, log_sum_exp = grouped(q[:, -1:], key_heads), together.log_sum_exp[:, -(q.shape[2] // key_heads) :]
             keys = [*(keys for keys, _ in seen), k]
             self.recorder.add(torch.cat([attention_mass(last.to(each.dtype), each, log_sum_exp) for each in keys]))
-        return _ungroup(together.values, q)
+        return ungrouped(together.values, q).to(q.dtype)
+
+    def _attend_slots(self, backend: SlotBackend, stream: str, layer: int, q: Asking, k: Own, v: Own) -> Asking:
+        """The same where the past is read in place; the entries of a batch are more queries of it."""
+        seen, parts = self.transaction.seen(stream, layer), [attend_to_earlier(q, k, v)]
+        if seen.view.sections:
+            past = backend.attend_slots(q.reshape(1, -1, *q.shape[2:]).to(seen.keys.dtype), seen)
+            parts.append(Attended(past.values.reshape(q.shape), past.log_sum_exp.reshape(q.shape[:3])))
+        together = merge(parts)
+        if self.recorder is not None:
+            assert len(q) == 1, "a recorder follows one answer"
+            last, log_sum_exp, key_heads = q[:, -1:], together.log_sum_exp[:, -1:], k.shape[2]
+            weights = grouped(log_sum_exp.unsqueeze(-1), key_heads).squeeze(-1)
+            received = [attention_mass(grouped(last, key_heads), k, weights)]
+            if seen.view.sections:
+                received.insert(0, backend.received(last.to(seen.keys.dtype), seen, log_sum_exp))
+            self.recorder.add(torch.cat(received))
+        return together.values.to(q.dtype)
 
     def _seen(self, stream: str, layer: int) -> list[tuple[Past, Past]]:
         """Keys and values of the past, block by block."""
@@ -103,23 +135,3 @@ def attend_to_earlier_by_map(q: Asking, k: Own, v: Own) -> Attended:
     log_sum_exp = torch.logsumexp(logits, dim=-1)
     values = torch.einsum("bqhk,bkhd->bqhd", torch.exp(logits - log_sum_exp.unsqueeze(-1)), v)
     return Attended(values.to(q.dtype), log_sum_exp)
-
-
-def _group(q: Asking, key_heads: int) -> Float[Tensor, "1 queries key_heads head_dim"]:
-    """Query heads that share keys, side by side as queries."""
-    batch, tokens, heads, head_dim = q.shape
-    apart = q.reshape(batch, tokens, key_heads, heads // key_heads, head_dim)
-    return apart.transpose(2, 3).reshape(1, -1, key_heads, head_dim)
-
-
-def _group_weights(
-    log_sum_exp: Float[Tensor, "batch tokens heads"], key_heads: int
-) -> Float[Tensor, "1 queries key_heads"]:
-    return _group(log_sum_exp.unsqueeze(-1), key_heads).squeeze(-1)
-
-
-def _ungroup(values: Float[Tensor, "1 queries key_heads head_dim"], like: Asking) -> Asking:
-    batch, tokens, heads, head_dim = like.shape
-    key_heads = values.shape[2]
-    apart = values.reshape(batch, tokens, heads // key_heads, key_heads, head_dim)
-    return apart.transpose(2, 3).reshape(like.shape).to(like.dtype)

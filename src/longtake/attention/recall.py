@@ -78,11 +78,11 @@ class StreamRecall(HostOrdinals):
         return attended.values.to(q.dtype)
 
     def _attend_slots(self, backend: SlotBackend, stream: str, layer: int, q: Queries) -> Queries:
-        keys, values, view = self.transaction.seen(stream, layer)
-        asked, bounds = q.to(keys.dtype), self.bounds.get(stream)
-        attended = backend.attend_slots(asked, keys, values, view, None if bounds is None else bounds[layer])
+        seen, bounds = self.transaction.seen(stream, layer), self.bounds.get(stream)
+        asked = q.to(seen.keys.dtype)
+        attended = backend.attend_slots(asked, seen, None if bounds is None else bounds[layer])
         if self.transaction.wants_attention_mass(stream, layer):
-            received = backend.received(asked, keys, view, attended.log_sum_exp)
+            received = backend.received(asked, seen, attended.log_sum_exp)
             self.transaction.record_attention_mass(stream, layer, received)
         return attended.values.to(q.dtype)
 

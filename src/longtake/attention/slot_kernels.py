@@ -68,9 +68,11 @@ _RECEIVE = _Tiles(128, 128, 4, 2)
 _SUMMED = 1024
 """Keys of a program that adds up what they got by head."""
 _PARTS = {torch.bfloat16: (512, 64), torch.float16: (512, 64), torch.float32: (128, 16)}
-"""Keys of a program, where queries are few, and of them in a step; more would not stay in registers."""
+"""Keys of a program, where keys are shared out, and of them in a step; more would not stay in registers."""
 _PARTS_OF_ONE = (256, 32)
 """The same for a single query of a head, which is multiplied without tensor cores."""
+_MOST_ROWS = 64
+"""Queries of a head of keys that a program takes."""
 
 
 def most_key_norm(query_norm: float, head_dim: int, dtype: torch.dtype) -> float:
@@ -189,9 +191,10 @@ def received(
 def attend_few(
     q: Queries, storage: Storage, ranges: Ranges, most: int, slots: Slots | None = None
 ) -> tuple[Queries, Float32[Tensor, "queries heads"]]:
-    """The same for a few queries, in float32 too: keys are shared out among programs, whose parts are merged in order.
+    """The same for fewer queries than keep a GPU busy: keys are shared out, and the parts merged in their order.
 
-    The ranges hold at most `most` keys together. Without any key the values are zero, and weigh nothing.
+    The ranges hold at most `most` keys together. Without any key the values are zero, and weigh nothing. In float32 it
+    is for up to 16 queries of a head of keys.
     """
     num_queries, num_heads, head_dim = q.shape
     key_heads = storage.key_heads
@@ -202,7 +205,8 @@ def attend_few(
     weights = torch.empty(parts, key_heads, num_rows, device=q.device)
     out, log_sum_exp = torch.empty_like(q), torch.empty(num_queries, num_heads, device=q.device)
     shape = {"HEADS": num_heads, "KEY_HEADS": key_heads, "DIM": head_dim}
-    _attend_part[(parts, key_heads)](
+    rows = 1 if num_rows == 1 else min(_MOST_ROWS, max(16, triton.next_power_of_2(num_rows)))
+    _attend_part[(parts, key_heads, triton.cdiv(num_rows, rows))](
         q,
         storage.where,
         mixed,
@@ -213,7 +217,7 @@ def attend_few(
         _log2_scale(head_dim),
         RANGES=len(ranges),
         **shape,
-        ROWS=1 if num_rows == 1 else max(16, triton.next_power_of_2(num_rows)),
+        ROWS=rows,
         PART=part,
         BLOCK=block,
         LISTED=slots is not None,
@@ -436,7 +440,7 @@ def _attend_part(
     k_ptr, v_ptr = _pointer(where_ptr, 0, TYPE), _pointer(where_ptr, 1, TYPE)
     part, key_head = tl.program_id(0), tl.program_id(1)
     if part * PART < _num_keys(ranges_ptr, RANGES):
-        row, channel = tl.arange(0, ROWS), tl.arange(0, DIM)
+        row, channel = tl.program_id(2) * ROWS + tl.arange(0, ROWS), tl.arange(0, DIM)
         is_row = row < num_rows
         head = key_head * (HEADS // KEY_HEADS) + row % (HEADS // KEY_HEADS)
         query = row // (HEADS // KEY_HEADS)

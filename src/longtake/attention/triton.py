@@ -14,15 +14,21 @@ from jaxtyping import Float, Float32, Int32
 from torch import Tensor
 
 from longtake.attention.attention_mass import attention_mass
-from longtake.attention.backend import Attended, Keys, NormBounds, Queries, SdpaBackend, merge
-from longtake.memory.slots import Rows, View
+from longtake.attention.backend import Attended, Keys, NormBounds, Queries, SdpaBackend, grouped, merge, ungrouped
+from longtake.memory.slots import Seen
 
 _KERNELS = "longtake.attention.slot_kernels"
 _HALVES = (torch.float16, torch.bfloat16)
 _HEAD_DIMS = (64, 128)
 _OLDEST_GPU = (8, 0)
+_WIDE = 2**31
 _FEW = 16
-"""Queries of a head of keys, up to which its keys are shared out among programs."""
+"""Queries of a head of keys, up to which there is a kernel in float32."""
+_BUSY = 4096
+"""Queries of all heads, 64 to a program, that keep a GPU busy; of fewer the keys are shared out among programs."""
+
+
+_SharedKeys = Float[Tensor, "1 keys key_heads head_dim"]
 
 
 class TritonBackend:
@@ -41,18 +47,25 @@ class TritonBackend:
         """Over keys that were read already: by torch."""
         return self._elsewhere.attend(q, k, v)
 
-    def attend_slots(
-        self, q: Queries, keys: Rows, values: Rows, view: View, bounds: NormBounds | None = None
-    ) -> Attended:
+    def attend_slots(self, q: Queries, seen: Seen, bounds: NormBounds | None = None) -> Attended:
         """Attention over a view of slots; with bounds on the norms of queries and keys, without a running maximum."""
-        if why_unsuitable(q.device, q.dtype, q.shape[-1], num_rows=_rows(q, keys)) is not None:
-            blocks = zip(view.read(keys), view.read(values), strict=True)
-            return merge([self._elsewhere.attend(q, k.unsqueeze(0), v.unsqueeze(0)) for k, v in blocks])
-        places, storage = view.device_places, self.kernels.Storage.of(keys, values)
+        if why_unsuitable(q.device, q.dtype, q.shape[-1], num_rows=_rows(q, seen)) is not None:
+            return merge([self._attend_block(q, k.unsqueeze(0), v.unsqueeze(0)) for k, v in seen.blocks()])
+        places, view = seen.view.device_places, seen.view
         mixed, log_sum_exp = self.launch(
-            q[0].contiguous(), storage, places.ranges, places.slots, view.num_slots, bounds
+            q[0].contiguous(), self._storage(seen), places.ranges, places.slots, view.num_slots, bounds
         )
         return Attended(mixed.unsqueeze(0), log_sum_exp.unsqueeze(0))
+
+    def _attend_block(self, q: Queries, k: _SharedKeys, v: _SharedKeys) -> Attended:
+        """By torch; query heads that share keys become more queries of that head."""
+        key_heads = k.shape[2]
+        attended = self._elsewhere.attend(grouped(q, key_heads), k, v)
+        weights = attended.log_sum_exp.unsqueeze(-1)
+        return Attended(ungrouped(attended.values, q), ungrouped(weights, q[..., :1]).squeeze(-1))
+
+    def _storage(self, seen: Seen) -> Any:
+        return self.kernels.Storage(seen.where, seen.keys.shape[1], seen.keys.numel() >= _WIDE)
 
     def launch(
         self,
@@ -65,7 +78,7 @@ class TritonBackend:
     ) -> tuple[Float[Tensor, "queries heads head_dim"], Float32[Tensor, "queries heads"]]:
         """The kernel for these queries over at most so many slots: few of them share out the keys."""
         num_queries, num_heads, head_dim = q.shape
-        if num_queries * num_heads // storage.key_heads <= _FEW:
+        if q.dtype is torch.float32 or num_queries * num_heads < _BUSY:
             mixed, log_sum_exp = self.kernels.attend_few(q, storage, ranges, most, slots)
             return mixed, log_sum_exp
         is_bounded = bounds is not None and bounds.key <= self.kernels.most_key_norm(bounds.query, head_dim, q.dtype)
@@ -73,15 +86,16 @@ class TritonBackend:
         mixed, log_sum_exp = self.kernels.attend(q, storage, ranges, slots, key_norm=key_norm)
         return mixed, log_sum_exp
 
-    def received(
-        self, q: Queries, keys: Rows, view: View, log_sum_exp: Float32[Tensor, "1 queries heads"]
-    ) -> Float32[Tensor, "_"]:
+    def received(self, q: Queries, seen: Seen, log_sum_exp: Float32[Tensor, "1 queries heads"]) -> Float32[Tensor, "_"]:
         """What each slot of a view got of the attention, in the order of the view."""
         if why_unsuitable(q.device, q.dtype, q.shape[-1]) is not None:
-            return torch.cat([attention_mass(q, k.unsqueeze(0), log_sum_exp) for k in view.read(keys)])
-        places, storage = view.device_places, self.kernels.Storage.of(keys, keys)
+            key_heads = seen.keys.shape[1]
+            weights = grouped(log_sum_exp.unsqueeze(-1), key_heads).squeeze(-1)
+            blocks = [attention_mass(grouped(q, key_heads), k.unsqueeze(0), weights) for k, _ in seen.blocks()]
+            return torch.cat(blocks)
+        places, storage = seen.view.device_places, self._storage(seen)
         received: Tensor = self.kernels.received(
-            q[0].contiguous(), storage, log_sum_exp[0].contiguous(), places.ranges, view.num_slots, places.slots
+            q[0].contiguous(), storage, log_sum_exp[0].contiguous(), places.ranges, seen.view.num_slots, places.slots
         )
         return received
 
@@ -112,6 +126,6 @@ def why_missing() -> str | None:
     return None
 
 
-def _rows(q: Queries, keys: Rows) -> int:
+def _rows(q: Queries, seen: Seen) -> int:
     """Queries of each head of keys."""
-    return q.shape[1] * q.shape[2] // keys.shape[1]
+    return q.shape[1] * q.shape[2] // seen.keys.shape[1]

@@ -19,7 +19,7 @@ from longtake.cli.options import AsJson, command_app
 from longtake.cli.tables import show
 from longtake.errors import MissingExtraError
 from longtake.extras import import_from_extra, known_extras
-from longtake.memory.slots import view_of
+from longtake.memory.slots import Seen, view_of
 from longtake.runtime.execution import choose_execution
 
 PURPOSES = {
@@ -136,7 +136,7 @@ def _errors(device: torch.device, dtypes: tuple[torch.dtype, ...], attend: Atten
 
 def _attend_in_place(q: Tensor, k: Tensor, v: Tensor) -> Attended:
     whole = view_of((np.arange(k.shape[1]),), q.device)
-    return TritonBackend().attend_slots(q, k[0], v[0], whole)
+    return TritonBackend().attend_slots(q, Seen.of(k[0], v[0], whole))
 
 
 def _attention_error(device: torch.device, dtype: torch.dtype, attend: Attend) -> float:

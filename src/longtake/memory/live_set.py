@@ -57,12 +57,11 @@ class LiveSet:
         self, policy: LockstepPolicy, staged: Integers, *, num_kept: int, num_coming: int, keep: Keep
     ) -> list[Integers]:
         """Slots a clip reads, a list for each block of attention; its own sit between retained and evict_next."""
-        sections = self.sections
-        everything = Tokens.join(sections)
-        seen = policy.sees(everything, num_kept=num_kept, num_coming=num_coming, keep=keep)
-        *borrowed, retained, evict_next = [
-            part.slot[flags] for part, flags in zip(sections, _cut(seen, sections), strict=True)
-        ]
+        seen = (
+            part.slot_where(policy.sees(part, num_kept=num_kept, num_coming=num_coming, keep=keep))
+            for part in self.sections
+        )
+        *borrowed, retained, evict_next = seen
         return [*borrowed, np.concatenate((retained, staged, evict_next))]
 
     def all_slots(self, staged: Integers) -> list[Integers]:
@@ -126,7 +125,3 @@ def _split_retained(queue: Tokens, *, stays: Flags, leaves_next: Flags) -> tuple
     order = np.arange(num_retained)
     order[~retained[:num_retained]] = np.flatnonzero(retained[num_retained:]) + num_retained
     return queue.take(order), queue.take(stays & leaves_next)
-
-
-def _cut(flags: Flags, sections: tuple[Tokens, ...]) -> list[Flags]:
-    return np.split(flags, np.cumsum([len(part) for part in sections])[:-1])

@@ -112,6 +112,28 @@ class View:
         return self.places.slots is None
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Keys and values of one layer, where they lie, and which of them a clip may see."""
+
+    keys: Float[Tensor, "slots heads head_dim"]
+    values: Float[Tensor, "slots heads head_dim"]
+    where: Int64[Tensor, " 3"]
+    """For kernels, on the device: the addresses of both, and how many slots there are."""
+    view: View
+
+    @classmethod
+    def of(
+        cls, keys: Float[Tensor, "slots heads head_dim"], values: Float[Tensor, "slots heads head_dim"], view: View
+    ) -> "Seen":
+        """Of tensors that are no slab's."""
+        return cls(keys, values, torch.tensor([keys.data_ptr(), values.data_ptr(), len(keys)]).to(keys.device), view)
+
+    def blocks(self) -> Iterator[tuple[Rows, Rows]]:
+        """Read one after another."""
+        return zip(self.view.read(self.keys), self.view.read(self.values), strict=True)
+
+
 def view_of(sections: Iterable[Integers], device: torch.device) -> View:
     """Of the sections that are not empty."""
     return View(tuple(section for section in sections if len(section)), device)

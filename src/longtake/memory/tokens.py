@@ -102,9 +102,16 @@ class Tokens:
         )
 
     def take(self, which: Integers | Flags) -> "Tokens":
-        """The tokens at these positions, or where this flag is set."""
+        """The tokens at these positions, or where this flag is set; of all of them no copy is made."""
+        if which.dtype == np.bool_ and which.all():
+            return self
         at = np.flatnonzero(which) if which.dtype == np.bool_ else which  # found once for all columns
         return Tokens(self.frame.take(at), self.index.take(at), self.slot.take(at), self.token_stats.take(at, axis=0))
+
+    def slot_where(self, which: Flags) -> Integers:
+        """The slots of those whose flag is set; of all of them no copy is made."""
+        slot: Integers = self.slot if which.all() else self.slot[which]
+        return slot
 
     def cut(self, ends: Integers) -> list["Tokens"]:
         """In parts, without a copy: up to each of these ends, and the rest."""

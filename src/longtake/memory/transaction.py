@@ -9,7 +9,7 @@ from torch import Tensor
 from longtake.errors import TransactionError
 from longtake.memory.policy import Keep
 from longtake.memory.shared_pool import PoolState, SharedPool, StagedClip
-from longtake.memory.slots import Rows, View
+from longtake.memory.slots import Rows, Seen
 from longtake.memory.stream import Live, Outcome, Staged, WrittenClip
 from longtake.memory.tokens import Integers, Tokens
 
@@ -98,15 +98,14 @@ class Transaction:
 
     def read(self, stream: str, layer: int) -> Iterator[tuple[Rows, Rows]]:
         """Keys and values the clip may see in one layer, block by block."""
-        keys, values, view = self.seen(stream, layer)
-        return zip(view.read(keys), view.read(values), strict=True)
+        return self.seen(stream, layer).blocks()
 
-    def seen(self, stream: str, layer: int) -> tuple[Rows, Rows, View]:
+    def seen(self, stream: str, layer: int) -> Seen:
         """All keys and values of one layer, and which of them the clip may see."""
         self._require_open()
         group, number, slab_layer = self._pool.streams[stream].find(layer)
         view, slab = self.staged[stream][group].views[number], self._pool.streams[stream].slab
-        return slab.keys[slab_layer], slab.values[slab_layer], view
+        return Seen(slab.keys[slab_layer], slab.values[slab_layer], slab.where[slab_layer], view)
 
     def wants_attention_mass(self, stream: str, layer: int) -> bool:  # noqa: ARG002
         """Whether the stream's policy must know what each key got of the attention, should the clip be kept."""
