@@ -4,7 +4,6 @@ The interpreter multiplies no bfloat16, so float16 stands for both there.
 """
 
 import math
-import os
 from typing import Any
 
 import pytest
@@ -12,8 +11,6 @@ import torch
 from torch import Tensor
 
 ON_GPU = torch.cuda.is_available()
-if not ON_GPU:
-    os.environ["TRITON_INTERPRET"] = "1"
 pytest.importorskip("triton", reason="needs Triton")
 kernels: Any = pytest.importorskip("longtake.attention.slot_kernels")
 

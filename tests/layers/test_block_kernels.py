@@ -1,6 +1,5 @@
 """A fused block against the block that it stands for: on a GPU as it is, elsewhere by Triton's interpreter."""
 
-import os
 from typing import Any
 
 import pytest
@@ -12,8 +11,6 @@ from longtake.layers.fused import FusedBlock
 from longtake.layers.rotary import AdjacentRotation, HalvesRotation, Phases, leave_unrotated
 
 ON_GPU = torch.cuda.is_available()
-if not ON_GPU:
-    os.environ["TRITON_INTERPRET"] = "1"
 pytest.importorskip("triton", reason="needs Triton")
 kernels: Any = pytest.importorskip("longtake.layers.block_kernels")
 

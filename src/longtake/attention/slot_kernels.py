@@ -1,4 +1,4 @@
-"""Attention over the slots of a slab, and what each slot received of it, in Triton. This module alone loads Triton.
+"""Attention over the slots of a slab, and what each slot received of it, in Triton.
 
 Keys are read where they lie, as ranges in the order of attention: of slots one after another, or of a list of slots in
 any order. Both add up the same blocks in the same order, so the bits depend on the order of tokens and on nothing else.
@@ -77,7 +77,7 @@ _MOST_ROWS = 64
 
 def most_key_norm(query_norm: float, head_dim: int, dtype: torch.dtype) -> float:
     """The longest key for which logits are safely bounded where no query is longer than this."""
-    return _MOST_LOG2[dtype] / (query_norm * _log2_scale(head_dim))
+    return _MOST_LOG2[dtype] / max(query_norm * _log2_scale(head_dim), 1e-9)
 
 
 @torch.no_grad()

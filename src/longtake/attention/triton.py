@@ -121,8 +121,10 @@ def why_missing() -> str | None:
     """Why the kernels cannot be loaded, or None where they are."""
     try:
         import_module(_KERNELS)
-    except (ImportError, RuntimeError) as error:  # the latter of a Triton that finds no driver
-        return f"the kernels need Triton, which comes with torch on Linux, and it cannot be loaded ({error})"
+        import_module("triton").runtime.driver.active.get_current_target()  # compiles what it needs itself
+    except Exception as error:  # noqa: BLE001 - of many kinds: no Triton, no compiler, no headers, no driver
+        reason = (str(error) or type(error).__name__).partition("\n")[0]
+        return f"the kernels need Triton, which comes with torch on Linux, and a C compiler for it ({reason})"
     return None
 
 

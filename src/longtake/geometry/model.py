@@ -123,6 +123,8 @@ class GeometryModel(nn.Module):
         for name, weight in self.named_parameters():
             if name in products:
                 weight.data = weight.data.to(dtype)
+            if weight.is_cuda and weight.dim() == 4:
+                weight.data = weight.data.contiguous(memory_format=torch.channels_last)
         return self
 
     def grid(self, height: int, width: int) -> Grid:

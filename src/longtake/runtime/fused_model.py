@@ -1,6 +1,7 @@
 """A geometry model on a GPU in a half type: blocks are fused, and the camera head works beside the dense heads."""
 
 import copy
+import threading
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
@@ -32,8 +33,6 @@ class FusedModel:
             ),
         )
         device = next(model.parameters()).device
-        if device.type == "cuda":
-            _lay_channels_last(model)
         self._aside = stream_aside(torch.device("cuda", device.index or 0)) if device.type == "cuda" else None
 
     def __call__(self, images: Float[Tensor, "batch frames 3 height width"], recall: Recall, grid: Grid) -> Prediction:
@@ -52,15 +51,17 @@ class FusedModel:
         model = self._model
         features = model.features_of(patches, recall, grid, model.clip_rotation(recall, grid))
         with torch.autocast(patches.device.type, enabled=False):
-            with self._beside():
-                poses = model.poses(features, recall)
-            one_by_one = [
-                model.dense_maps([level[:, frame : frame + 1] for level in features], grid)
-                for frame in range(patches.shape[1])
-            ]
+            try:
+                with self._beside():
+                    poses = model.poses(features, recall)
+                one_by_one = [
+                    model.dense_maps([level[:, frame : frame + 1] for level in features], grid)
+                    for frame in range(patches.shape[1])
+                ]
+            finally:
+                if self._aside is not None:
+                    torch.cuda.current_stream().wait_stream(self._aside)
             dense_maps = [_joined(frames) for frames in zip(*one_by_one, strict=True)]
-            if self._aside is not None:
-                torch.cuda.current_stream().wait_stream(self._aside)
             return model.prediction(poses, *dense_maps)
 
     def _beside(self) -> AbstractContextManager[object]:
@@ -79,17 +80,14 @@ def _joined(frames: tuple[DenseMap | None, ...]) -> DenseMap | None:
     return DenseMap(torch.cat([each.values for each in maps], 1), torch.cat([each.confidence for each in maps], 1))
 
 
+COMPUTING = threading.Lock()
+"""Held by each step on a GPU: one records at a time in a process, and all share the stream aside."""
+
+
 @cache
 def stream_aside(device: torch.device) -> torch.cuda.Stream:
     """One for all models of a device: each stream has a workspace of its own for products, tens of megabytes."""
     return torch.cuda.Stream(device)
-
-
-def _lay_channels_last(model: GeometryModel) -> None:
-    """Weights of convolutions as the GPU's kernels read them, so that they are not turned around at every frame."""
-    for weight in model.parameters():
-        if weight.dim() == 4:
-            weight.data = weight.data.contiguous(memory_format=torch.channels_last)
 
 
 def with_parts(module: Any, **parts: nn.Module) -> Any:

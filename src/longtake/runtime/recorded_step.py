@@ -51,7 +51,8 @@ class StreamShape:
     dtype: torch.dtype
     num_ranges: int
     most: int
-    """At least as many slots as the stream has, and the same for many sizes."""
+    """At least as many slots as a set has, and the same for many sizes: of sets that share a slab, twice their share as
+    long as none has more."""
     is_listed: bool
     is_wide: bool
     wants_attention_mass: bool
@@ -60,6 +61,8 @@ class StreamShape:
     def of(cls, stream: Stream, transaction: Transaction) -> "StreamShape":
         staged, layout, slab = transaction.staged[stream.name], stream.plan.layout, stream.slab
         views = [view for each in staged for view in each.views]
+        usual = slab.num_slots if len(staged) == 1 else 2 * slab.num_slots // len(staged)
+        most = usual if max(view.num_slots for view in views) <= usual else slab.num_slots
         return cls(
             places=tuple(map(stream.find, range(stream.num_writes))),
             num_sets=len(staged),
@@ -69,7 +72,7 @@ class StreamShape:
             key_heads=layout.num_heads,
             dtype=layout.dtype,
             num_ranges=max(view.num_ranges for view in views),
-            most=1 << (slab.num_slots - 1).bit_length(),
+            most=1 << (most - 1).bit_length(),
             is_listed=not all(view.in_place for view in views),
             is_wide=slab.keys[0].numel() >= _WIDE,
             wants_attention_mass=transaction.wants_attention_mass(stream.name, 0),
@@ -173,45 +176,50 @@ class RecordedRecall:
 class _Recording:
     """Kernels recorded at their first launch, where that is possible; what they compute is written anew by the next."""
 
-    def __init__(self, compute: Callable[[], Any], device: torch.device) -> None:
-        self._compute = compute
+    def __init__(self, device: torch.device, pool: Any) -> None:
         self._is_recordable = device.type == "cuda"
+        self._device, self._pool = device, pool
         self._graph: torch.cuda.CUDAGraph | None = None
         self._result: Any = None
 
-    def launch(self) -> Any:
+    def launch(self, compute: Callable[[], Any]) -> Any:
         if self._graph is None and self._is_recordable:
-            self._try_to_record()
+            self._try_to_record(compute)
         if self._graph is None:
-            self._result = self._compute()
-        else:
-            self._graph.replay()
+            return compute()
+        self._graph.replay()
         return self._result
 
-    def _try_to_record(self) -> None:
+    def _try_to_record(self, compute: Callable[[], Any]) -> None:
+        before = torch.cuda.current_stream()
         try:
-            self._record()
+            self._record(compute)
         except RuntimeError as error:
+            cause = error.__context__ or error  # the end of a recording may fail for what has broken it off
+            if not isinstance(cause, Exception):
+                raise cause from None
             self._is_recordable = False
-            reason = str(error).strip().partition("\n")[0]
+            reason = str(cause).strip().partition("\n")[0]
             warnings.warn(
                 f"A step could not be recorded as a CUDA graph ({reason}); its kernels are launched one by one, which "
                 "is slower and gives the same numbers.",
                 stacklevel=2,
             )
+        finally:
+            torch.cuda.set_stream(before)  # a recording that fails may not have done so
 
-    def _record(self) -> None:
+    def _record(self, compute: Callable[[], Any]) -> None:
         """What is written meanwhile are the slots of the clip under way, which the replay writes again."""
-        aside = stream_aside(torch.device("cuda", torch.cuda.current_device()))
+        aside = stream_aside(self._device)
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             for _ in range(_WARM_UPS):
-                self._compute()
+                compute()
         torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
         # other threads may use the GPU meanwhile: a world is drawn on it, results are copied from it
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            self._result = self._compute()
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            self._result = compute()
         self._graph = graph
 
 
@@ -222,33 +230,45 @@ class RecordedModel:
         self, model: FusedModel, grid: Grid, dtype: torch.dtype, backend: TritonBackend, bounds: Bounds
     ) -> None:
         device = grid.positions.device
-        self.lock = threading.Lock()
-        """Held from `encode` to the end of `predict`."""
         self._model, self._grid, self._dtype, self._backend, self._bounds = model, grid, dtype, backend, bounds
-        self._image = torch.zeros(1, 1, 3, grid.height, grid.width, device=device)
-        self._ordinal = torch.zeros(1, dtype=torch.int64, device=device)
-        self._encoder = _Recording(self._encode, device)
+        is_cuda = device.type == "cuda"
+        self._pool = torch.cuda.graph_pool_handle() if is_cuda else None
+        self._done = torch.cuda.Event() if is_cuda else None
+        with torch.inference_mode(mode=False):  # else these numbers could not be changed outside of it
+            self._image = torch.zeros(1, 1, 3, grid.height, grid.width, device=device)
+            self._ordinal = torch.zeros(1, dtype=torch.int64, device=device)
+        self._encoder = _Recording(device, self._pool)
         self._patches: Tensor | None = None
-        self._trunks: dict[tuple[tuple[str, StreamShape], ...], tuple[Mapping[str, StreamNumbers], _Recording]] = {}
+        self._trunks: dict[tuple[tuple[str, StreamShape], ...], tuple[RecordedRecall, _Recording]] = {}
 
     def encode(self, image: Image) -> None:
-        """Begin with a frame."""
+        """Begin with a frame; nobody else may until `predict` has returned."""
+        if self._done is not None:
+            torch.cuda.current_stream().wait_event(self._done)  # the last one's, on whatever stream
         self._image.copy_(image, non_blocking=True)
-        self._patches = self._encoder.launch()
+        patches = self._encoder.launch(self._encode)
+        with torch.inference_mode(mode=False):
+            if self._patches is None:
+                self._patches = torch.empty_like(patches)
+        self._patches.copy_(patches)  # from where the trunk reads it, however it was computed
 
     def predict(self, memory: Memory, transaction: Transaction) -> Prediction:
         """What the model says of the frame, whose keys and values are written."""
-        numbers, recording = self._trunk(memory, transaction)
-        self._ordinal.fill_(transaction.ordinals[0])
-        for name, of_stream in numbers.items():
-            of_stream.fill(memory.streams[name], transaction)
-        prediction = _cloned(recording.launch())
-        for name, of_stream in numbers.items():
-            transaction.mark_written(name)
-            if of_stream.attention_mass is not None:
-                for layer, staged in enumerate(transaction.staged[name]):
-                    mass = of_stream.attention_mass[layer, : staged.view.num_slots].clone()
-                    transaction.record_attention_mass(name, layer, mass)
+        recall, recording = self._trunk(memory, transaction)
+        try:
+            self._ordinal.fill_(transaction.ordinals[0])
+            for name, numbers in recall.numbers.items():
+                numbers.fill(memory.streams[name], transaction)
+            prediction = _cloned(recording.launch(partial(self._predict, recall)))
+            for name, numbers in recall.numbers.items():
+                transaction.mark_written(name)
+                if numbers.attention_mass is not None:
+                    for layer, staged in enumerate(transaction.staged[name]):
+                        mass = numbers.attention_mass[layer, : staged.view.num_slots].clone()
+                        transaction.record_attention_mass(name, layer, mass)
+        finally:
+            if self._done is not None:
+                self._done.record()
         return prediction
 
     @property
@@ -256,14 +276,15 @@ class RecordedModel:
         """Of trunk and heads: one for each shape of memory that was met."""
         return len(self._trunks)
 
-    def _trunk(self, memory: Memory, transaction: Transaction) -> tuple[Mapping[str, StreamNumbers], _Recording]:
+    def _trunk(self, memory: Memory, transaction: Transaction) -> "tuple[RecordedRecall, _Recording]":
         shapes = {name: StreamShape.of(stream, transaction) for name, stream in memory.streams.items()}
         key = tuple(shapes.items())
         if key not in self._trunks:
             device = self._image.device
-            numbers = {name: StreamNumbers(shape, device) for name, shape in shapes.items()}
+            with torch.inference_mode(mode=False):
+                numbers = {name: StreamNumbers(shape, device) for name, shape in shapes.items()}
             recall = RecordedRecall(self._backend, numbers, self._ordinal, self._bounds)
-            self._trunks[key] = numbers, _Recording(partial(self._predict, recall), device)
+            self._trunks[key] = recall, _Recording(device, self._pool)
         return self._trunks[key]
 
     def _encode(self) -> Tensor:
@@ -276,21 +297,30 @@ class RecordedModel:
             return self._model.predict(self._patches, recall, self._grid)
 
 
-_RECORDED: "weakref.WeakKeyDictionary[GeometryModel, dict[object, RecordedModel]]" = weakref.WeakKeyDictionary()
-"""Of each model, as long as it lives, by size and number type, and by where its weights lie."""
+_RECORDED: "weakref.WeakKeyDictionary[GeometryModel, dict[object, tuple[object, RecordedModel]]]"
+_RECORDED = weakref.WeakKeyDictionary()
+"""Of each model, as long as it lives: by size and number type, of the weights as they were."""
 _LOCK = threading.Lock()
 
 
 def recorded_model(
     model: GeometryModel, grid: Grid, dtype: torch.dtype, backend: TritonBackend, bounds: Bounds
 ) -> RecordedModel:
-    """The one that all sessions of a model share."""
-    key = (grid.height, grid.width, dtype, tuple(weight.data_ptr() for weight in model.parameters()))
+    """The one that all sessions of a model share, until its weights change or move."""
+    key = (grid.height, grid.width, dtype)
+    weights = tuple((weight.data_ptr(), _version(weight)) for weight in model.parameters())
     with _LOCK:
         of_model = _RECORDED.setdefault(model, {})
-        if key not in of_model:
-            of_model[key] = RecordedModel(FusedModel(model, dtype), grid, dtype, backend, bounds)
-        return of_model[key]
+        known = of_model.get(key)
+        if known is None or known[0] != weights:
+            known = weights, RecordedModel(FusedModel(model, dtype), grid, dtype, backend, bounds)
+            of_model[key] = known
+        return known[1]
+
+
+def _version(weight: Tensor) -> int:
+    """How often it was changed in place, as far as torch counts that."""
+    return 0 if weight.is_inference() else weight._version
 
 
 def why_unrecordable(memory: Memory, device: torch.device) -> str | None:

@@ -1,7 +1,6 @@
 """The streaming session of one video: frames go in one by one, geometry comes out, memory stays within its bound."""
 
 import copy
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.memory.shared_pool import StreamUse
 from longtake.memory.tokens import Tokens
 from longtake.runtime.capture import captured_twin
-from longtake.runtime.fused_model import FusedModel, products_in
+from longtake.runtime.fused_model import COMPUTING, FusedModel, products_in
 from longtake.runtime.keyframes import EveryNth, KeptCamera, KeyframeRule, rule_from_record
 from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.record import DTYPES, SessionRecord, fingerprint
@@ -69,8 +68,9 @@ class SequenceSession(VideoSession):
     ) -> None:
         """A session on a model, with a memory allocated here.
 
-        `compute_dtype` decides the products' type whatever autocast surrounds the session. `capture` records the parts
-        that never change as CUDA graphs: the same bits, less work for the host; by default wherever there is CUDA.
+        `compute_dtype` decides the products' type whatever autocast surrounds the session. `capture` records whole
+        steps, or where that cannot be the parts that never change, as CUDA graphs: the same bits, less work for the
+        host; by default wherever there is CUDA.
         """
         self._model = model
         self._device = next(model.parameters()).device
@@ -88,7 +88,7 @@ class SequenceSession(VideoSession):
         with torch.no_grad():
             self._grid = model.grid(*plan.size)
         self._bounds = {TRUNK: _norm_bounds(model)}
-        self._network, self._recorded, self._lock = self._computing()
+        self._network, self._recorded = self._computing()
         self._clock = _Clock()
 
     @property
@@ -266,16 +266,17 @@ class SequenceSession(VideoSession):
         keep = Keep.YES if is_scale else self._keyframes.before(clock.num_answered - scale_block)
         images = torch.stack(clock.waiting).unsqueeze(0)
         with ExitStack() as stack:
-            with self._lock, torch.no_grad(), products_in(self._compute_dtype, self._device):
-                recorded = None if is_scale else self._recorded
-                if recorded is not None:
-                    recorded.encode(images)  # begun on the GPU before the host looks for places
-                transaction = stack.enter_context(self._memory.begin(num_frames, keep))
-                if recorded is not None:
-                    prediction = recorded.predict(self._memory, transaction)
-                else:
-                    recall = StreamRecall(transaction, self._backend, scale_block, self._bounds)
-                    prediction = self._network(images, recall, self._grid)
+            with torch.no_grad(), products_in(self._compute_dtype, self._device):
+                with self._alone():
+                    recorded = None if is_scale else self._recorded
+                    if recorded is not None:
+                        recorded.encode(images)  # begun on the GPU before the host looks for places
+                    transaction = stack.enter_context(self._memory.begin(num_frames, keep))
+                    if recorded is not None:
+                        prediction = recorded.predict(self._memory, transaction)
+                    else:
+                        recall = StreamRecall(transaction, self._backend, scale_block, self._bounds)
+                        prediction = self._network(images, recall, self._grid)
                 geometry = self._describe(prediction, clock)
                 kept = keep is Keep.YES or (keep is Keep.DEFERRED and self._judge(geometry))
             last_kept = clock.last_kept
@@ -295,18 +296,24 @@ class SequenceSession(VideoSession):
                 take=partial(self._change, after, transaction.commit if kept else transaction.abandon),
             )
 
-    def _computing(self) -> tuple[Callable[..., Prediction], RecordedModel | None, AbstractContextManager[object]]:
-        """The network as it is computed; as it is recorded; and what keeps steps apart that share recordings."""
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """On a GPU one step at a time is computed, on the device of the model."""
+        if self._device.type != "cuda":
+            yield
+            return
+        with COMPUTING, torch.cuda.device(self._device):
+            yield
+
+    def _computing(self) -> tuple[Callable[..., Prediction], RecordedModel | None]:
+        """The network as it is computed, and as it is recorded."""
         model, backend, halved = self._model, self._backend, self._compute_dtype != torch.float32
         if isinstance(backend, TritonBackend) and halved and why_unrecordable(self._memory, self._device) is None:
             fused = FusedModel(model, self._compute_dtype)
             if not self._is_captured:
-                return fused, None, nullcontext()
-            recorded = recorded_model(model, self._grid, self._compute_dtype, backend, self._bounds)
-            return fused, recorded, recorded.lock
-        if self._is_captured:
-            return captured_twin(model), None, threading.Lock()
-        return model, None, nullcontext()
+                return fused, None
+            return fused, recorded_model(model, self._grid, self._compute_dtype, backend, self._bounds)
+        return captured_twin(model) if self._is_captured else model, None
 
     def _unanswered(self, clock: _Clock) -> Look:
         return Look(self.nothing(), num_kept=self.num_kept, take=partial(self._change, clock))

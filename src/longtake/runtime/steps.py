@@ -161,7 +161,8 @@ def own_pixels(frame: Frame, device: torch.device) -> Float[Tensor, "3 height wi
     The caller may fill its buffer anew while frames wait.
     """
     if device.type == "cuda" and not frame.is_cuda:
-        frame = frame.contiguous().pin_memory()  # a copy, from which the GPU fetches without holding up the host
+        # a copy of our own, from which the GPU fetches without holding up the host
+        frame = torch.empty(frame.shape, dtype=frame.dtype, pin_memory=True).copy_(frame)
     pixels = frame.to(device, torch.float32, non_blocking=True, copy=True, memory_format=torch.contiguous_format)
     return pixels / 255 if frame.dtype == torch.uint8 else pixels
 
