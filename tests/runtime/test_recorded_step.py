@@ -246,3 +246,50 @@ def test_sessions_that_are_closed_leave_nothing_behind(open_session: Callable[..
         torch.cuda.synchronize()
         allocated.append(torch.cuda.memory_allocated())
     assert len(set(allocated[1:])) == 1, allocated
+
+
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+def test_step_whose_encoder_alone_cannot_be_recorded_reads_the_frame_it_was_given(
+    open_session: Callable[..., SequenceSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, failed = recorded_step._Recording._record, []
+
+    def fail_once(self: recorded_step._Recording, compute: Callable[[], Any]) -> None:
+        if not failed:
+            failed.append(True)
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        record(self, compute)
+
+    monkeypatch.setattr(recorded_step, "_RECORDED", {})
+    monkeypatch.setattr(recorded_step._Recording, "_record", fail_once)
+    session, plain = open_session(), open_session(recorded=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for frame in frames(NUM_FRAMES):
+            assert_same(session.step(frame), plain.step(frame))
+    assert failed
+
+
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+def test_frame_may_be_filled_anew_as_soon_as_a_step_returns(open_session: Callable[..., SequenceSession]) -> None:
+    session, plain = open_session(), open_session()
+    buffer = torch.empty(3, *SIZE, pin_memory=True)
+    for frame in frames(NUM_FRAMES):
+        got = session.step(buffer.copy_(frame))
+        buffer.zero_()
+        assert_same(got, plain.step(frame))
+
+
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+def test_recording_ends_with_the_weights_it_was_made_of(open_session: Callable[..., SequenceSession]) -> None:
+    before = open_session()
+    model = before._model
+    saved = {name: value.clone() for name, value in model.state_dict().items()}
+    try:
+        model.load_state_dict({name: value * 1.01 for name, value in saved.items()})
+        after, plain = open_session(), open_session(recorded=False)
+        assert after._recorded is not before._recorded
+        for frame in frames(NUM_FRAMES):
+            assert_same(after.step(frame), plain.step(frame))
+    finally:
+        model.load_state_dict(saved)
