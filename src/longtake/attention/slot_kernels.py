@@ -12,6 +12,7 @@ the running maximum, as long as nothing underflows; `most_key_norm` says when.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
@@ -28,8 +29,6 @@ Slots = Int32[Tensor, "_"]
 _MOST_LOG2 = {torch.bfloat16: 60.0, torch.float16: 5.0}
 """The largest bound, to base 2: weights between the bound and its negative must stay normal numbers of the type."""
 _TINY = tl.constexpr(-1.0e30)
-
-
 _TYPES = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16, torch.float32: tl.float32}
 
 
@@ -63,8 +62,6 @@ class _Tiles:
 
 _ATTEND = {64: _Tiles(64, 128, 4, 3), 128: _Tiles(64, 64, 4, 3)}
 _RECEIVE = _Tiles(128, 128, 4, 2)
-
-
 _SUMMED = 1024
 """Keys of a program that adds up what they got by head."""
 _PARTS = {torch.bfloat16: (512, 64), torch.float16: (512, 64), torch.float32: (128, 16)}
@@ -125,16 +122,10 @@ def attend(
         num_queries,
         _log2_scale(head_dim),
         key_norm or 0.0,
-        RANGES=len(ranges),
-        HEADS=num_heads,
-        KEY_HEADS=storage.key_heads,
-        DIM=head_dim,
+        **_reading(q, storage, ranges, slots),
         ROWS=tiles.queries,
         BLOCK=tiles.keys,
         BOUNDED=key_norm is not None,
-        LISTED=slots is not None,
-        TYPE=_TYPES[q.dtype],
-        WIDE=storage.is_wide,
         num_warps=tiles.warps,
         num_stages=tiles.stages,
     )
@@ -155,7 +146,7 @@ def received(
 
     The ranges hold at most `most` keys together; what stands behind the last one is undefined.
     """
-    num_queries, num_heads, head_dim = q.shape
+    num_queries, _, head_dim = q.shape
     key_heads, tiles = storage.key_heads, _RECEIVE
     by_head = torch.empty(key_heads, most, device=q.device)
     total = torch.empty(most, device=q.device) if out is None else out
@@ -169,15 +160,9 @@ def received(
         num_queries,
         most,
         _log2_scale(head_dim),
-        RANGES=len(ranges),
-        HEADS=num_heads,
-        KEY_HEADS=key_heads,
-        DIM=head_dim,
+        **_reading(q, storage, ranges, slots),
         ROWS=tiles.queries,
         BLOCK=tiles.keys,
-        LISTED=slots is not None,
-        TYPE=_TYPES[q.dtype],
-        WIDE=storage.is_wide,
         num_warps=tiles.warps,
         num_stages=tiles.stages,
     )
@@ -215,14 +200,10 @@ def attend_few(
         ranges if slots is None else slots,
         num_rows,
         _log2_scale(head_dim),
-        RANGES=len(ranges),
-        **shape,
+        **_reading(q, storage, ranges, slots),
         ROWS=rows,
         PART=part,
         BLOCK=block,
-        LISTED=slots is not None,
-        TYPE=_TYPES[q.dtype],
-        WIDE=storage.is_wide,
         num_warps=4,
         num_stages=2,
     )
@@ -230,6 +211,20 @@ def attend_few(
         mixed, weights, out, log_sum_exp, ranges, num_rows, RANGES=len(ranges), **shape, PART=part, num_warps=2
     )
     return out, log_sum_exp
+
+
+def _reading(q: Queries, storage: Storage, ranges: Ranges, slots: Slots | None) -> dict[str, Any]:
+    """What each kernel that reads keys is compiled for."""
+    _, num_heads, head_dim = q.shape
+    return {
+        "RANGES": len(ranges),
+        "HEADS": num_heads,
+        "KEY_HEADS": storage.key_heads,
+        "DIM": head_dim,
+        "LISTED": slots is not None,
+        "TYPE": _TYPES[q.dtype],
+        "WIDE": storage.is_wide,
+    }
 
 
 def _log2_scale(head_dim: int) -> float:
