@@ -711,3 +711,22 @@ def test_fork_takes_no_longer_from_a_hundred_times_the_tokens(
     show(session, frames, [12])
     with session._memory.fork() as fork:
         assert fork._memory._live["text"][0].borrowed[0].slot is session._memory._memory._live["text"][0].retained.slot
+
+
+def test_answers_to_several_questions_are_those_to_each_and_leave_no_trace(
+    open_dialogue: Callable[..., DialogueSession], frames: Tensor
+) -> None:
+    session = open_dialogue()
+    show(session, frames, [4, 3])
+    before = digest(session)
+    questions = [QUESTION, "w82 w83 w84", "w90"]
+    for sampling in (TWELVE, TextSampling(max_new_tokens=5, temperature=1.0, seed=3)):
+        alone = [session.ask(question, sampling) for question in questions]
+        together = session.ask_together(questions, sampling)
+        assert [(each.ids, each.text, each.evidence) for each in together] == [
+            (each.ids, each.text, each.evidence) for each in alone
+        ]
+    assert session.ask_together([]) == []
+    assert digest(session) == before
+    with pytest.raises(InputError, match="words in it"):
+        session.ask_together([QUESTION, " "])

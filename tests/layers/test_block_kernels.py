@@ -69,3 +69,17 @@ def test_norms_and_residuals_are_rounded_once(width: int) -> None:
     assert torch.equal(total, kernels.add(x, branch, gamma))
     torch.testing.assert_close(normed, layer(total).to(HALF), rtol=2**-7, atol=2**-9)
     assert torch.equal(normed, kernels.norm(total, layer, HALF))
+
+
+def test_root_mean_square_norms_and_gates_are_those_of_torch() -> None:
+    generator = torch.Generator().manual_seed(5)
+    x, branch = (torch.randn(2, 7, WIDTH, generator=generator).to(DEVICE) for _ in range(2))
+    weight, half = torch.randn(WIDTH, generator=generator).to(DEVICE, HALF), branch.to(HALF)
+    total, normed = kernels.add_scale_norm(x, half, weight, 1e-6)
+    torch.testing.assert_close(total, x + half.float(), rtol=0, atol=0)
+    want = nn.functional.rms_norm(total, (WIDTH,), weight.float(), 1e-6)
+    torch.testing.assert_close(normed, want.to(HALF), rtol=2**-7, atol=1e-4)
+    torch.testing.assert_close(kernels.scale_norm(total, weight, 1e-6, HALF), normed, rtol=0, atol=0)
+    gate = x.to(HALF)
+    want = nn.functional.silu(gate.float()) * half.float()
+    torch.testing.assert_close(kernels.gated(gate, half), want.to(HALF), rtol=2**-7, atol=1e-4)

@@ -70,11 +70,15 @@ _PARTS_OF_ONE = (256, 32)
 """The same for a single query of a head, which is multiplied without tensor cores."""
 _MOST_ROWS = 64
 """Queries of a head of keys that a program takes."""
+_MERGED = 16
+"""Parts that are merged at once."""
+_MOST_PARTS_TOGETHER = 16
+"""With more queries there are more programs, and each may take more keys: fewer parts have to be held and merged."""
 
 
 def most_key_norm(query_norm: float, head_dim: int, dtype: torch.dtype) -> float:
     """The longest key for which logits are safely bounded where no query is longer than this."""
-    return _MOST_LOG2[dtype] / max(query_norm * _log2_scale(head_dim), 1e-9)
+    return _MOST_LOG2[dtype] / max(query_norm * log2_scale(head_dim), 1e-9)
 
 
 @torch.no_grad()
@@ -90,7 +94,7 @@ def write(storage: Storage, slots: Slots, k: Rows, v: Rows) -> None:
         v.stride(0),
         WIDTH=key_heads * head_dim,
         ROUND=triton.next_power_of_2(key_heads * head_dim),
-        TYPE=_TYPES[k.dtype],
+        TYPE=triton_type(k.dtype),
         num_warps=4,
     )
 
@@ -120,7 +124,7 @@ def attend(
         ranges,
         ranges if slots is None else slots,
         num_queries,
-        _log2_scale(head_dim),
+        log2_scale(head_dim),
         key_norm or 0.0,
         **_reading(q, storage, ranges, slots),
         ROWS=tiles.queries,
@@ -159,7 +163,7 @@ def received(
         ranges if slots is None else slots,
         num_queries,
         most,
-        _log2_scale(head_dim),
+        log2_scale(head_dim),
         **_reading(q, storage, ranges, slots),
         ROWS=tiles.queries,
         BLOCK=tiles.keys,
@@ -174,23 +178,25 @@ def received(
 
 @torch.no_grad()
 def attend_few(
-    q: Queries, storage: Storage, ranges: Ranges, most: int, slots: Slots | None = None
+    q: Queries, storage: Storage, ranges: Ranges, most: int, slots: Slots | None = None, *, exact: bool = False
 ) -> tuple[Queries, Float32[Tensor, "queries heads"]]:
     """The same for fewer queries than keep a GPU busy: keys are shared out, and the parts merged in their order.
 
     The ranges hold at most `most` keys together. Without any key the values are zero, and weigh nothing. In float32 it
-    is for up to 16 queries of a head of keys.
+    is for up to 16 queries of a head of keys. What is to be merged with more can be had `exact`, in float32.
     """
     num_queries, num_heads, head_dim = q.shape
     key_heads = storage.key_heads
     num_rows = num_queries * (num_heads // key_heads)
     part, block = _PARTS_OF_ONE if num_rows == 1 else _PARTS[q.dtype]
+    rows = 1 if num_rows == 1 else min(_MOST_ROWS, max(16, triton.next_power_of_2(num_rows)))
+    part *= min(_MOST_PARTS_TOGETHER, triton.next_power_of_2(triton.cdiv(num_rows, rows)))
     parts = triton.cdiv(max(1, most), part)
     mixed = torch.empty(parts, key_heads, num_rows, head_dim, device=q.device)
     weights = torch.empty(parts, key_heads, num_rows, device=q.device)
-    out, log_sum_exp = torch.empty_like(q), torch.empty(num_queries, num_heads, device=q.device)
+    out = torch.empty_like(q, dtype=torch.float32 if exact else q.dtype)
+    log_sum_exp = torch.empty(num_queries, num_heads, device=q.device)
     shape = {"HEADS": num_heads, "KEY_HEADS": key_heads, "DIM": head_dim}
-    rows = 1 if num_rows == 1 else min(_MOST_ROWS, max(16, triton.next_power_of_2(num_rows)))
     _attend_part[(parts, key_heads, triton.cdiv(num_rows, rows))](
         q,
         storage.where,
@@ -199,7 +205,7 @@ def attend_few(
         ranges,
         ranges if slots is None else slots,
         num_rows,
-        _log2_scale(head_dim),
+        log2_scale(head_dim),
         **_reading(q, storage, ranges, slots),
         ROWS=rows,
         PART=part,
@@ -208,7 +214,17 @@ def attend_few(
         num_stages=2,
     )
     _merge_parts[(num_rows, key_heads)](
-        mixed, weights, out, log_sum_exp, ranges, num_rows, RANGES=len(ranges), **shape, PART=part, num_warps=2
+        mixed,
+        weights,
+        out,
+        log_sum_exp,
+        ranges,
+        num_rows,
+        RANGES=len(ranges),
+        **shape,
+        PART=part,
+        TOGETHER=_MERGED,
+        num_warps=2,
     )
     return out, log_sum_exp
 
@@ -222,13 +238,19 @@ def _reading(q: Queries, storage: Storage, ranges: Ranges, slots: Slots | None) 
         "KEY_HEADS": storage.key_heads,
         "DIM": head_dim,
         "LISTED": slots is not None,
-        "TYPE": _TYPES[q.dtype],
+        "TYPE": triton_type(q.dtype),
         "WIDE": storage.is_wide,
     }
 
 
-def _log2_scale(head_dim: int) -> float:
+def log2_scale(head_dim: int) -> float:
+    """What makes of a product of query and key a logit to base 2."""
     return math.log2(math.e) / math.sqrt(head_dim)
+
+
+def triton_type(dtype: torch.dtype) -> Any:
+    """As kernels call it."""
+    return _TYPES[dtype]
 
 
 def _workspace(size: int, alignment: int, stream: int | None) -> Tensor:  # noqa: ARG001
@@ -237,13 +259,13 @@ def _workspace(size: int, alignment: int, stream: int | None) -> Tensor:  # noqa
 
 
 @triton.jit
-def _pointer(where_ptr, number: tl.constexpr, TYPE: tl.constexpr):
+def pointer(where_ptr, number: tl.constexpr, TYPE: tl.constexpr):
     """To the first slot of keys or values."""
     return tl.multiple_of(tl.load(where_ptr + number).to(tl.pointer_type(TYPE), bitcast=True), 16)
 
 
 @triton.jit
-def _wide(number, WIDE: tl.constexpr):
+def wide(number, WIDE: tl.constexpr):
     """Addresses of narrow numbers take half the registers."""
     return number.to(tl.int64) if WIDE else number
 
@@ -280,7 +302,7 @@ def _attend(
     WIDE: tl.constexpr,
 ):
     """One block of queries of one head."""
-    k_ptr, v_ptr = _pointer(where_ptr, 0, TYPE), _pointer(where_ptr, 1, TYPE)
+    k_ptr, v_ptr = pointer(where_ptr, 0, TYPE), pointer(where_ptr, 1, TYPE)
     head = tl.program_id(1)
     first_channel = head // (HEADS // KEY_HEADS) * DIM
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -289,8 +311,8 @@ def _attend(
     q = tl.load(q_ptr + here, mask=is_query[:, None], other=0.0)
     mixed, total = tl.zeros((ROWS, DIM), tl.float32), tl.zeros((ROWS,), tl.float32)
     if BOUNDED:
-        wide = q.to(tl.float32)
-        top = tl.sqrt(tl.sum(wide * wide, 1)) * (key_norm * scale)
+        exact = q.to(tl.float32)
+        top = tl.sqrt(tl.sum(exact * exact, 1)) * (key_norm * scale)
     else:
         top = tl.full((ROWS,), _TINY, tl.float32)
     if not LISTED:
@@ -309,7 +331,7 @@ def _attend(
             slot = tl.load(slots_ptr + at, mask=at < end, other=0)
         for start in range(begin, whole, BLOCK):
             if LISTED:
-                place = _wide(slot, WIDE)[:, None] * (KEY_HEADS * DIM) + first_channel + channel[None, :]
+                place = wide(slot, WIDE)[:, None] * (KEY_HEADS * DIM) + first_channel + channel[None, :]
                 at = start + BLOCK + tl.arange(0, BLOCK)
                 slot = tl.load(slots_ptr + at, mask=at < end, other=0)  # of the next block: no load waits for it
                 k = tl.load(k_ptr + place)
@@ -332,7 +354,7 @@ def _attend(
             is_key = at < end
             if not LISTED:
                 slot = at
-            place = _wide(slot, WIDE)[:, None] * (KEY_HEADS * DIM) + first_channel + channel[None, :]
+            place = wide(slot, WIDE)[:, None] * (KEY_HEADS * DIM) + first_channel + channel[None, :]
             k = tl.load(k_ptr + place, mask=is_key[:, None], other=0.0)
             v = tl.load(v_ptr + place, mask=is_key[:, None], other=0.0)
             logits = tl.where(is_key[None, :], tl.dot(q, k.T) * scale, _TINY)
@@ -369,7 +391,7 @@ def _receive(
     WIDE: tl.constexpr,
 ):
     """One block of keys of one head, from all queries of the heads that share it."""
-    k_ptr = _pointer(where_ptr, 0, TYPE)
+    k_ptr = pointer(where_ptr, 0, TYPE)
     place, key_head = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.program_id(1)
     at, before = tl.zeros((BLOCK,), tl.int32), 0
     for number in tl.static_range(RANGES):
@@ -379,9 +401,9 @@ def _receive(
     if tl.program_id(0) * BLOCK < before:
         channel, is_key = tl.arange(0, DIM), place < before
         if LISTED:
-            slot = _wide(tl.load(slots_ptr + at, mask=is_key, other=0), WIDE)
+            slot = wide(tl.load(slots_ptr + at, mask=is_key, other=0), WIDE)
         else:
-            slot = _wide(at, WIDE)
+            slot = wide(at, WIDE)
         from_slot = (slot[:, None] * KEY_HEADS + key_head) * DIM + channel[None, :]
         k = tl.load(k_ptr + from_slot, mask=is_key[:, None], other=0.0)
         got = tl.zeros((BLOCK,), tl.float32)
@@ -432,7 +454,7 @@ def _attend_part(
     WIDE: tl.constexpr,
 ):
     """A part of the keys of one head, for all queries of the heads that share it."""
-    k_ptr, v_ptr = _pointer(where_ptr, 0, TYPE), _pointer(where_ptr, 1, TYPE)
+    k_ptr, v_ptr = pointer(where_ptr, 0, TYPE), pointer(where_ptr, 1, TYPE)
     part, key_head = tl.program_id(0), tl.program_id(1)
     if part * PART < _num_keys(ranges_ptr, RANGES):
         row, channel = tl.program_id(2) * ROWS + tl.arange(0, ROWS), tl.arange(0, DIM)
@@ -452,9 +474,9 @@ def _attend_part(
                 at = start + tl.arange(0, BLOCK)
                 is_key = at < last
                 if LISTED:
-                    slot = _wide(tl.load(slots_ptr + at, mask=is_key, other=0), WIDE)
+                    slot = wide(tl.load(slots_ptr + at, mask=is_key, other=0), WIDE)
                 else:
-                    slot = _wide(at, WIDE)
+                    slot = wide(at, WIDE)
                 place = (slot[:, None] * KEY_HEADS + key_head) * DIM + channel[None, :]
                 k = tl.load(k_ptr + place, mask=is_key[:, None], other=0.0)
                 v = tl.load(v_ptr + place, mask=is_key[:, None], other=0.0)
@@ -490,17 +512,21 @@ def _merge_parts(
     KEY_HEADS: tl.constexpr,
     DIM: tl.constexpr,
     PART: tl.constexpr,
+    TOGETHER: tl.constexpr,
 ):
-    """One query of one head: its parts one after another."""
+    """One query of one head: its parts, some together, one after another."""
     row, key_head, channel = tl.program_id(0), tl.program_id(1), tl.arange(0, DIM)
     mixed, total, top = tl.zeros((DIM,), tl.float32), 0.0, -1.0e30
-    for part in range(tl.cdiv(_num_keys(ranges_ptr, RANGES), PART)):
+    num_parts = tl.cdiv(_num_keys(ranges_ptr, RANGES), PART)
+    for start in range(0, num_parts, TOGETHER):
+        part = start + tl.arange(0, TOGETHER)
         here = (part * KEY_HEADS + key_head) * num_rows + row
-        weight = tl.load(weight_ptr + here)
-        higher = tl.maximum(top, weight)
+        weight = tl.load(weight_ptr + here, part < num_parts, -1.0e30)
+        higher = tl.maximum(top, tl.max(weight))
         shrink, share = tl.math.exp2(top - higher), tl.math.exp2(weight - higher)
-        total = total * shrink + share
-        mixed = mixed * shrink + share * tl.load(mixed_ptr + here * DIM + channel)
+        total = total * shrink + tl.sum(share)
+        parts = tl.load(mixed_ptr + here[:, None] * DIM + channel[None, :], (part < num_parts)[:, None], 0.0)
+        mixed = mixed * shrink + tl.sum(share[:, None] * parts, 0)
         top = higher
     head = key_head * (HEADS // KEY_HEADS) + row % (HEADS // KEY_HEADS)
     place = row // (HEADS // KEY_HEADS) * HEADS + head
@@ -526,8 +552,8 @@ def _write(
     """One row, of keys or of values."""
     row, channel = tl.program_id(0), tl.arange(0, ROUND)
     if tl.program_id(1) == 0:
-        source, target = k_ptr + row * k_row, _pointer(where_ptr, 0, TYPE)
+        source, target = k_ptr + row * k_row, pointer(where_ptr, 0, TYPE)
     else:
-        source, target = v_ptr + row * v_row, _pointer(where_ptr, 1, TYPE)
+        source, target = v_ptr + row * v_row, pointer(where_ptr, 1, TYPE)
     slot = tl.load(slots_ptr + row).to(tl.int64)
     tl.store(target + slot * WIDTH + channel, tl.load(source + channel, channel < WIDTH, 0.0), channel < WIDTH)

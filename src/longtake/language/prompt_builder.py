@@ -4,7 +4,7 @@ Pure functions of the state that is given: `runtime.dialogue_memory` reads the t
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -23,6 +23,8 @@ from longtake.memory.policy import Segment
 
 Features = Float[Tensor, "1 tokens channels"]
 """What the vision tower makes of pictures or temporal grids, as wide as the embeddings of words."""
+See = Callable[[Float[Tensor, "patches values"], tuple[int, int, int]], Features]
+"""The vision tower, for temporal grids of so many rows and columns of patches."""
 
 
 class StreamFormat(StrEnum):
@@ -63,8 +65,17 @@ class VisionInput:
 class PromptBuilder:
     """Makes tokens in one format, with one system prompt."""
 
-    def __init__(self, language: LanguageModel, network: Network, system: str, stream_format: StreamFormat) -> None:
+    def __init__(
+        self,
+        language: LanguageModel,
+        network: Network,
+        system: str,
+        stream_format: StreamFormat,
+        see: See | None = None,
+    ) -> None:
+        """`see` stands for the network's own, where that can be had faster."""
         self._network, self._format, self._family = network, stream_format, language.family
+        self._see = see or network.see
         self._tokenizer = language.required_tokenizer
         self._system = self._tokenizer.encode(system)
 
@@ -73,7 +84,7 @@ class PromptBuilder:
     ) -> Features:
         """Frames of whole grids through the vision tower; with `pad` a last one without partners is repeated."""
         pixels = pixel_rows(frames, fit, pad=pad)
-        return self._network.see(pixels.values, pixels.grid)
+        return self._see(pixels.values, pixels.grid)
 
     def frame_tokens(self, state: DialogueState, features: Features, times_s: Sequence[float]) -> TokenInputs:
         """Features of temporal grids, the first frames of which came at these times, as the next tokens."""
@@ -162,6 +173,15 @@ class PromptBuilder:
         """Tokens without vision, such as one of an answer."""
         place = self._family.positions([Text(len(ids))], state.next_position)
         return TokenInputs(self._network.embed(ids), place.rows, replace(state, next_position=place.next_position))
+
+    def next_words(self, states: Sequence[DialogueState], ids: Sequence[int]) -> list[TokenInputs]:
+        """One more token for each of several conversations."""
+        embedded = self._network.embed(ids).split(1, dim=1)
+        places = [self._family.positions([Text(1)], state.next_position) for state in states]
+        return [
+            TokenInputs(each, place.rows, replace(state, next_position=place.next_position))
+            for each, place, state in zip(embedded, places, states, strict=True)
+        ]
 
     def answer_end(self, state: DialogueState, pending: Sequence[int]) -> TokenInputs:
         """The end of an answer's turn, after those of its tokens that are not in memory yet."""

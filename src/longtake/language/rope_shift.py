@@ -78,7 +78,7 @@ class KeyRotation:
         if not positions.any():
             return None
         distinct, which = np.unique(positions, return_inverse=True)
-        angle = torch.outer(torch.from_numpy(-distinct).double(), _frequencies(text_config, text_config.head_dim // 2))
+        angle = torch.outer(torch.from_numpy(-distinct).double(), frequencies(text_config, text_config.head_dim // 2))
         place = torch.from_numpy(which).to(device)
         cos, sin = (part.float().to(device).index_select(0, place) for part in (angle.cos(), angle.sin()))
         return cls(cos.unsqueeze(1), sin.unsqueeze(1))
@@ -104,7 +104,7 @@ def moved_back(keys: Keys, positions: Int64[np.ndarray, " tokens"], text_config:
     """
     half, num_time = text_config.head_dim // 2, text_config.mrope_section[0]
     back = torch.from_numpy(-positions).double()
-    angle = torch.outer(back, _frequencies(text_config, num_time)).unsqueeze(1).to(keys.device)
+    angle = torch.outer(back, frequencies(text_config, num_time)).unsqueeze(1).to(keys.device)
     cos, sin = angle.cos(), angle.sin()
     exact = keys.double()
     first, second = exact[..., :num_time], exact[..., half : half + num_time]
@@ -114,6 +114,6 @@ def moved_back(keys: Keys, positions: Int64[np.ndarray, " tokens"], text_config:
     return turned.to(keys.dtype)
 
 
-def _frequencies(text_config: TextConfig, count: int) -> Float[Tensor, " count"]:
+def frequencies(text_config: TextConfig, count: int) -> Float[Tensor, " count"]:
     """How far each of the first channels turns for a position."""
     return text_config.rope_theta ** -(torch.arange(count, dtype=torch.float64) * 2 / text_config.head_dim)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from jaxtyping import Float, Int
@@ -53,19 +54,36 @@ class TextSampling:
         self, logits: Float[Tensor, "vocabulary"], generator: torch.Generator, suppressed: Sequence[int] = ()
     ) -> int:
         """The next token, which is none of those suppressed."""
+        (token,) = self.choose_each(logits.unsqueeze(0), [generator], suppressed)
+        return token
+
+    def choose_each(
+        self,
+        logits: Float[Tensor, "answers vocabulary"],
+        generators: Sequence[torch.Generator],
+        suppressed: Sequence[int] = (),
+    ) -> list[int]:
+        """The next token of each of several answers."""
         scores = logits.float()
         if suppressed:
-            scores = scores.index_fill(0, torch.as_tensor(suppressed, device=scores.device), -math.inf)
-        best = scores.argmax()
-        if not math.isfinite(top := float(scores[best])):
-            raise InputError(
-                f"Expected finite scores from the model, but the best is {top}; its weights are damaged, "
-                "or overflow in this number type: try bfloat16 or float32."
-            )
+            scores = scores.index_fill(-1, _on_device(tuple(suppressed), scores.device), -math.inf)
+        highest = scores.max(-1)
+        best, tops = torch.stack([highest.indices.double(), highest.values.double()]).tolist()  # waited for once
+        for top in tops:
+            if not math.isfinite(top):
+                raise InputError(
+                    f"Expected finite scores from the model, but the best is {top}; its weights are damaged, "
+                    "or overflow in this number type: try bfloat16 or float32."
+                )
         if self.temperature == 0:
-            return int(best)
+            return [int(token) for token in best]
+        drawn = [self._draw(*each) for each in zip(scores, tops, generators, strict=True)]
+        tokens: list[int] = torch.cat(drawn).tolist()
+        return tokens
+
+    def _draw(self, scores: Float[Tensor, "vocabulary"], top: float, generator: torch.Generator) -> Int[Tensor, "1"]:
         probabilities, ids = self._likeliest((scores - top) / self.temperature)
-        return int(ids[torch.multinomial(probabilities, 1, generator=generator)])
+        return ids[torch.multinomial(probabilities, 1, generator=generator)]
 
     def _likeliest(self, scores: Float[Tensor, "vocabulary"]) -> tuple[Float[Tensor, "kept"], Int[Tensor, "kept"]]:
         """Tokens still in play, the likeliest first, with weights for sampling; the sum may be below 1."""
@@ -76,3 +94,9 @@ class TextSampling:
             likelier = probabilities.cumsum(0) - probabilities
             probabilities = probabilities.where(likelier < self.top_p, 0.0)
         return probabilities, ids
+
+
+@cache
+def _on_device(ids: tuple[int, ...], device: torch.device) -> Int[Tensor, " ids"]:
+    """Sent once: every token of every answer needs them."""
+    return torch.tensor(ids, device=device)

@@ -1,7 +1,7 @@
 """What a block does between its products, in Triton: norms, residuals and phases, one pass over the data each.
 
-All of it is computed in float32 and rounded once, as autocast does it one operation after another. This module and
-`attention.slot_kernels` alone load Triton.
+All of it is computed in float32 and rounded once, as autocast does it one operation after another. This module and the
+kernels of `attention` alone load Triton.
 """
 
 import torch
@@ -16,6 +16,8 @@ Residual = Float32[Tensor, "*batch width"]
 Half = Float[Tensor, "*batch width"]
 _ROWS = 32
 """Rows of a head that a program turns."""
+_GATED = 1024
+"""Numbers of a program that gates."""
 
 
 def norm(x: Residual, layer: nn.LayerNorm, dtype: torch.dtype) -> Half:
@@ -37,6 +39,29 @@ def add_norm(x: Residual, branch: Half, gamma: Float32[Tensor, " width"], layer:
     total, normed = torch.empty_like(x), torch.empty_like(branch)
     _launch_add_norm(x, branch, gamma, layer, total, normed)
     return total, normed
+
+
+def scale_norm(x: Residual, weight: Float[Tensor, " width"], eps: float, dtype: torch.dtype) -> Half:
+    """Each row over its root mean square, in a type for products."""
+    normed = torch.empty_like(x, dtype=dtype)
+    _launch_add_scale_norm(x, None, weight, eps, x, normed)
+    return normed
+
+
+def add_scale_norm(x: Residual, branch: Half, weight: Float[Tensor, " width"], eps: float) -> tuple[Residual, Half]:
+    """`x + branch`, and that over its root mean square in the type of the branch."""
+    total, normed = torch.empty_like(x), torch.empty_like(branch)
+    _launch_add_scale_norm(x, branch, weight, eps, total, normed)
+    return total, normed
+
+
+def gated(gate: Half, x: Half) -> Half:
+    """`silu(gate) x`."""
+    assert gate.is_contiguous()
+    assert x.is_contiguous()
+    out = torch.empty_like(x)
+    _gated[(triton.cdiv(x.numel(), _GATED),)](gate, x, out, x.numel(), BLOCK=_GATED, num_warps=4)
+    return out
 
 
 def turn(
@@ -128,6 +153,61 @@ def _add_norm(
         scale = tl.rsqrt(tl.sum(centered * centered) / WIDTH + eps)
         weight, bias = tl.load(weight_ptr + channel, is_channel, 0.0), tl.load(bias_ptr + channel, is_channel, 0.0)
         tl.store(normed_ptr + here, (centered * scale * weight + bias).to(normed_ptr.dtype.element_ty), is_channel)
+
+
+def _launch_add_scale_norm(
+    x: Residual, branch: Half | None, weight: Float[Tensor, " width"], eps: float, total: Residual, normed: Half
+) -> None:
+    width = x.shape[-1]
+    assert x.is_contiguous()
+    assert branch is None or branch.is_contiguous()
+    _add_scale_norm[(x.numel() // width,)](
+        x,
+        x if branch is None else branch,
+        weight,
+        total,
+        normed,
+        eps,
+        WIDTH=width,
+        ROUND=triton.next_power_of_2(width),
+        ADDED=branch is not None,
+        num_warps=4,
+    )
+
+
+@triton.jit
+def _add_scale_norm(
+    x_ptr,
+    branch_ptr,
+    weight_ptr,
+    total_ptr,
+    normed_ptr,
+    eps,
+    WIDTH: tl.constexpr,
+    ROUND: tl.constexpr,
+    ADDED: tl.constexpr,
+):
+    """One row."""
+    channel = tl.arange(0, ROUND)
+    is_channel = channel < WIDTH
+    here = tl.program_id(0).to(tl.int64) * WIDTH + channel
+    x = tl.load(x_ptr + here, is_channel, 0.0)
+    if ADDED:
+        x += tl.load(branch_ptr + here, is_channel, 0.0).to(tl.float32)
+        tl.store(total_ptr + here, x, is_channel)
+    scale = tl.rsqrt(tl.sum(x * x) / WIDTH + eps)
+    weight = tl.load(weight_ptr + channel, is_channel, 0.0).to(tl.float32)
+    tl.store(normed_ptr + here, (x * scale * weight).to(normed_ptr.dtype.element_ty), is_channel)
+
+
+@triton.jit
+def _gated(gate_ptr, x_ptr, out_ptr, count, BLOCK: tl.constexpr):
+    """Some numbers."""
+    here = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    is_here = here < count
+    gate = tl.load(gate_ptr + here, is_here, 0.0).to(tl.float32)
+    x = tl.load(x_ptr + here, is_here, 0.0).to(tl.float32)
+    tl.store(out_ptr + here, (gate / (1.0 + tl.exp(-gate)) * x).to(out_ptr.dtype.element_ty), is_here)
 
 
 @triton.jit

@@ -9,7 +9,7 @@ from torch import Tensor
 from longtake.errors import TransactionError
 from longtake.memory.policy import Keep
 from longtake.memory.shared_pool import PoolState, SharedPool, StagedClip
-from longtake.memory.slots import Rows, Seen
+from longtake.memory.slots import Rows, Seen, Slab, View, view_of
 from longtake.memory.stream import Live, Outcome, Staged, WrittenClip
 from longtake.memory.tokens import Integers, Tokens
 
@@ -74,10 +74,20 @@ class Transaction:
         slab.write(slab_layer, block, k, v)
         self._written.add((stream, layer))
 
-    def mark_written(self, stream: str) -> None:
-        """All layers of a stream are written, by whoever has read `staged`."""
+    def note_overwritten(self, stream: str) -> None:
+        """Note what is in the clip's slots of a stream, for whoever is about to write them all as `staged` says."""
         self._require_open()
-        assert not self._clip.rewrites, "what is written over has to be noted first"
+        if not self._clip.rewrites:
+            return
+        slab = self._pool.streams[stream].slab
+        for layer in range(self._pool.streams[stream].num_writes):
+            group, number, slab_layer = self._pool.streams[stream].find(layer)
+            for storage in (slab.keys[slab_layer], slab.values[slab_layer]):
+                self._clip.before.note(storage, self.staged[stream][group].blocks[number], slab.device)
+
+    def mark_written(self, stream: str) -> None:
+        """All layers of a stream are written, by whoever has called `note_overwritten`."""
+        self._require_open()
         self._written.update((stream, layer) for layer in range(self._pool.streams[stream].num_writes))
 
     def revise_keys(self, stream: str, frames: Integers, revise: Callable[[Rows], Rows]) -> None:
@@ -90,6 +100,10 @@ class Transaction:
         own = Tokens.join(part.own for part in self._past[stream])
         slot = own.slot[np.isin(own.frame, frames)]
         self._pool.streams[stream].slab.revise_keys(slot, revise, self._clip.before)
+
+    def slab(self, stream: str) -> Slab:
+        """Where the keys and values of a stream lie."""
+        return self._pool.streams[stream].slab
 
     def past(self, stream: str, layer: int = 0) -> Tokens:
         """What is remembered of a stream's layer while the clip is read, in attention order."""
@@ -106,6 +120,20 @@ class Transaction:
         group, number, slab_layer = self._pool.streams[stream].find(layer)
         view, slab = self.staged[stream][group].views[number], self._pool.streams[stream].slab
         return Seen(slab.keys[slab_layer], slab.values[slab_layer], slab.where[slab_layer], view)
+
+    def past_and_tail(self, stream: str, most: int) -> tuple[View, Integers]:
+        """What a clip sees where all layers forget together, in two parts, the latter with its own slots.
+
+        They part where a fork was born, which never changes; but where more than `most` slots came since then, or this
+        is no fork, they part where the clip begins.
+        """
+        self._require_open()
+        (live,), slot = self._past[stream], self.staged[stream][0].slot
+        if live.borrowed and len(live.own) + len(slot) <= most:
+            return view_of(
+                (part.slot for part in live.borrowed), self._pool.streams[stream].slab.device
+            ), np.concatenate((live.own.slot, slot))
+        return view_of((part.slot for part in live.sections), self._pool.streams[stream].slab.device), slot
 
     def wants_attention_mass(self, stream: str, layer: int) -> bool:  # noqa: ARG002
         """Whether the stream's policy must know what each key got of the attention, should the clip be kept."""

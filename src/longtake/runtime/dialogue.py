@@ -9,8 +9,8 @@ import copy
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, replace
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from string import ascii_uppercase
@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
 from longtake.attention.backend import Backend, SdpaBackend
 from longtake.attention.causal import AttentionRecorder
 from longtake.attention.choose import recorded_backend
+from longtake.attention.triton import TritonBackend
 from longtake.errors import InputError, UnknownWordsError
 from longtake.language.dialogue_state import DialogueState, Portion, portions, with_frames
 from longtake.language.load import LanguageModel
@@ -36,8 +37,10 @@ from longtake.memory.registry import policy_record, segment_policy_of
 from longtake.memory.saved import SavedTensors, write_tensors
 from longtake.runtime.answers import Answer, Choice, DialogueInfo, LetterChoice, evidence
 from longtake.runtime.dialogue_file import DialogueRecord, StateRecord, state_pieces
-from longtake.runtime.dialogue_memory import DialogueMemory, Take
+from longtake.runtime.dialogue_memory import DialogueMemory, Feed, Take
 from longtake.runtime.generation import (
+    Generated,
+    Writing,
     by_letters,
     by_likelihood,
     equally_long,
@@ -46,6 +49,7 @@ from longtake.runtime.generation import (
     require_choices,
 )
 from longtake.runtime.record import fingerprint
+from longtake.runtime.recorded_reading import recorded_reader
 
 SYSTEM = "You are a helpful assistant."
 _GREEDY = TextSampling()
@@ -82,11 +86,15 @@ class DialogueSession:
             "answer_tokens": answer_tokens,
         }
         self._format = stream_format
-        self._prompts = PromptBuilder(language, self._network, system, stream_format)
+        backend = backend or SdpaBackend()
+        reader = recorded_reader(language) if isinstance(backend, TritonBackend) else None
+        see = None if reader is None else reader.see
+        self._prompts = PromptBuilder(language, self._network, system, stream_format, see)
         self._memory = DialogueMemory.allocate(
             language,
             self._network,
-            backend=backend or SdpaBackend(),
+            backend=backend,
+            reader=reader,
             policy=retaining or Window.for_dialogue(),
             budget_bytes=budget_bytes,
             answer_tokens=answer_tokens,
@@ -141,31 +149,67 @@ class DialogueSession:
             return
         with self._memory.fork() as fork:
             forked = time.perf_counter()
-            asked = self._asked(fork, ids)
-            # a frame that waits for its partner is read with the question
-            token = np.concatenate([fork.tokens, fork.next_token + np.arange(asked.num_tokens)])
-            recorder = AttentionRecorder(len(token))
+            asking = self._asking(fork, ids, sampling)
 
             def feed(token_id: int) -> Float[Tensor, " vocabulary"]:
-                return self._next_logits(fork, self._prompts.text_tokens(fork.state, [token_id]), recorder)
+                return self._next_logits(fork, self._prompts.text_tokens(fork.state, [token_id]), asking.recorder)
 
-            for piece in generate(self._language, sampling, self._next_logits(fork, asked, recorder), feed):
+            first = self._next_logits(fork, asking.asked, asking.recorder)
+            for piece in generate(asking.writing, first, feed):
                 if isinstance(piece, str):
                     yield piece
                     continue
                 if remember:
                     fork.feed(self._prompts.answer_end(fork.state, piece.ids[piece.num_fed :]))
                     fork.commit_fork()
-                yield Answer(
-                    text=piece.text,
-                    ids=piece.ids,
-                    ending=piece.ending,
-                    seen_until_s=asked.state.last_s,
-                    evidence=evidence(
-                        asked.state.segments, token, recorder.attention_mass.numpy(), until_s=asked.state.last_s
-                    ),
-                    timing=piece.timing(started, forked),
-                )
+                yield asking.answer(piece, started, forked)
+
+    def ask_together(self, questions: Sequence[str], sampling: TextSampling = _GREEDY) -> list[Answer]:
+        """The whole answers to several questions about the same moment, written side by side; none is remembered.
+
+        On a GPU they share what costs most, reading the past and the weights, so that all come in little more time than
+        one; other sums are rounded than for each alone.
+        """
+        started = time.perf_counter()
+        refused, asked_ids = {}, {}
+        for number, question in enumerate(questions):
+            try:
+                asked_ids[number] = self._question_ids(question)
+            except UnknownWordsError as refusal:
+                seconds = time.perf_counter() - started
+                refused[number] = Answer.refused(str(refusal), self.state.last_s, seconds)
+        written = self._written_together(list(asked_ids.values()), sampling, started) if asked_ids else []
+        answers = refused | dict(zip(asked_ids, written, strict=True))
+        return [answers[number] for number in range(len(questions))]
+
+    def _written_together(
+        self, questions: Sequence[Sequence[int]], sampling: TextSampling, started_s: float
+    ) -> list[Answer]:
+        with ExitStack() as stack:
+            with self._memory.lock:  # so that all forks are of one moment
+                forks = [stack.enter_context(self._memory.fork()) for _ in questions]
+            forked_s = time.perf_counter()
+            asking = [self._asking(fork, ids, sampling) for fork, ids in zip(forks, questions, strict=True)]
+            under_way, inputs = asking, [each.asked for each in asking]
+            while under_way:
+                feeds = [Feed(each.fork, coming, each.recorder) for each, coming in zip(under_way, inputs, strict=True)]
+                last = torch.cat([states[:, -1] for states in DialogueMemory.feed_together(feeds)])
+                generators = [each.writing.generator for each in under_way]
+                chosen = sampling.choose_each(self._network.logits(last), generators, self._language.suppressed_ids)
+                for each, token in zip(under_way, chosen, strict=True):
+                    each.writing.add(token)
+                under_way = [each for each in under_way if not each.writing.has_ended]
+                inputs = self._next_words(under_way)
+            for each in asking:
+                each.writing.last_piece()
+            return [each.answer(each.writing.written(), started_s, forked_s) for each in asking]
+
+    def _next_words(self, under_way: "Sequence[_Asking]") -> list[TokenInputs]:
+        """Of answers the tokens to be fed back."""
+        if not under_way:
+            return []
+        ids = [each.writing.next_fed() for each in under_way]
+        return self._prompts.next_words([each.fork.state for each in under_way], ids)
 
     def ask_choice(self, question: str, choices: Sequence[str]) -> list[Choice]:
         """How likely each choice is as the answer, all scored in one pass over the same past; in the order given."""
@@ -341,6 +385,13 @@ class DialogueSession:
         tokenizer = self._language.required_tokenizer
         return sorted({tokenizer.encode(form)[0] for form in (letter, f" {letter}")})
 
+    def _asking(self, fork: DialogueMemory, question: Sequence[int], sampling: TextSampling) -> "_Asking":
+        asked = self._asked(fork, question)
+        # a frame that waits for its partner is read with the question
+        token = np.concatenate([fork.tokens, fork.next_token + np.arange(asked.num_tokens)])
+        writing = Writing(self._language, sampling, self._network.device)
+        return _Asking(fork, asked, token, AttentionRecorder(len(token)), writing)
+
     def _asked(self, fork: DialogueMemory, question: Sequence[int]) -> TokenInputs:
         return self._prompts.question_tokens(fork.state, question, next_token=fork.next_token)
 
@@ -360,6 +411,30 @@ class DialogueSession:
         embedded = torch.cat([self._network.embed(ids[:-1]) for ids in branches])
         place = self._memory.setup.family.positions([Text(num_tokens)], fork.state.next_position)
         return self._network.logits(fork.read_batch(embedded, place.rows)).log_softmax(-1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asking:
+    """A question on its fork, and its answer under way."""
+
+    fork: DialogueMemory
+    asked: TokenInputs
+    token: Int64[np.ndarray, " tokens"]
+    """Which tokens of the conversation may be evidence: all up to where the answer begins."""
+    recorder: AttentionRecorder
+    writing: Writing
+
+    def answer(self, generated: Generated, started_s: float, forked_s: float) -> Answer:
+        """For a question that came, and had its fork, at these times."""
+        last_s, mass = self.asked.state.last_s, self.recorder.attention_mass.numpy()
+        return Answer(
+            text=generated.text,
+            ids=generated.ids,
+            ending=generated.ending,
+            seen_until_s=last_s,
+            evidence=evidence(self.asked.state.segments, self.token, mass, until_s=last_s),
+            timing=generated.timing(started_s, forked_s),
+        )
 
 
 def _require_words(text: str) -> None:

@@ -6,7 +6,7 @@ then: a refusal or an error leaves memory and state as they were.
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -43,6 +43,7 @@ from longtake.runtime.eviction import (
     tokens_of,
     without,
 )
+from longtake.runtime.recorded_reading import Clip, RecordedReader
 
 Build = Callable[[DialogueState], TokenInputs]
 """Makes the next tokens of a conversation from its state; called again should the state have to be another."""
@@ -57,6 +58,8 @@ class DialogueSetup:
     network: Network
     family: Family
     backend: Backend
+    reader: RecordedReader | None
+    """Where passes can be recorded; else they are those of `network`."""
     policy: SegmentPolicy
     num_places: int
     """Most tokens, those of questions under way not counted."""
@@ -79,6 +82,15 @@ class Read:
 
     hidden: Float[Tensor, "1 tokens width"]
     take: Take
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Feed:
+    """Tokens on their way into a fork, in the places set aside for questions."""
+
+    fork: "DialogueMemory"
+    inputs: TokenInputs
+    recorder: AttentionRecorder | None = None
 
 
 class DialogueMemory:
@@ -107,6 +119,7 @@ class DialogueMemory:
         network: Network,
         *,
         backend: Backend,
+        reader: RecordedReader | None,
         policy: SegmentPolicy,
         budget_bytes: int,
         answer_tokens: int,
@@ -120,6 +133,7 @@ class DialogueMemory:
             network=network,
             family=language.family,
             backend=backend,
+            reader=reader,
             policy=policy,
             num_places=plans[TEXT].num_slots - answer_tokens,
             position_range=min(RANGE, max(most - answer_tokens, most // 2)),
@@ -211,6 +225,24 @@ class DialogueMemory:
             read = self._read(transaction, inputs, self._state, recorder)
             read.take(lambda: None)
         return read.hidden
+
+    @staticmethod
+    def feed_together(feeds: "Sequence[Feed]") -> list[Float[Tensor, "1 tokens width"]]:
+        """The same in several forks that were made at one moment: they read what they share together."""
+        setup = feeds[0].fork._setup
+        if not all(each.fork._is_recorded(each.fork._state) for each in feeds):
+            return [each.fork.feed(each.inputs, each.recorder) for each in feeds]
+        assert setup.reader is not None
+        with ExitStack() as stack:
+            clips = []
+            for each in feeds:
+                require_positions(each.inputs, setup.family.max_positions)
+                transaction = stack.enter_context(each.fork._memory.begin(each.inputs.num_tokens, Keep.YES))
+                clips.append(Clip(each.inputs.embedded, each.inputs.rows, transaction, each.recorder))
+            hidden = setup.reader.read(clips)
+            for each, clip in zip(feeds, clips, strict=True):
+                each.fork._committed(clip.transaction, each.inputs.state, lambda: None)
+        return hidden
 
     def read_batch(
         self, embedded: Float[Tensor, "batch tokens width"], rows: Int64[np.ndarray, "3 tokens"]
@@ -314,8 +346,17 @@ class DialogueMemory:
         meanwhile: DialogueState,
         recorder: AttentionRecorder | None = None,
     ) -> Read:
-        hidden = self._setup.network.read(inputs.embedded, inputs.rows, self.recall(transaction, meanwhile, recorder))
+        if self._is_recorded(meanwhile):
+            assert self._setup.reader is not None
+            (hidden,) = self._setup.reader.read([Clip(inputs.embedded, inputs.rows, transaction, recorder)])
+        else:
+            recall = self.recall(transaction, meanwhile, recorder)
+            hidden = self._setup.network.read(inputs.embedded, inputs.rows, recall)
         return Read(hidden, partial(self._committed, transaction, inputs.state))
+
+    def _is_recorded(self, meanwhile: DialogueState) -> bool:
+        """Keys whose tokens have moved are turned on the way, for which there is no kernel."""
+        return self._setup.reader is not None and not meanwhile.moved
 
     def _committed(self, transaction: Transaction, after: DialogueState, then: Callable[[], object]) -> None:
         with self._lock:

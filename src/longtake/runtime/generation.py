@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -41,43 +42,82 @@ class Generated:
         )
 
 
-def generate(
-    language: LanguageModel, sampling: TextSampling, logits: Logits, feed: Callable[[int], Logits]
-) -> Iterator[str | Generated]:
+class Writing:
+    """An answer under way: tokens are chosen one after another, until something ends it."""
+
+    def __init__(self, language: LanguageModel, sampling: TextSampling, device: torch.device) -> None:
+        self._language, self._sampling = language, sampling
+        self._stream = TextStream(language.required_tokenizer, sampling.stop)
+        self.generator = sampling.new_generator(device)
+        self._ids: list[int] = []
+        self._pieces: list[str] = []
+        self._ending: Ending | None = None
+        self._num_fed, self._first_s = 0, 0.0
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ending is not None
+
+    def choose(self, logits: Logits) -> int:
+        """A token by the logits of all."""
+        return self._sampling.choose(logits, self.generator, self._language.suppressed_ids)
+
+    def add(self, token: int) -> str:
+        """Go on with this token; the text that is whole with it, if any."""
+        self._first_s = self._first_s or time.perf_counter()
+        self._ids.append(token)
+        is_end = token in self._language.eos_ids
+        piece = "" if is_end else self._add(self._stream.add(token))
+        if is_end or self._stream.stopped:
+            self._ending = Ending.STOP
+        elif len(self._ids) == self._sampling.max_new_tokens:
+            self._ending = Ending.LENGTH
+        return piece
+
+    def next_fed(self) -> int:
+        """The token to be fed back, whose logits are the next."""
+        assert not self.has_ended
+        self._num_fed += 1
+        return self._ids[-1]
+
+    def last_piece(self) -> str:
+        """What was held back for characters that might have become whole."""
+        return self._add(self._stream.finish())
+
+    def written(self) -> Generated:
+        """All of it, once it has ended."""
+        assert self._ending is not None
+        return Generated(
+            text="".join(self._pieces),
+            ids=tuple(self._ids),
+            num_fed=self._num_fed,
+            ending=self._ending,
+            first_s=self._first_s,
+            ended_s=time.perf_counter(),
+        )
+
+    def _add(self, piece: str) -> str:
+        if piece:
+            self._pieces.append(piece)
+        return piece
+
+
+def generate(writing: Writing, logits: Logits, feed: Callable[[int], Logits]) -> Iterator[str | Generated]:
     """Text as it comes, and last all of it.
 
     The first token is chosen by `logits`; `feed` reads a token and returns the logits of the next one.
     """
-    stream, generator = TextStream(language.required_tokenizer, sampling.stop), sampling.new_generator(logits.device)
-    ids: list[int] = []
-    pieces: list[str] = []
-    ending, num_fed, first_s = Ending.LENGTH, 0, 0.0
-    while len(ids) < sampling.max_new_tokens:
-        token = sampling.choose(logits, generator, language.suppressed_ids)
-        first_s = first_s or time.perf_counter()
-        ids.append(token)
-        piece = "" if token in language.eos_ids else stream.add(token)
+    while True:
+        piece = writing.add(writing.choose(logits))
         if piece:
-            pieces.append(piece)
             yield piece
-        if token in language.eos_ids or stream.stopped:
-            ending = Ending.STOP
+        if writing.has_ended:
             break
-        if len(ids) < sampling.max_new_tokens:
-            logits = feed(token)
-            num_fed += 1
-    rest = stream.finish()
+        logits = feed(writing.next_fed())
+    rest = writing.last_piece()
     if rest:
-        pieces.append(rest)
         yield rest
-    yield Generated(
-        text="".join(pieces),
-        ids=tuple(ids),
-        num_fed=num_fed,
-        ending=ending,
-        first_s=first_s,
-        ended_s=time.perf_counter(),
-    )
+    yield writing.written()
 
 
 def require_choices(choices: Sequence[str]) -> None:

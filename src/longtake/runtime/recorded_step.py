@@ -9,15 +9,11 @@ The encoder needs the pixels alone: while it runs, the host finds the rest. The 
 """
 
 import threading
-import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int32, Int64
 from torch import Tensor
@@ -28,9 +24,9 @@ from longtake.geometry.model import GeometryModel, Grid, Prediction
 from longtake.memory.memory import Memory
 from longtake.memory.stream import Stream
 from longtake.memory.transaction import Transaction
-from longtake.runtime.fused_model import FusedModel, products_in, stream_aside
+from longtake.runtime.fused_model import FusedModel, products_in
+from longtake.runtime.recording import Recording, Sent
 
-_WARM_UPS = 2
 _WIDE = 2**31
 Image = Float[Tensor, "1 1 3 height width"]
 Bounds = Mapping[str, Sequence[NormBounds | None]]
@@ -77,25 +73,6 @@ class StreamShape:
             is_wide=slab.keys[0].numel() >= _WIDE,
             wants_attention_mass=transaction.wants_attention_mass(stream.name, 0),
         )
-
-
-class Sent:
-    """Numbers on the device, and page-locked ones on the host from which they are sent without waiting for it."""
-
-    def __init__(self, shape: tuple[int, ...], device: torch.device) -> None:
-        self.on_device = torch.zeros(shape, dtype=torch.int32, device=device)
-        self._on_host = torch.zeros(shape, dtype=torch.int32, pin_memory=device.type == "cuda")
-        self._arrived = torch.cuda.Event() if device.type == "cuda" else None
-
-    @contextmanager
-    def changed(self) -> Iterator[np.ndarray]:
-        """The numbers on the host, to be sent once they are changed; those sent before have arrived."""
-        if self._arrived is not None:
-            self._arrived.synchronize()
-        yield self._on_host.numpy()
-        self.on_device.copy_(self._on_host, non_blocking=True)
-        if self._arrived is not None:
-            self._arrived.record()
 
 
 class StreamNumbers:
@@ -173,56 +150,6 @@ class RecordedRecall:
         return mixed.unsqueeze(0).to(q.dtype)
 
 
-class _Recording:
-    """Kernels recorded at their first launch, where that is possible; what they compute is written anew by the next."""
-
-    def __init__(self, device: torch.device, pool: Any) -> None:
-        self._is_recordable = device.type == "cuda"
-        self._device, self._pool = device, pool
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._result: Any = None
-
-    def launch(self, compute: Callable[[], Any]) -> Any:
-        if self._graph is None and self._is_recordable:
-            self._try_to_record(compute)
-        if self._graph is None:
-            return compute()
-        self._graph.replay()
-        return self._result
-
-    def _try_to_record(self, compute: Callable[[], Any]) -> None:
-        before = torch.cuda.current_stream()
-        try:
-            self._record(compute)
-        except RuntimeError as error:
-            cause = error.__context__ or error  # the end of a recording may fail for what has broken it off
-            if not isinstance(cause, Exception):
-                raise cause from None
-            self._is_recordable = False
-            reason = str(cause).strip().partition("\n")[0]
-            warnings.warn(
-                f"A step could not be recorded as a CUDA graph ({reason}); its kernels are launched one by one, which "
-                "is slower and gives the same numbers.",
-                stacklevel=2,
-            )
-        finally:
-            torch.cuda.set_stream(before)  # a recording that fails may not have done so
-
-    def _record(self, compute: Callable[[], Any]) -> None:
-        """What is written meanwhile are the slots of the clip under way, which the replay writes again."""
-        aside = stream_aside(self._device)
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            for _ in range(_WARM_UPS):
-                compute()
-        torch.cuda.current_stream().wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        # other threads may use the GPU meanwhile: a world is drawn on it, results are copied from it
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            self._result = compute()
-        self._graph = graph
-
-
 class RecordedModel:
     """One frame after the scale block through a model, for all its sessions of one size; one at a time."""
 
@@ -237,9 +164,9 @@ class RecordedModel:
         with torch.inference_mode(mode=False):  # else these numbers could not be changed outside of it
             self._image = torch.zeros(1, 1, 3, grid.height, grid.width, device=device)
             self._ordinal = torch.zeros(1, dtype=torch.int64, device=device)
-        self._encoder = _Recording(device, self._pool)
+        self._encoder = Recording(device, self._pool)
         self._patches: Tensor | None = None
-        self._trunks: dict[tuple[tuple[str, StreamShape], ...], tuple[RecordedRecall, _Recording]] = {}
+        self._trunks: dict[tuple[tuple[str, StreamShape], ...], tuple[RecordedRecall, Recording]] = {}
 
     def encode(self, image: Image) -> None:
         """Begin with a frame; nobody else may until `predict` has returned."""
@@ -258,6 +185,7 @@ class RecordedModel:
         try:
             self._ordinal.fill_(transaction.ordinals[0])
             for name, numbers in recall.numbers.items():
+                transaction.note_overwritten(name)
                 numbers.fill(memory.streams[name], transaction)
             prediction = _cloned(recording.launch(partial(self._predict, recall)))
             for name, numbers in recall.numbers.items():
@@ -276,7 +204,7 @@ class RecordedModel:
         """Of trunk and heads: one for each shape of memory that was met."""
         return len(self._trunks)
 
-    def _trunk(self, memory: Memory, transaction: Transaction) -> "tuple[RecordedRecall, _Recording]":
+    def _trunk(self, memory: Memory, transaction: Transaction) -> "tuple[RecordedRecall, Recording]":
         shapes = {name: StreamShape.of(stream, transaction) for name, stream in memory.streams.items()}
         key = tuple(shapes.items())
         if key not in self._trunks:
@@ -284,7 +212,7 @@ class RecordedModel:
             with torch.inference_mode(mode=False):
                 numbers = {name: StreamNumbers(shape, device) for name, shape in shapes.items()}
             recall = RecordedRecall(self._backend, numbers, self._ordinal, self._bounds)
-            self._trunks[key] = recall, _Recording(device, self._pool)
+            self._trunks[key] = recall, Recording(device, self._pool)
         return self._trunks[key]
 
     def _encode(self) -> Tensor:

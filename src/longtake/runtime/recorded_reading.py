@@ -1,0 +1,308 @@
+"""Clips of tokens through a language model as CUDA graphs, for every dialogue of it: words, questions and frames.
+
+A graph is of a shape: so many tokens of so many conversations that go on from the same past. What differs between clips
+is numbers that the graph reads on the device, filled in before each replay:
+
+    embeddings │ positions │ where the slab lies │ slots to write │ the past, as ranges or a list │ the tail, as a list
+
+The tail of a fork are its own tokens since it was born, so that all forks of one moment read the same past together. A
+shape is recorded when it comes for the second time. The same kernels launched one by one give the same bits.
+"""
+
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32, Int, Int32, Int64
+from torch import Tensor
+
+from longtake.attention.causal import AttentionRecorder
+from longtake.attention.triton import why_unsuitable
+from longtake.language.fused_network import FusedNetwork, Phases, Projected, Rows, why_not_fused
+from longtake.language.load import LanguageModel
+from longtake.language.network import TEXT
+from longtake.memory.slots import Slab, View
+from longtake.memory.transaction import Transaction
+from longtake.runtime.fused_model import COMPUTING
+from longtake.runtime.recording import Recording, Sent
+
+MOST_TAIL = 2048
+"""Tokens since a fork was born that are read as its own; of one that went on for longer, all is past."""
+_WORDS = 16
+"""A clip of words is filled up to a multiple of so many, that few shapes are recorded."""
+_MOST_WORDS = 128
+"""Of such a clip; a longer one, as of frames, has a shape of its own."""
+_WIDE = 2**31
+_COMMON_HEAD_DIM = 128
+"""Of the published networks; `language.fused_network` has more."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clip:
+    """Tokens of one conversation that are to be read, staged in its memory."""
+
+    embedded: Float[Tensor, "1 tokens width"]
+    rows: Int[np.ndarray, "3 tokens"]
+    transaction: Transaction
+    recorder: AttentionRecorder | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        return self.embedded.shape[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadShape:
+    """What a recording takes for granted."""
+
+    entries: int
+    tokens: int
+    num_layers: int
+    key_heads: int
+    num_ranges: int
+    most: int
+    """At least as many slots as the past has."""
+    is_listed: bool
+    is_wide: bool
+    most_tail: int
+    is_recorded: bool
+    """Whether it is to be known what each token of past and tail got of the last one's attention."""
+
+    @classmethod
+    def of(
+        cls, num_tokens: int, num_entries: int, slab: Slab, past: View, tail: int, *, is_recorded: bool
+    ) -> "ReadShape":
+        words = -(-num_tokens // _WORDS) * _WORDS if 1 < num_tokens <= _MOST_WORDS else num_tokens
+        return cls(
+            entries=_power_of_two(num_entries),
+            tokens=words,
+            num_layers=len(slab.keys),
+            key_heads=slab.layout.num_heads,
+            num_ranges=past.num_ranges,
+            most=_power_of_two(slab.num_slots),
+            is_listed=not past.in_place,
+            is_wide=slab.keys[0].numel() >= _WIDE,
+            most_tail=max(MOST_TAIL, _power_of_two(tail)),
+            is_recorded=is_recorded,
+        )
+
+
+class ClipNumbers:
+    """All that a shape's kernels read beside the weights, on the device."""
+
+    def __init__(self, shape: ReadShape, width: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.shape = shape
+        entries, tokens = shape.entries, shape.tokens
+        self.embedded: Rows = torch.zeros(entries, tokens, width, dtype=dtype, device=device)
+        self.where: Int64[Tensor, "layers 3"] = torch.zeros(shape.num_layers, 3, dtype=torch.int64, device=device)
+        shapes = {
+            "positions": (3, entries, tokens),
+            "slots": (entries, tokens),
+            "before": (entries,),
+            "counts": (entries,),
+            "past": (1, shape.num_ranges, 2),
+            "tail_ranges": (entries, 1, 2),
+            "tails": (entries, shape.most_tail),
+        }
+        self._names = list(shapes)
+        self._sizes = [(int(np.prod(each)), each) for each in shapes.values()]
+        self._numbers = Sent((sum(size for size, _ in self._sizes),), device)
+        self._list = Sent((1, shape.most), device) if shape.is_listed else None
+        on_device = dict(zip(self._names, self._cut(self._numbers.on_device), strict=True))
+        self.positions, self.slots, self.before, self.counts = (on_device[name] for name in self._names[:4])
+        self.past, self.tail_ranges, self.tails = (on_device[name] for name in self._names[4:])
+        self.past_mass: Float32[Tensor, "entries most"] | None = None
+        self.tail_mass: Float32[Tensor, "entries tail"] | None = None
+        if shape.is_recorded:
+            self.past_mass = torch.zeros(entries, shape.most, device=device)
+            self.tail_mass = torch.zeros(entries, shape.most_tail, device=device)
+
+    @property
+    def listed(self) -> Int32[Tensor, "1 most"] | None:
+        """Slots of the past where they are scattered."""
+        return None if self._list is None else self._list.on_device
+
+    def fill(self, clips: Sequence[Clip], slab: Slab, past: View, tails: Sequence[Int[np.ndarray, " tail"]]) -> None:
+        """With clips that go on from the same past; entries without a clip have no tokens."""
+        self.where.copy_(slab.where)
+        if all(clip.num_tokens == 1 for clip in clips):
+            self.embedded[: len(clips)] = torch.cat([clip.embedded for clip in clips])
+        else:
+            for entry, clip in enumerate(clips):
+                self.embedded[entry, : clip.num_tokens] = clip.embedded[0]
+        with self._numbers.changed() as numbers:
+            numbers[:] = 0
+            of = dict(zip(self._names, self._cut(numbers), strict=True))
+            places = past.places if self._list is None else past.listed
+            of["past"][0, : len(places.ranges)] = np.array(places.ranges, dtype=np.int32).reshape(-1, 2)
+            for entry, (clip, tail) in enumerate(zip(clips, tails, strict=True)):
+                count = clip.num_tokens
+                of["positions"][:, entry, :count] = clip.rows
+                of["slots"][entry, :count] = tail[len(tail) - count :]
+                of["before"][entry], of["counts"][entry] = len(tail) - count, count
+                of["tail_ranges"][entry, 0, 1] = len(tail)
+                of["tails"][entry, : len(tail)] = tail
+        if self._list is not None:
+            with self._list.changed() as listed:
+                slots = past.listed.slots
+                assert slots is not None
+                listed[0, : len(slots)] = slots
+
+    def _cut(self, numbers: Any) -> list[Any]:
+        ends = np.cumsum([size for size, _ in self._sizes]).tolist()
+        starts = [0, *ends[:-1]]
+        return [
+            numbers[start:end].reshape(shape) for start, end, (_, shape) in zip(starts, ends, self._sizes, strict=True)
+        ]
+
+
+class SlotPast:
+    """What clips attend to, by numbers on the device."""
+
+    def __init__(self, numbers: ClipNumbers) -> None:
+        self._numbers = numbers
+        self._slots: Any = import_module("longtake.attention.slot_kernels")
+        self._tails: Any = import_module("longtake.attention.tail_kernels")
+
+    def attend(self, layer: int, q: Projected, k: Projected, v: Projected, phases: Phases) -> Projected:
+        numbers, shape = self._numbers, self._numbers.shape
+        storage = self._slots.Storage(numbers.where[layer], shape.key_heads, shape.is_wide)
+        asked = self._tails.turn_and_write(storage, q, k, v, phases, numbers.slots, numbers.counts)
+        listed = None if numbers.listed is None else numbers.listed[0]
+        past = self._slots.attend_few(asked.flatten(0, 1), storage, numbers.past[0], shape.most, listed, exact=True)
+        mixed, log_sum_exp = self._tails.attend_tails(
+            asked, storage, past, numbers.tails, numbers.before, numbers.counts
+        )
+        if numbers.past_mass is not None:
+            asking = (asked, storage, log_sum_exp, numbers.counts)
+            self._tails.add_received(*asking, numbers.past, numbers.listed, numbers.past_mass)
+            self._tails.add_received(*asking, numbers.tail_ranges, numbers.tails, numbers.tail_mass)
+        out: Tensor = mixed.flatten(-2)
+        return out
+
+
+class RecordedReader:
+    """A language model's passes for all its dialogues; one at a time."""
+
+    def __init__(self, network: FusedNetwork, width: int, dtype: torch.dtype, device: torch.device) -> None:
+        self._network, self._width, self._dtype, self._device = network, width, dtype, device
+        is_cuda = device.type == "cuda"
+        self._pool = torch.cuda.graph_pool_handle() if is_cuda else None
+        self._done = torch.cuda.Event() if is_cuda else None
+        self._shapes: dict[ReadShape, tuple[ClipNumbers, Recording]] = {}
+        self._grids: dict[tuple[int, int, int], tuple[Tensor, Recording]] = {}
+
+    @property
+    def num_recordings(self) -> int:
+        """Shapes of clips that were met."""
+        return len(self._shapes)
+
+    def read(self, clips: Sequence[Clip]) -> list[Float[Tensor, "1 tokens width"]]:
+        """The hidden states of each clip's tokens, whose keys and values are written.
+
+        The clips go on from the same past: of forks of one moment, or there is but one.
+        """
+        slab = clips[0].transaction.slab(TEXT)
+        past, first = clips[0].transaction.past_and_tail(TEXT, MOST_TAIL)
+        tails = [first, *(clip.transaction.past_and_tail(TEXT, MOST_TAIL)[1] for clip in clips[1:])]
+        recorded = clips[0].recorder is not None
+        most, tail = max(clip.num_tokens for clip in clips), max(map(len, tails))
+        shape = ReadShape.of(most, len(clips), slab, past, tail, is_recorded=recorded)
+        for clip in clips:
+            clip.transaction.note_overwritten(TEXT)
+        with self._alone():
+            numbers, recording = self._of_shape(shape)
+            numbers.fill(clips, slab, past, tails)
+            hidden = recording.launch(partial(self._read, numbers)).clone()
+            self._record(clips, numbers, past.num_slots, tails)
+        for clip in clips:
+            clip.transaction.mark_written(TEXT)
+        return [hidden[entry : entry + 1, : clip.num_tokens] for entry, clip in enumerate(clips)]
+
+    def see(
+        self, pixels: Float[Tensor, "patches values"], grid: tuple[int, int, int]
+    ) -> Float[Tensor, "1 tokens width"]:
+        """Tokens of whole temporal grids; none attends to another."""
+        with self._alone():
+            if grid not in self._grids:
+                with torch.inference_mode(mode=False):
+                    static = torch.zeros(pixels.shape, dtype=self._dtype, device=self._device)
+                self._grids[grid] = static, Recording(self._device, self._pool, at_second=True)
+            static, recording = self._grids[grid]
+            static.copy_(pixels, non_blocking=True)
+            tokens: Tensor = recording.launch(lambda: self._network.see(static, grid)).clone()
+            return tokens
+
+    def _of_shape(self, shape: ReadShape) -> tuple[ClipNumbers, Recording]:
+        if shape not in self._shapes:
+            with torch.inference_mode(mode=False):  # else these numbers could not be changed outside of it
+                numbers = ClipNumbers(shape, self._width, self._dtype, self._device)
+            self._shapes[shape] = numbers, Recording(self._device, self._pool, at_second=True)
+        return self._shapes[shape]
+
+    def _read(self, numbers: ClipNumbers) -> Rows:
+        for mass in (numbers.past_mass, numbers.tail_mass):
+            if mass is not None:
+                mass.zero_()
+        return self._network.read(numbers.embedded, numbers.positions, SlotPast(numbers))
+
+    def _record(
+        self, clips: Sequence[Clip], numbers: ClipNumbers, num_past: int, tails: Sequence[Int[np.ndarray, " tail"]]
+    ) -> None:
+        if numbers.past_mass is None or numbers.tail_mass is None:
+            return
+        for entry, (clip, tail) in enumerate(zip(clips, tails, strict=True)):
+            assert clip.recorder is not None
+            clip.recorder.add(torch.cat((numbers.past_mass[entry, :num_past], numbers.tail_mass[entry, : len(tail)])))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One pass at a time uses the numbers, after the one before, on whatever stream that was."""
+        if self._done is None:
+            yield
+            return
+        with COMPUTING, torch.cuda.device(self._device):
+            torch.cuda.current_stream().wait_event(self._done)
+            try:
+                yield
+            finally:
+                self._done.record()
+
+
+_READERS: "weakref.WeakKeyDictionary[Any, tuple[object, RecordedReader]]" = weakref.WeakKeyDictionary()
+"""Of each model, as long as it lives, of the weights as they were."""
+_LOCK = threading.Lock()
+
+
+def recorded_reader(language: LanguageModel) -> RecordedReader | None:
+    """The one that all dialogues of a model share, until its weights move; None where it cannot be computed so."""
+    model = language.model
+    if why_unrecordable(model) is not None:
+        return None
+    weights = tuple(weight.data_ptr() for weight in model.parameters())
+    with _LOCK:
+        known = _READERS.get(model)
+        if known is None or known[0] != weights:
+            network = FusedNetwork(model, language.text)
+            width = model.config.text_config.hidden_size
+            known = weights, RecordedReader(network, width, model.dtype, model.device)
+            _READERS[model] = known
+        return known[1]
+
+
+def why_unrecordable(model: Any) -> str | None:
+    """Why the passes of a model cannot be recorded, or None where they can."""
+    if model.device.type != "cuda" or torch.version.hip is not None:
+        return "recording needs an NVIDIA GPU"
+    return why_not_fused(model, model.dtype) or why_unsuitable(model.device, model.dtype, _COMMON_HEAD_DIM)
+
+
+def _power_of_two(number: int) -> int:
+    return 1 << (max(1, number) - 1).bit_length()
