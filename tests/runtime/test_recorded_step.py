@@ -39,6 +39,7 @@ pytest.importorskip("triton", reason="needs Triton")
 pytest.importorskip("longtake.attention.slot_kernels")
 from longtake.attention import triton  # noqa: E402
 from longtake.runtime import recorded_step  # noqa: E402
+from longtake.runtime.recording import Recording  # noqa: E402
 
 pytestmark = pytest.mark.extra
 DEVICE = "cuda" if ON_GPU else "cpu"
@@ -222,7 +223,7 @@ def test_step_that_cannot_be_recorded_is_launched_and_says_why(
         raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate")
 
     monkeypatch.setattr(recorded_step, "_RECORDED", {})
-    monkeypatch.setattr(recorded_step._Recording, "_record", fail)
+    monkeypatch.setattr(Recording, "_record", fail)
     session, plain = open_session(), open_session(recorded=False)
     session.step(frames(2)[0])
     session.step(frames(2)[1])
@@ -252,16 +253,16 @@ def test_sessions_that_are_closed_leave_nothing_behind(open_session: Callable[..
 def test_step_whose_encoder_alone_cannot_be_recorded_reads_the_frame_it_was_given(
     open_session: Callable[..., SequenceSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record, failed = recorded_step._Recording._record, []
+    record, failed = Recording._record, []
 
-    def fail_once(self: recorded_step._Recording, compute: Callable[[], Any]) -> None:
+    def fail_once(self: Recording, compute: Callable[[], Any]) -> None:
         if not failed:
             failed.append(True)
             raise torch.OutOfMemoryError("CUDA out of memory.")
         record(self, compute)
 
     monkeypatch.setattr(recorded_step, "_RECORDED", {})
-    monkeypatch.setattr(recorded_step._Recording, "_record", fail_once)
+    monkeypatch.setattr(Recording, "_record", fail_once)
     session, plain = open_session(), open_session(recorded=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

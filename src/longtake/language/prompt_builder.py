@@ -75,7 +75,7 @@ class PromptBuilder:
     ) -> None:
         """`see` stands for the network's own, where that can be had faster."""
         self._network, self._format, self._family = network, stream_format, language.family
-        self._see = see or network.see
+        self._faster_see = see
         self._tokenizer = language.required_tokenizer
         self._system = self._tokenizer.encode(system)
 
@@ -84,7 +84,7 @@ class PromptBuilder:
     ) -> Features:
         """Frames of whole grids through the vision tower; with `pad` a last one without partners is repeated."""
         pixels = pixel_rows(frames, fit, pad=pad)
-        return self._see(pixels.values, pixels.grid)
+        return (self._faster_see or self._network.see)(pixels.values, pixels.grid)
 
     def frame_tokens(self, state: DialogueState, features: Features, times_s: Sequence[float]) -> TokenInputs:
         """Features of temporal grids, the first frames of which came at these times, as the next tokens."""

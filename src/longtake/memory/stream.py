@@ -38,6 +38,10 @@ class Staged:
         """What the last pass reads: all, the clip's own slots included."""
         return self.views[-1]
 
+    def first(self, num_frames: int, of: int) -> "Staged":
+        """The place of so many frames of a clip, its first ones, for whom its blocks and views mean nothing."""
+        return Staged(self.slot[: len(self.slot) // of * num_frames], (), ())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenClip:

@@ -1,6 +1,7 @@
 """One clip's staged writes, in all streams at once: committed as a whole, or gone without a trace."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float32
@@ -143,8 +144,9 @@ class Transaction:
         """What each key of the view got of the clip's attention in one layer, in the order of the view."""
         self._attention_mass[stream, layer] = attention_mass
 
-    def commit(self, then: Callable[[], object] = lambda: None) -> None:
-        """Keep the clip: its tokens become part of the memory, and what the policies evict leaves.
+    def commit(self, then: Callable[[], object] = lambda: None, *, num_frames: int | None = None) -> None:
+        """Keep the clip, or its first `num_frames`: its tokens become part of the memory, and what the policies evict
+        leaves.
 
         On an error nothing has changed, and the clip is still staged; also if the error comes from `then`, which is
         called last, so that something else changes with this memory or not at all.
@@ -154,7 +156,7 @@ class Transaction:
         with self._pool.changed:
             state = self._pool.current()
             self._require_open()
-            committed = self._committed(state)
+            committed = self._committed(state, len(self.ordinals) if num_frames is None else num_frames)
             try:
                 self._pool.publish(committed)
                 then()
@@ -168,19 +170,26 @@ class Transaction:
             self._pool.current()
             self._pool.unstage(self._branch, self._clip)
 
-    def _committed(self, state: PoolState) -> PoolState:
+    def _committed(self, state: PoolState, num_frames: int) -> PoolState:
+        clip, staged = self._clip, self.staged
         if self._forgetting:
             forgotten = self._pool.without(state.unstaged(self._branch), self._branch, self._forgetting)
-            state = forgotten.staging(self._branch, self._clip)
-        live = state.branches[self._branch].live
-        outcomes = {name: self._outcome(name, live[name]) for name in self.staged}
-        committed = state.committed(self._branch, outcomes, num_kept=self.ordinals[-1] + 1)
+            state = forgotten.staging(self._branch, clip)
+        if num_frames < len(self.ordinals):
+            staged = {
+                name: tuple(each.first(num_frames, len(self.ordinals)) for each in staged[name]) for name in staged
+            }
+            slots = {name: np.concatenate([each.slot for each in staged[name]]) for name in staged}
+            state = state.unstaged(self._branch).staging(self._branch, replace(clip, slots=slots))
+        live, ordinals = state.branches[self._branch].live, self.ordinals[:num_frames]
+        outcomes = {name: self._outcome(name, live[name], staged[name], ordinals) for name in staged}
+        committed = state.committed(self._branch, outcomes, num_kept=ordinals[-1] + 1)
         return self._pool.with_packing(committed, self._branch)
 
-    def _outcome(self, name: str, live: Live) -> Outcome:
+    def _outcome(self, name: str, live: Live, staged: tuple[Staged, ...], ordinals: tuple[int, ...]) -> Outcome:
         stream = self._pool.streams[name]
         mass = tuple(self._attention_mass[name, layer] for layer in self._layers_with_mass(name))
-        clip = WrittenClip(ordinals=self.ordinals, staged=self.staged[name], attention_mass=mass)
+        clip = WrittenClip(ordinals=ordinals, staged=staged, attention_mass=mass)
         return stream.after_commit(live, clip)
 
     def _layers_with_mass(self, name: str) -> range:

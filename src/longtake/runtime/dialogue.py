@@ -152,9 +152,9 @@ class DialogueSession:
             asking = self._asking(fork, ids, sampling)
 
             def feed(token_id: int) -> Float[Tensor, " vocabulary"]:
-                return self._next_logits(fork, self._prompts.text_tokens(fork.state, [token_id]), asking.recorder)
+                return self._logits_of([asking.feed(self._prompts.text_tokens(fork.state, [token_id]))])[0]
 
-            first = self._next_logits(fork, asking.asked, asking.recorder)
+            first = self._logits_of([asking.feed(asking.asked)])[0]
             for piece in generate(asking.writing, first, feed):
                 if isinstance(piece, str):
                     yield piece
@@ -192,10 +192,9 @@ class DialogueSession:
             asking = [self._asking(fork, ids, sampling) for fork, ids in zip(forks, questions, strict=True)]
             under_way, inputs = asking, [each.asked for each in asking]
             while under_way:
-                feeds = [Feed(each.fork, coming, each.recorder) for each, coming in zip(under_way, inputs, strict=True)]
-                last = torch.cat([states[:, -1] for states in DialogueMemory.feed_together(feeds)])
+                logits = self._logits_of([each.feed(coming) for each, coming in zip(under_way, inputs, strict=True)])
                 generators = [each.writing.generator for each in under_way]
-                chosen = sampling.choose_each(self._network.logits(last), generators, self._language.suppressed_ids)
+                chosen = sampling.choose_each(logits, generators, self._language.suppressed_ids)
                 for each, token in zip(under_way, chosen, strict=True):
                     each.writing.add(token)
                 under_way = [each for each in under_way if not each.writing.has_ended]
@@ -395,11 +394,13 @@ class DialogueSession:
     def _asked(self, fork: DialogueMemory, question: Sequence[int]) -> TokenInputs:
         return self._prompts.question_tokens(fork.state, question, next_token=fork.next_token)
 
-    def _next_logits(
-        self, fork: DialogueMemory, inputs: TokenInputs, recorder: AttentionRecorder | None = None
-    ) -> Float[Tensor, " vocabulary"]:
+    def _next_logits(self, fork: DialogueMemory, inputs: TokenInputs) -> Float[Tensor, " vocabulary"]:
         """Of what comes after these tokens."""
-        return self._network.logits(fork.feed(inputs, recorder)[0, -1])
+        return self._logits_of([Feed(fork, inputs)])[0]
+
+    def _logits_of(self, feeds: Sequence[Feed]) -> Float[Tensor, "feeds vocabulary"]:
+        """Of what comes after the tokens of each."""
+        return self._network.logits(torch.cat([states[:, -1] for states in DialogueMemory.feed_together(feeds)]))
 
     def _later_log_likelihoods(
         self, fork: DialogueMemory, branches: Sequence[Sequence[int]]
@@ -423,6 +424,9 @@ class _Asking:
     """Which tokens of the conversation may be evidence: all up to where the answer begins."""
     recorder: AttentionRecorder
     writing: Writing
+
+    def feed(self, inputs: TokenInputs) -> Feed:
+        return Feed(self.fork, inputs, self.recorder, self.writing.num_left)
 
     def answer(self, generated: Generated, started_s: float, forked_s: float) -> Answer:
         """For a question that came, and had its fork, at these times."""

@@ -6,7 +6,7 @@ then: a refusal or an error leaves memory and state as they were.
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -43,8 +43,10 @@ from longtake.runtime.eviction import (
     tokens_of,
     without,
 )
-from longtake.runtime.recorded_reading import Clip, RecordedReader
+from longtake.runtime.recorded_reading import Clip, Places, RecordedReader
 
+_AHEAD = 16
+"""Places for words that are staged at once: what an answer's books cost is paid once for so many."""
 Build = Callable[[DialogueState], TokenInputs]
 """Makes the next tokens of a conversation from its state; called again should the state have to be another."""
 Take = Callable[[Callable[[], object]], object]
@@ -91,6 +93,19 @@ class Feed:
     fork: "DialogueMemory"
     inputs: TokenInputs
     recorder: AttentionRecorder | None = None
+    num_following: int = 0
+    """Words that may come after them, one by one."""
+
+
+@dataclass(slots=True, eq=False)
+class _Ahead:
+    """A clip staged in a fork whose tokens are read one after another, and the state after those that were."""
+
+    transaction: Transaction
+    num_places: int
+    places: Places
+    state: DialogueState
+    num_read: int = 0
 
 
 class DialogueMemory:
@@ -109,6 +124,7 @@ class DialogueMemory:
         """Over a memory with the stream `TEXT`; `allocate` makes one."""
         self._setup, self._memory, self._parent = setup, memory, parent
         self._state = self._born_as = state or DialogueState()
+        self._ahead: _Ahead | None = None
         self._lock = memory.lock
         self._writing = threading.Lock()
 
@@ -143,7 +159,7 @@ class DialogueMemory:
     @property
     def state(self) -> DialogueState:
         with self._lock:
-            return self._state
+            return self._state if self._ahead is None else self._ahead.state
 
     @property
     def setup(self) -> DialogueSetup:
@@ -152,11 +168,13 @@ class DialogueMemory:
     @property
     def tokens(self) -> Int64[np.ndarray, " tokens"]:
         """Which tokens of the conversation are remembered, in attention order."""
+        self._settle()
         return self._memory.tokens(TEXT).frame
 
     @property
     def next_token(self) -> int:
         """How many tokens the conversation has had, forgotten ones included."""
+        self._settle()
         return self._memory.num_kept
 
     def require_open(self) -> None:
@@ -220,34 +238,69 @@ class DialogueMemory:
 
     def feed(self, inputs: TokenInputs, recorder: AttentionRecorder | None = None) -> Float[Tensor, "1 tokens width"]:
         """Read and remember tokens in the places set aside for questions: nothing is evicted for them."""
+        (hidden,) = self.feed_together([Feed(self, inputs, recorder)])
+        return hidden
+
+    @staticmethod
+    def feed_together(feeds: "Sequence[Feed]") -> list[Float[Tensor, "1 tokens width"]]:
+        """The same in several forks that were made at one moment: they read what they share together."""
+        reader = feeds[0].fork._setup.reader
+        if reader is None or not all(each.fork._is_recorded(each.fork._state) for each in feeds):
+            return [each.fork._feed_alone(each.inputs, each.recorder) for each in feeds]
+        hidden = reader.read([each.fork._next_clip(each) for each in feeds])
+        for each in feeds:
+            each.fork._was_read(each.inputs)
+        return hidden
+
+    def _feed_alone(self, inputs: TokenInputs, recorder: AttentionRecorder | None) -> Float[Tensor, "1 tokens width"]:
+        self._settle()
         require_positions(inputs, self._setup.family.max_positions)
         with self._memory.begin(inputs.num_tokens, Keep.YES) as transaction:
             read = self._read(transaction, inputs, self._state, recorder)
             read.take(lambda: None)
         return read.hidden
 
-    @staticmethod
-    def feed_together(feeds: "Sequence[Feed]") -> list[Float[Tensor, "1 tokens width"]]:
-        """The same in several forks that were made at one moment: they read what they share together."""
-        setup = feeds[0].fork._setup
-        if not all(each.fork._is_recorded(each.fork._state) for each in feeds):
-            return [each.fork.feed(each.inputs, each.recorder) for each in feeds]
-        assert setup.reader is not None
-        with ExitStack() as stack:
-            clips = []
-            for each in feeds:
-                require_positions(each.inputs, setup.family.max_positions)
-                transaction = stack.enter_context(each.fork._memory.begin(each.inputs.num_tokens, Keep.YES))
-                clips.append(Clip(each.inputs.embedded, each.inputs.rows, transaction, each.recorder))
-            hidden = setup.reader.read(clips)
-            for each, clip in zip(feeds, clips, strict=True):
-                each.fork._committed(clip.transaction, each.inputs.state, lambda: None)
-        return hidden
+    def _next_clip(self, feed: "Feed") -> Clip:
+        """Where there is no place left that was staged for it, some are, for what follows too."""
+        inputs = feed.inputs
+        require_positions(inputs, self._setup.family.max_positions)
+        ahead = self._ahead
+        if ahead is None or ahead.num_read + inputs.num_tokens > ahead.num_places:
+            self._settle()
+            ahead = self._ahead = self._stage_ahead(inputs.num_tokens, feed.num_following)
+        return Clip(inputs.embedded, inputs.rows, ahead.transaction, feed.recorder, ahead.places, ahead.num_read)
+
+    def _stage_ahead(self, num_tokens: int, num_following: int) -> "_Ahead":
+        num_places = num_tokens + min(num_following, _AHEAD - 1 if num_tokens == 1 else 0)
+        try:
+            transaction = self._memory.begin(num_places, Keep.YES)
+        except MemoryFullError:
+            num_places, transaction = num_tokens, self._memory.begin(num_tokens, Keep.YES)
+        return _Ahead(transaction, num_places, Places.of(transaction), self._state)
+
+    def _was_read(self, inputs: TokenInputs) -> None:
+        assert self._ahead is not None
+        self._ahead.num_read, self._ahead.state = self._ahead.num_read + inputs.num_tokens, inputs.state
+        if self._ahead.num_read == self._ahead.num_places:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Remember the tokens that were read into places staged ahead; the rest of these are free again."""
+        ahead = self._ahead
+        if ahead is None:
+            return
+        if not ahead.num_read:
+            ahead.transaction.abandon()
+            self._ahead = None
+            return
+        with self._lock:
+            self._change(ahead.state, partial(ahead.transaction.commit, num_frames=ahead.num_read))
 
     def read_batch(
         self, embedded: Float[Tensor, "batch tokens width"], rows: Int64[np.ndarray, "3 tokens"]
     ) -> Float[Tensor, "batch tokens width"]:
         """Read tokens that each go on from here on their own; nothing of them is remembered."""
+        self._settle()
         with self._memory.begin(1, Keep.NO) as transaction:
             return self._setup.network.read(embedded, rows, self.recall(transaction, self._state))
 
@@ -265,12 +318,14 @@ class DialogueMemory:
     def fork(self) -> "DialogueMemory":
         """The conversation as it is now, to go on with apart; what both remember is stored once."""
         with self._lock:
+            self._settle()
             memory = self._memory.fork()  # which may wait
             return DialogueMemory(self._setup, memory, self._state, parent=self)
 
     def commit_fork(self) -> None:
         """End this fork; the conversation it was made from goes on from here, unless that has moved on meanwhile."""
         with self._lock:
+            self._settle()
             parent = self._parent
             if parent is not None and (parent._writing.locked() or parent._state is not self._born_as):
                 raise ForkError(
@@ -348,7 +403,8 @@ class DialogueMemory:
     ) -> Read:
         if self._is_recorded(meanwhile):
             assert self._setup.reader is not None
-            (hidden,) = self._setup.reader.read([Clip(inputs.embedded, inputs.rows, transaction, recorder)])
+            clip = Clip(inputs.embedded, inputs.rows, transaction, recorder, Places.of(transaction))
+            (hidden,) = self._setup.reader.read([clip])
         else:
             recall = self.recall(transaction, meanwhile, recorder)
             hidden = self._setup.network.read(inputs.embedded, inputs.rows, recall)
@@ -364,4 +420,4 @@ class DialogueMemory:
 
     def _change(self, after: DialogueState, memory_change: Callable[[], object]) -> None:
         """Change memory and state in one statement, so that nothing can fail in between."""
-        _, self._state = memory_change(), after
+        _, self._state, self._ahead = memory_change(), after, None

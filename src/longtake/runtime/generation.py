@@ -58,6 +58,11 @@ class Writing:
     def has_ended(self) -> bool:
         return self._ending is not None
 
+    @property
+    def num_left(self) -> int:
+        """Tokens that may still be fed back."""
+        return max(0, self._sampling.max_new_tokens - 1 - self._num_fed)
+
     def choose(self, logits: Logits) -> int:
         """A token by the logits of all."""
         return self._sampling.choose(logits, self.generator, self._language.suppressed_ids)

@@ -44,6 +44,24 @@ _COMMON_HEAD_DIM = 128
 """Of the published networks; `language.fused_network` has more."""
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a staged clip reads and writes: the past, and the tail, whose last ones are the slots of the clip."""
+
+    past: View
+    tail: Int[np.ndarray, " tail"]
+    num_own: int
+
+    @classmethod
+    def of(cls, transaction: Transaction) -> "Places":
+        past, tail = transaction.past_and_tail(TEXT, MOST_TAIL)
+        return cls(past, tail, len(transaction.ordinals))
+
+    def up_to(self, num_own: int) -> Int[np.ndarray, " tail"]:
+        """The tail up to so many tokens of the clip."""
+        return self.tail[: len(self.tail) - self.num_own + num_own]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Clip:
     """Tokens of one conversation that are to be read, staged in its memory."""
@@ -51,11 +69,19 @@ class Clip:
     embedded: Float[Tensor, "1 tokens width"]
     rows: Int[np.ndarray, "3 tokens"]
     transaction: Transaction
-    recorder: AttentionRecorder | None = None
+    recorder: AttentionRecorder | None
+    places: Places
+    num_before: int = 0
+    """Tokens of what is staged that were read already."""
 
     @property
     def num_tokens(self) -> int:
         return self.embedded.shape[1]
+
+    @property
+    def tail(self) -> Int[np.ndarray, " tail"]:
+        """What comes after the past, the slots of these tokens last."""
+        return self.places.up_to(self.num_before + self.num_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,9 +235,7 @@ class RecordedReader:
 
         The clips go on from the same past: of forks of one moment, or there is but one.
         """
-        slab = clips[0].transaction.slab(TEXT)
-        past, first = clips[0].transaction.past_and_tail(TEXT, MOST_TAIL)
-        tails = [first, *(clip.transaction.past_and_tail(TEXT, MOST_TAIL)[1] for clip in clips[1:])]
+        slab, past, tails = clips[0].transaction.slab(TEXT), clips[0].places.past, [clip.tail for clip in clips]
         recorded = clips[0].recorder is not None
         most, tail = max(clip.num_tokens for clip in clips), max(map(len, tails))
         shape = ReadShape.of(most, len(clips), slab, past, tail, is_recorded=recorded)
