@@ -178,6 +178,17 @@ def test_a_process_is_started_only_for_a_video_that_is_long_enough(
     assert len(read_take(tmp_path)) == 6
 
 
+def test_a_process_that_is_wanted_at_once_takes_the_first_frame(tmp_path: Path) -> None:
+    with WriterProcess(at_once=True) as process:
+        process._greeted.join()
+        assert process.is_ready
+        with WriterProcessSink(process, partial(open_sinks, tmp_path, OUTPUTS)) as sink:
+            for frame in frames(2):
+                sink.write(frame)
+                assert sink.is_handed_over
+    assert len(read_take(tmp_path)) == 2
+
+
 def test_where_no_process_can_be_had_files_are_written_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")

@@ -40,12 +40,14 @@ _START = (
 
 
 FRAMES_BEFORE_HANDOVER = 60
-"""Frames written before the other process is started: a short video is done before that would be ready."""
+"""Frames written before the other process is started: a short video is done before that would be ready.
+
+A GPU maps them faster than they are written here, so with one the process is started beforehand."""
 
 
 MOST_IN_FLIGHT = 8
 """Frames that were handed over and are not known to be written."""
-_MOST_THREADS = 4
+_MOST_THREADS = 6
 _PIPE_BYTES = 1 << 20
 """The most that a pipe may hold on Linux; with less, a frame goes in more pieces, and each waits for the lock."""
 
@@ -72,13 +74,16 @@ class WriterProcess:
     It lives no longer than the one that started it, and leaves signals to that one.
     """
 
-    def __init__(self) -> None:
-        """Nothing is started before it is wanted."""
+    def __init__(self, *, at_once: bool = False) -> None:
+        """Nothing is started before it is wanted: with `at_once` that is when the `with` block begins."""
+        self._at_once = at_once
         self._process: subprocess.Popen[bytes] | None = None
         self._is_ready, self._is_broken, self._num_owed = threading.Event(), False, 0
         self._greeted = threading.Thread(target=self._wait_for_greeting, daemon=True)
 
     def __enter__(self) -> "WriterProcess":
+        if self._at_once:
+            self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
