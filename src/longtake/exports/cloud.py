@@ -212,11 +212,13 @@ def _unprojected(
 
 
 def _cloud_of(grid: VoxelGrid, *, voxel: float | None) -> Cloud:
-    attributes = grid.attributes
-    return Cloud(
-        points=grid.points.numpy(),
-        normals=torch.nn.functional.normalize(attributes[:, :3], dim=1).numpy(),
-        colours=attributes[:, 3:6].round().to(torch.uint8).numpy(),
-        confidence=(attributes[:, 6] * _CONFIDENCE_UNIT).numpy(),
-        voxel=voxel,
-    )
+    size = len(grid)
+    points, normals, confidence = np.empty((size, 3)), np.empty((size, 3)), np.empty(size)
+    colours, start = np.empty((size, 3), dtype=np.uint8), 0
+    for some_points, attributes in grid.pieces():
+        part = slice(start, start := start + len(some_points))
+        points[part] = some_points
+        normals[part] = torch.nn.functional.normalize(attributes[:, :3], dim=1)
+        colours[part] = attributes[:, 3:6].round()
+        confidence[part] = attributes[:, 6] * _CONFIDENCE_UNIT
+    return Cloud(points=points, normals=normals, colours=colours, confidence=confidence, voxel=voxel)

@@ -11,6 +11,7 @@ order is keys and rows alone, in a large index and a small one that takes the ne
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,6 +30,7 @@ _AXIS_SHIFTS = (2 * _AXIS_BITS, _AXIS_BITS, 0)
 _AXIS_UPPER_BITS = sum(_AXIS_MASK >> 1 << shift for shift in _AXIS_SHIFTS)
 _HALF_REACH = sum(REACH >> 1 << shift for shift in _AXIS_SHIFTS)
 _MOST_RECENT = 1 << 16
+_PIECE = 1 << 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,13 +128,12 @@ class VoxelGrid:
     @property
     def points(self) -> Float[Tensor, "voxels 3"]:
         """The mean point of each voxel, ordered by the voxel's x, then y, then z; in double precision."""
-        means = self._means(slice(3))
-        return torch.from_numpy((_indices_of(self._settled.keys) * 2.0**self._doublings + means) * self._finest)
+        return torch.cat([points for points, _ in self.pieces()])
 
     @property
     def attributes(self) -> Float[Tensor, "voxels attributes"]:
         """The mean attributes of each voxel, in the order of the points."""
-        return torch.from_numpy(self._means(slice(3, -1)))
+        return torch.cat([attributes for _, attributes in self.pieces()])
 
     @property
     def counts(self) -> Int[Tensor, " voxels"]:
@@ -140,12 +141,17 @@ class VoxelGrid:
         self._settle()
         return torch.from_numpy(self._table[self._settled.rows, -1])
 
-    def _means(self, columns: slice) -> Float[np.ndarray, "voxels columns"]:
+    def pieces(self) -> Iterator[tuple[Float[Tensor, "voxels 3"], Float[Tensor, "voxels attributes"]]]:
+        """The points and their attributes, some thousands at a time, which the processor's caches can hold."""
         self._settle()
-        rows = self._settled.rows
-        means: Float[np.ndarray, "voxels columns"] = self._table[rows, columns] * 2.0**-self._fraction_bits
-        means /= self._table[rows, -1:]
-        return means
+        keys, rows = self._settled.keys, self._settled.rows
+        for start in range(0, max(1, len(keys)), _PIECE):
+            sums = self._table[rows[start : start + _PIECE]]
+            means = sums[:, :-1] * 2.0**-self._fraction_bits
+            means /= sums[:, -1:]
+            corners = _indices_of(keys[start : start + _PIECE]) * 2.0**self._doublings
+            points = (corners + means[:, :3]) * self._finest
+            yield torch.from_numpy(points), torch.from_numpy(means[:, 3:])
 
     def _summed(
         self,
