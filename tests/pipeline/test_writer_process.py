@@ -22,6 +22,7 @@ import torch
 from failing_sink import FailingSink
 from PIL import Image
 from selected import rest_in_extra
+from waiting_save import save_when_told
 
 from longtake.errors import InputError, SettingError
 from longtake.exports.cloud import CloudSettings
@@ -176,6 +177,58 @@ def test_a_process_is_started_only_for_a_video_that_is_long_enough(
         sink.write(mapped[5])
         assert sink.is_handed_over
     assert len(read_take(tmp_path)) == 6
+
+
+def test_a_process_that_is_wanted_at_once_takes_the_first_frame(tmp_path: Path) -> None:
+    with WriterProcess(at_once=True) as process:
+        process._greeted.join()
+        assert process.is_ready
+        with WriterProcessSink(process, partial(open_sinks, tmp_path, OUTPUTS)) as sink:
+            for frame in frames(2):
+                sink.write(frame)
+                assert sink.is_handed_over
+    assert len(read_take(tmp_path)) == 2
+
+
+def test_frames_go_on_while_a_checkpoint_is_saved_which_has_those_before_it(
+    ready: WriterProcess, tmp_path: Path
+) -> None:
+    mapped, took_s, out = frames(MOST_IN_FLIGHT + 3), list[float](), tmp_path / "out"
+    with WriterProcessSink(ready, partial(open_sinks, out, OUTPUTS)) as sink:
+        for frame in mapped[:3]:
+            sink.write(frame)
+        sink.checkpoint()
+        sink.save(partial(save_when_told, tmp_path), took_s.append)
+        for frame in mapped[3 : MOST_IN_FLIGHT + 2]:
+            sink.write(frame)
+        assert took_s == []
+        (tmp_path / "go").touch()
+        sink.write(mapped[-1])
+        assert len(took_s) == 1
+        assert (tmp_path / "saved").read_text() == "3"
+    assert len(read_take(out)) == len(mapped)
+
+
+def test_a_checkpoint_that_cannot_be_saved_is_told_by_a_later_call(ready: WriterProcess, tmp_path: Path) -> None:
+    (tmp_path / "go").touch()
+    (tmp_path / "fail").touch()
+    took_s = list[float]()
+    with WriterProcessSink(ready, partial(open_sinks, tmp_path / "out", OUTPUTS)) as sink:
+        sink.write(frames(1)[0])
+        sink.save(partial(save_when_told, tmp_path), took_s.append)
+        with pytest.raises(InputError, match="The checkpoint cannot be written"):
+            sink.checkpoint()
+        assert took_s == []
+
+
+def test_a_checkpoint_is_saved_at_once_where_frames_are_written_here(tmp_path: Path) -> None:
+    (tmp_path / "go").touch()
+    took_s = list[float]()
+    with WriterProcess() as process, WriterProcessSink(process, partial(open_sinks, tmp_path / "out", OUTPUTS)) as sink:
+        sink.write(frames(1)[0])
+        sink.save(partial(save_when_told, tmp_path), took_s.append)
+        assert len(took_s) == 1
+    assert (tmp_path / "saved").read_text() == "1"
 
 
 def test_where_no_process_can_be_had_files_are_written_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

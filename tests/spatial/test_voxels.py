@@ -227,3 +227,22 @@ def grid_of(points: Tensor) -> VoxelGrid:
     grid = VoxelGrid(0.7)
     grid.add(points)
     return grid
+
+
+def test_content_that_was_given_away_stays_while_its_table_grows() -> None:
+    grid, points = VoxelGrid(0.01), make_points(3, 4000)
+    grid.add(points[:100])
+    content, mean_points = grid.content, grid.points
+    before = content.keys.copy(), content.sums.copy(), mean_points.clone()
+    taken_up = VoxelGrid(0.01, content=content)
+    for some in (*points[100:].split(300), points):
+        grid.add(some)
+        taken_up.add(some)
+    grid.coarsen()
+    grid.add(points)
+    np.testing.assert_array_equal(content.keys, before[0])
+    np.testing.assert_array_equal(content.sums, before[1])
+    torch.testing.assert_close(mean_points, before[2], rtol=0, atol=0)
+    taken_up.coarsen()
+    taken_up.add(points)
+    np.testing.assert_array_equal(grid.content.sums, taken_up.content.sums)

@@ -4,6 +4,7 @@ import math
 import zipfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -99,6 +100,37 @@ def test_same_numbers_make_the_same_file(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("time.time", lambda: 2e9)
     write_array(tmp_path / "b.npz", "depth", DEPTH)
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("values", "is_compressed"),
+    [
+        (np.random.default_rng(0).uniform(1, 2, (48, 64)), False),
+        (np.ones((48, 64)), True),
+        (np.random.default_rng(0).integers(1, 9, (48, 64)) / 8, True),
+    ],
+)
+def test_an_array_is_compressed_where_that_saves_something(
+    tmp_path: Path, values: np.ndarray, is_compressed: bool
+) -> None:
+    path = tmp_path / "a.npz"
+    write_array(path, "depth", values)
+    with zipfile.ZipFile(path) as archive:
+        (member,) = archive.infolist()
+    assert (member.compress_type == zipfile.ZIP_DEFLATED) == is_compressed
+    np.testing.assert_array_equal(read_array(path, "depth", values.shape), values.astype(np.float32))
+
+
+def test_a_png_of_measured_depth_is_about_as_small_as_one_that_was_searched_for_repetitions(folder: Path) -> None:
+    rng, size = np.random.default_rng(0), (120, 160)
+    coarse = Image.fromarray(rng.uniform(2, 3, (12, 16)).astype(np.float32))
+    smooth = coarse.resize(size[::-1], Image.Resampling.BICUBIC)
+    for step, noise in ((0.001, 0.002), (0.0002, 0.002), (0.001, 0.0)):
+        depth = np.asarray(smooth) + noise * rng.normal(size=size)
+        DepthFiles(step).write(folder, 0, depth)
+        searched = BytesIO()
+        Image.fromarray(quantise(depth, step)).save(searched, "PNG", compress_level=3)
+        assert (folder / "depth" / "000000.png").stat().st_size < 1.15 * len(searched.getvalue())
 
 
 @settings(deadline=None, max_examples=200)

@@ -118,7 +118,7 @@ def map(
         execution=execution,
     )
     with (
-        WriterProcess() as writer,
+        WriterProcess(at_once=execution.device != "cpu") as writer,
         map_video(opened, loaded, folder, settings, overwrite=overwrite, resume=resume, writer_process=writer) as run,
         progress_bar(opened.name, opened.num_frames) as show_done,
     ):

@@ -154,7 +154,7 @@ def map_(
         """Loaded when the first source is to be mapped, and once for all of them."""
         return load_model(model, device=execution.device, trunk_dtype=execution.precision.dtype)
 
-    with WriterProcess() as writer_process:
+    with WriterProcess(at_once=execution.device != "cpu") as writer_process:
 
         def open_run(source: Source, folder: Path) -> Run:
             notes = model_notes(model, shows_world=source.shows_world)

@@ -176,10 +176,10 @@ def _new_grid(finest: float, content: VoxelContent | None = None) -> VoxelGrid:
 def _within_reach(
     grid: VoxelGrid, points: Float[Tensor, "points 3"], attributes: Float[Tensor, "points 7"]
 ) -> _InVoxels:
+    if bool(points.abs().amax() / grid.finest < REACH):
+        return _InVoxels(grid.summed(points, attributes), 0)
     near = (points.abs() / grid.finest < REACH).all(dim=-1)
-    num_far = int((~near).sum())
-    content = grid.summed(*((points[near], attributes[near]) if num_far else (points, attributes)))
-    return _InVoxels(content, num_far)
+    return _InVoxels(grid.summed(points[near], attributes[near]), int((~near).sum()))
 
 
 def _points_of(
@@ -189,31 +189,36 @@ def _points_of(
     depth, chosen = torch.from_numpy(frame.depth).double(), np.flatnonzero(kept)
     place = torch.from_numpy(chosen)
     normals = normals_from_depth(depth, frame.intrinsics, frame.world_from_camera).movedim(-1, 0).flatten(1)
-    colours = torch.from_numpy(frame.image.reshape(-1, 3)[chosen]).T
     confidence = torch.from_numpy(frame.confidence.ravel()[chosen]).double() / _CONFIDENCE_UNIT
     attributes = torch.empty(_NUM_ATTRIBUTES, len(chosen), dtype=torch.float64)
-    attributes[:3], attributes[3:6] = normals.index_select(1, place), colours
+    attributes[:3] = normals.index_select(1, place)
+    for channel in range(3):
+        attributes[3 + channel] = torch.from_numpy(frame.image[..., channel].ravel()[chosen])
     attributes[6] = confidence.clamp(-LARGEST_ATTRIBUTE, LARGEST_ATTRIBUTE)
-    return _unprojected(depth.flatten()[place], place, frame), attributes.T
+    return _unprojected(depth, place, frame), attributes.T
 
 
 def _unprojected(
-    depth: Float[Tensor, " points"], place: Int[Tensor, " points"], frame: MappedFrame
+    depth: Float[Tensor, "height width"], place: Int[Tensor, " points"], frame: MappedFrame
 ) -> Float[Tensor, "points 3"]:
     """As `unproject`, to the bit, of the pixels at these places alone."""
     (focal_x, _, center_x), (_, focal_y, center_y), _ = frame.intrinsics.tolist()
-    row, column = (place // frame.depth.shape[1]).double(), (place % frame.depth.shape[1]).double()
-    x, y = (column - center_x) / focal_x * depth, (row - center_y) / focal_y * depth
-    rotation, translation = frame.world_from_camera[:3, :3], frame.world_from_camera[:3, 3]
-    return torch.einsum("ij,nj->ni", rotation, torch.stack([x, y, depth], dim=-1)) + translation
+    height, width = depth.shape
+    row, column = torch.arange(height, dtype=depth.dtype)[:, None], torch.arange(width, dtype=depth.dtype)
+    pictures = (column - center_x) / focal_x * depth, (row - center_y) / focal_y * depth, depth
+    camera_points = torch.stack([picture.flatten().index_select(0, place) for picture in pictures])
+    rotation, translation = frame.world_from_camera[:3, :3], frame.world_from_camera[:3, 3:]
+    return (torch.einsum("ij,jn->in", rotation, camera_points) + translation).T
 
 
 def _cloud_of(grid: VoxelGrid, *, voxel: float | None) -> Cloud:
-    attributes = grid.attributes
-    return Cloud(
-        points=grid.points.numpy(),
-        normals=torch.nn.functional.normalize(attributes[:, :3], dim=1).numpy(),
-        colours=attributes[:, 3:6].round().to(torch.uint8).numpy(),
-        confidence=(attributes[:, 6] * _CONFIDENCE_UNIT).numpy(),
-        voxel=voxel,
-    )
+    size = len(grid)
+    points, normals, confidence = np.empty((size, 3)), np.empty((size, 3)), np.empty(size)
+    colours, start = np.empty((size, 3), dtype=np.uint8), 0
+    for some_points, attributes in grid.pieces():
+        part = slice(start, start := start + len(some_points))
+        points[part] = some_points
+        normals[part] = torch.nn.functional.normalize(attributes[:, :3], dim=1)
+        colours[part] = attributes[:, 3:6].round()
+        confidence[part] = attributes[:, 6] * _CONFIDENCE_UNIT
+    return Cloud(points=points, normals=normals, colours=colours, confidence=confidence, voxel=voxel)

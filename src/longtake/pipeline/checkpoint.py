@@ -7,13 +7,14 @@ resume/000300/       the session, and the arrays of sinks, after 300 frames
 import hashlib
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from longtake.errors import InputError, SettingError
+from longtake.exports.sink import SinkState
 from longtake.memory.saved import stated_checksum
 from longtake.records import record_from
 from longtake.takes.atomic_files import Grown, replacing, writing
@@ -107,6 +108,10 @@ class Checkpoints:
         with writing(f"The checkpoint {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
         return folder / _SESSION
+
+    def publish_with(self, checkpoint: Checkpoint, sinks: SinkState) -> None:
+        """Make it the newest, with the state of the sinks."""
+        self.publish(replace(checkpoint, sinks=sinks.values, arrays=sinks.arrays))
 
     def publish(self, checkpoint: Checkpoint) -> None:
         """Make it the newest; until the last line here the one before is."""

@@ -176,6 +176,8 @@ class Run(Iterator[Event]):
                 yield from self._written(item)
         if self._folder is not None:
             seconds = time.monotonic() - self._started_s
+            self._folder.close_files()
+            yield from self._saved()
             self._folder.finish(self._summarise(self._folder, seconds, (self._num_counted - num_before) / seconds))
 
     def _prepare(self, frames: Iterable[VideoFrame]) -> Generator[Prepared | Unreadable, None, None]:
@@ -291,10 +293,7 @@ class Run(Iterator[Event]):
                 self._write(item)
             case Reached():
                 assert self._folder is not None
-                started_s = time.monotonic()
                 self._folder.write_checkpoint(item, self.counts)
-                self._writing_checkpoint_s = time.monotonic() - started_s
-                yield Saved(path=item.session.parent, num_frames=item.num_frames)
             case Frame() | Unreadable():
                 yield from self._note_on(item)
                 self._count(item)
@@ -305,6 +304,13 @@ class Run(Iterator[Event]):
                 yield item
             case _:
                 yield item
+        yield from self._saved()
+
+    def _saved(self) -> Iterator[Saved]:
+        """Checkpoints that are complete by now; frames are mapped and written while they are on their way."""
+        for reached, seconds in () if self._folder is None else self._folder.saved():
+            self._writing_checkpoint_s = seconds
+            yield Saved(path=reached.session.parent, num_frames=reached.num_frames)
 
     def _write(self, frame: MappedFrame) -> None:
         """A final result."""

@@ -7,7 +7,8 @@ events.jsonl   frames without a result      progress.jsonl   time and memory    
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
@@ -30,7 +31,7 @@ from longtake.pipeline.checkpoint import Checkpoint, Checkpoints, Reached
 from longtake.pipeline.events import MapSummary, Unreadable
 from longtake.pipeline.outputs import SESSION_NAME, Outputs, open_sinks
 from longtake.pipeline.run_record import RUN_NAME, RunRecord, numbered
-from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink
+from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink, save
 from longtake.records import parse_json, record_from
 from longtake.takes.atomic_files import Grown, LineFile, replace_file
 from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
@@ -67,6 +68,9 @@ class RunFolder:
         self._checkpoints = None if is_live else Checkpoints(out)
         self._source, self._writer_process = source, writer_process
         self._progress: LineFile | None = None
+        self._reached: deque[Reached] = deque()
+        """Checkpoints that were not told to be complete."""
+        self._saved_s: deque[float] = deque()
         self._files, self._is_blank = ExitStack(), False
         self.checkpoint: Checkpoint | None = None
         """Where to go on; None for a run that begins."""
@@ -127,28 +131,40 @@ class RunFolder:
         self._progress.append(json.dumps(line))
 
     def write_checkpoint(self, reached: Reached, counts: Mapping[str, int]) -> None:
-        """Bring all results so far to the disk; from then on the run can go on here."""
+        """Bring all results so far to the disk; once that is done, which `saved` tells, the run can go on here."""
         assert self._checkpoints is not None
         self._is_blank = False
-        state = self._sink.checkpoint()
-        self._checkpoints.publish(
-            Checkpoint(
-                num_frames=reached.num_frames,
-                first_owed=reached.first_owed,
-                taken=reached.taken,
-                results=reached.results,
-                sinks=state.values,
-                arrays=state.arrays,
-                counts=dict(counts),
-                events=self._events.sync(),
-                session=reached.session,
-            )
+        checkpoint = Checkpoint(
+            num_frames=reached.num_frames,
+            first_owed=reached.first_owed,
+            taken=reached.taken,
+            results=reached.results,
+            sinks={},
+            arrays={},
+            counts=dict(counts),
+            events=self._events.sync(),
+            session=reached.session,
         )
+        self._reached.append(reached)
+        publish = partial(self._checkpoints.publish_with, checkpoint)
+        if isinstance(self._sink, WriterProcessSink):
+            self._sink.save(publish, self._saved_s.append)
+        else:
+            self._saved_s.append(save(self._sink, publish))
 
-    def finish(self, summary: MapSummary) -> None:
-        """The frames have ended, or were stopped: close all files and sum up."""
+    def saved(self) -> Iterator[tuple[Reached, float]]:
+        """The checkpoints that are complete since this was asked last, and how many seconds each took."""
+        while self._saved_s:
+            yield self._reached.popleft(), self._saved_s.popleft()
+
+    def close_files(self) -> None:
+        """The frames have ended, or were stopped: return when all results and checkpoints are written."""
         self._is_blank = False
         self._files.close()
+
+    def finish(self, summary: MapSummary) -> None:
+        """Sum up what was written."""
+        self.close_files()
         self._write_summary(summary)
         if summary.is_complete:
             Checkpoints(self._out).clear()

@@ -8,6 +8,7 @@ WriterProcess      starts ──────────────────
 WriterProcessSink  goes on from a checkpoint ▶  sinks, from the next frame on
                    a few frames ahead ───────▶  prepares them, several side by side; appends them one after the other
                    is told ◀─────────────────   that the oldest is written, or why it is not
+                   a checkpoint among them ──▶  brings the frames before it to the disk, and publishes it
 """
 
 import io
@@ -16,8 +17,10 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -40,12 +43,14 @@ _START = (
 
 
 FRAMES_BEFORE_HANDOVER = 60
-"""Frames written before the other process is started: a short video is done before that would be ready."""
+"""Frames written before the other process is started: a short video is done before that would be ready.
+
+A GPU maps them faster than they are written here, so with one the process is started beforehand."""
 
 
 MOST_IN_FLIGHT = 8
 """Frames that were handed over and are not known to be written."""
-_MOST_THREADS = 4
+_MOST_THREADS = 6
 _PIPE_BYTES = 1 << 20
 """The most that a pipe may hold on Linux; with less, a frame goes in more pieces, and each waits for the lock."""
 
@@ -56,6 +61,17 @@ class _Wish(Enum):
     CHECKPOINT = "checkpoint"
     CLOSE = "close"
     PEAK = "peak"
+
+
+UseState = Callable[[SinkState], None]
+"""What is done with the state of a checkpoint, such as to publish it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Saving:
+    """A checkpoint that nobody waits for; the answer is how many seconds it took."""
+
+    then: UseState
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +88,18 @@ class WriterProcess:
     It lives no longer than the one that started it, and leaves signals to that one.
     """
 
-    def __init__(self) -> None:
-        """Nothing is started before it is wanted."""
+    def __init__(self, *, at_once: bool = False) -> None:
+        """Nothing is started before it is wanted: with `at_once` that is when the `with` block begins."""
+        self._at_once = at_once
         self._process: subprocess.Popen[bytes] | None = None
-        self._is_ready, self._is_broken, self._num_owed = threading.Event(), False, 0
+        self._is_ready, self._is_broken = threading.Event(), False
+        self._owed: deque[Callable[[Any], None] | None] = deque()
+        """Who is told each answer that is to come."""
         self._greeted = threading.Thread(target=self._wait_for_greeting, daemon=True)
 
     def __enter__(self) -> "WriterProcess":
+        if self._at_once:
+            self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -128,26 +149,29 @@ class WriterProcess:
             self._requests.close()
         self._answers.close()
 
-    def send(self, request: object) -> None:
-        """Hand over a request; waits only while too many are under way. An error of an earlier one is raised here."""
+    def send(self, request: object, on_answer: Callable[[Any], None] | None = None) -> None:
+        """Hand over a request; waits only while too many are under way. An error of an earlier one is raised here.
+
+        One of the next calls tells the answer.
+        """
         with self._told_of_death():
-            self._send(request)
-            while self._num_owed > MOST_IN_FLIGHT:
+            self._send(request, on_answer)
+            while len(self._owed) > MOST_IN_FLIGHT:
                 self._next_answer()
 
     def ask(self, request: object) -> Any:
         """Hand over a request and wait until all are done; the first error is raised here."""
         with self._told_of_death():
             self._send(request)
-            while self._num_owed:
+            while self._owed:
                 answer = self._next_answer()
         return answer
 
-    def _send(self, request: object) -> None:
+    def _send(self, request: object, on_answer: Callable[[Any], None] | None = None) -> None:
         assert self.is_ready
         with self._in_one_piece():
             _send(request, self._requests)
-        self._num_owed += 1
+        self._owed.append(on_answer)
 
     @contextmanager
     def _told_of_death(self) -> Iterator[None]:
@@ -171,9 +195,11 @@ class WriterProcess:
         self._answers.peek(1)  # waits here, where an interrupt breaks nothing
         with self._in_one_piece():
             answer = pickle.load(self._answers)  # noqa: S301 - written by our own process
-        self._num_owed -= 1
+        on_answer = self._owed.popleft()
         if isinstance(answer, LongtakeError):
             raise answer
+        if on_answer is not None and answer is not None:
+            on_answer(answer)
         return answer
 
     def _wait_for_greeting(self) -> None:
@@ -196,8 +222,8 @@ class WriterProcess:
 class WriterProcessSink(AppendSink):
     """A sink that is opened here, and goes on from a checkpoint in the other process once that is ready.
 
-    From then on frames are written a little after `write` returns, and all of them at a checkpoint. What goes wrong is
-    raised here, by one of the next calls.
+    From then on frames are written a little after `write` returns, and all of them at a checkpoint, which is waited for
+    unless it is one that is saved. What goes wrong is raised here, by one of the next calls.
     """
 
     def __init__(
@@ -231,6 +257,17 @@ class WriterProcessSink(AppendSink):
         state: SinkState = self._writer_process.ask(_Wish.CHECKPOINT)
         return state
 
+    def save(self, then: UseState, on_saved: Callable[[float], None]) -> None:
+        """Do this with the state of a checkpoint of the frames so far, where they are written, while others come.
+
+        When it is done, at once or during one of the next calls, `on_saved` is told how many seconds it took; there it
+        is done after the frames before it, and before those that follow. It must be one that can be pickled.
+        """
+        if self._here is not None:
+            on_saved(save(self._here, then))
+        else:
+            self._writer_process.send(_Saving(then), on_saved)
+
     def close(self) -> None:
         """Where the process is lost, that was told before, and there is nothing to close."""
         if self._is_closed:
@@ -252,6 +289,13 @@ class WriterProcessSink(AppendSink):
         here.close()
         self._here = None
         self._writer_process.ask(opening)
+
+
+def save(sink: AppendSink, then: UseState) -> float:
+    """Do this with the state of a checkpoint, here and now; returns how many seconds it took."""
+    started_s = time.monotonic()
+    then(sink.checkpoint())
+    return time.monotonic() - started_s
 
 
 def serve() -> None:
@@ -331,6 +375,8 @@ class _Desk:
         assert self._sink is not None
         if request is _Wish.CHECKPOINT:
             return None if self._has_failed else self._sink.checkpoint()
+        if isinstance(request, _Saving):
+            return None if self._has_failed else save(self._sink, request.then)
         assert prepared is not None
         self._append(self._sink, prepared)
         return None

@@ -11,6 +11,7 @@ order is keys and rows alone, in a large index and a small one that takes the ne
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +27,10 @@ LARGEST_ATTRIBUTE = 256
 _AXIS_BITS = 21
 _AXIS_MASK = (1 << _AXIS_BITS) - 1
 _AXIS_SHIFTS = (2 * _AXIS_BITS, _AXIS_BITS, 0)
+_AXIS_UPPER_BITS = sum(_AXIS_MASK >> 1 << shift for shift in _AXIS_SHIFTS)
+_HALF_REACH = sum(REACH >> 1 << shift for shift in _AXIS_SHIFTS)
 _MOST_RECENT = 1 << 16
+_PIECE = 1 << 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,37 +103,37 @@ class VoxelGrid:
                 f"Expected {expected} attributes with each point, as the voxel grid was made for, "
                 f"but {len(columns)} came."
             )
-        if not (np.abs(columns) <= LARGEST_ATTRIBUTE).all():
+        if not _largest(columns) <= LARGEST_ATTRIBUTE:
             raise InputError(f"Attributes of points must be finite and within ±{LARGEST_ATTRIBUTE}; scale them down.")
         return self._summed(_columns(points) / self._finest, columns, self._doublings)
 
     def merge(self, content: VoxelContent) -> None:
         """Count in what was summed for this grid, since when voxels may have become wider."""
         while content.doublings < self._doublings:
-            content = _coarsened(content, self._fraction_bits)
+            index = _Index(content.keys, np.arange(len(content.keys)))
+            content = _coarsened(index, content.sums, content.doublings, self._fraction_bits)
         rows, new = self._rows_of(content.keys)
-        table = self._with_room(len(self) + len(new))
+        self._make_room(len(self) + len(new))
         recent = self._recent.joined_by(_Index(content.keys[new], rows[new]))
-        table[rows] += content.sums
-        self._table, self._recent = table, recent  # together: an interrupt leaves a grid that can be read
+        _add_at(self._table, rows, content.sums)
+        self._recent = recent
         if len(self._recent.keys) > max(_MOST_RECENT, len(self._settled.keys) // 8):
             self._settle()
 
     def coarsen(self) -> None:
         """Make voxels twice as wide; the means of what fell in stay exact."""
-        content = _coarsened(self.content, self._fraction_bits)
-        self._settle_on(content)
+        self._settle()
+        self._settle_on(_coarsened(self._settled, self._table, self._doublings, self._fraction_bits))
 
     @property
     def points(self) -> Float[Tensor, "voxels 3"]:
         """The mean point of each voxel, ordered by the voxel's x, then y, then z; in double precision."""
-        means = self._means(slice(3))
-        return torch.from_numpy((_indices_of(self._settled.keys) * 2.0**self._doublings + means) * self._finest)
+        return torch.cat([points for points, _ in self.pieces()])
 
     @property
     def attributes(self) -> Float[Tensor, "voxels attributes"]:
         """The mean attributes of each voxel, in the order of the points."""
-        return torch.from_numpy(self._means(slice(3, -1)))
+        return torch.cat([attributes for _, attributes in self.pieces()])
 
     @property
     def counts(self) -> Int[Tensor, " voxels"]:
@@ -137,12 +141,17 @@ class VoxelGrid:
         self._settle()
         return torch.from_numpy(self._table[self._settled.rows, -1])
 
-    def _means(self, columns: slice) -> Float[np.ndarray, "voxels columns"]:
+    def pieces(self) -> Iterator[tuple[Float[Tensor, "voxels 3"], Float[Tensor, "voxels attributes"]]]:
+        """The points and their attributes, some thousands at a time, which the processor's caches can hold."""
         self._settle()
-        rows = self._settled.rows
-        means: Float[np.ndarray, "voxels columns"] = self._table[rows, columns] * 2.0**-self._fraction_bits
-        means /= self._table[rows, -1:]
-        return means
+        keys, rows = self._settled.keys, self._settled.rows
+        for start in range(0, max(1, len(keys)), _PIECE):
+            sums = self._table[rows[start : start + _PIECE]]
+            means = sums[:, :-1] * 2.0**-self._fraction_bits
+            means /= sums[:, -1:]
+            corners = _indices_of(keys[start : start + _PIECE]) * 2.0**self._doublings
+            points = (corners + means[:, :3]) * self._finest
+            yield torch.from_numpy(points), torch.from_numpy(means[:, 3:])
 
     def _summed(
         self,
@@ -155,15 +164,16 @@ class VoxelGrid:
         corner = np.floor(place)
         finest = corner.astype(np.int64)
         index = finest >> doublings
-        within = finest - (index << doublings)
-        keys, order, starts = _groups(_keys_of(*index))
+        keys, group = _groups(_keys_of(*index))
         sums = np.empty((len(keys), self._table.shape[1]), dtype=np.int64)
         for column, values in enumerate((*(place - corner), *columns)):
-            grains = np.rint(values[order] * 2.0**self._fraction_bits).astype(np.int64)
-            if doublings and column < len(within):
-                grains += within[column, order] << self._fraction_bits
-            sums[:, column] = np.add.reduceat(grains, starts)
-        sums[:, -1] = np.diff(starts, append=len(order))
+            grains = np.rint(values * 2.0**self._fraction_bits).astype(np.int64)
+            if doublings and column < len(index):
+                grains += finest[column] - (index[column] << doublings) << self._fraction_bits
+            summed = np.zeros(len(keys), dtype=np.int64)
+            _add_at(summed, group, grains)
+            sums[:, column] = summed
+        sums[:, -1] = np.bincount(group, minlength=len(keys))
         return VoxelContent(keys=keys, sums=sums, doublings=doublings)
 
     def _rows_of(self, keys: Int[np.ndarray, " voxels"]) -> tuple[Int[np.ndarray, " voxels"], Int[np.ndarray, " new"]]:
@@ -175,13 +185,11 @@ class VoxelGrid:
         rows[new] = np.arange(len(self), len(self) + len(new))
         return rows, new
 
-    def _with_room(self, num_rows: int) -> Int[np.ndarray, "rows columns"]:
-        """The table, or a longer one for so many voxels at least; what is not yet used is zero."""
-        if num_rows <= len(self._table):
-            return self._table
-        grown = np.zeros((num_rows + num_rows // 2, self._table.shape[1]), dtype=np.int64)
-        grown[: len(self)] = self._table[: len(self)]
-        return grown
+    def _make_room(self, num_rows: int) -> None:
+        """A table for so many voxels at least; what is not yet used is zero."""
+        if num_rows > len(self._table):
+            # In place: most systems move a large table without copying it, and nobody else holds a part of it.
+            self._table.resize((num_rows + num_rows // 8, self._table.shape[1]), refcheck=False)
 
     def _settle(self) -> None:
         """One index of all voxels."""
@@ -234,13 +242,19 @@ def _columns(values: Float[Tensor, "rows columns"]) -> Float[np.ndarray, "column
 
 
 def _require_reach(place: Float[np.ndarray, "3 points"]) -> None:
-    if not np.isfinite(place).all():
+    farthest = _largest(place)
+    if not math.isfinite(farthest):
         raise InputError("Expected finite points to thin by voxel, but some are not; leave those out.")
-    if (np.abs(place) >= REACH).any():
+    if farthest >= REACH:
         raise InputError(
-            f"Points lie up to {np.abs(place).max():.3g} voxels from the origin, but a voxel grid reaches only "
-            f"{REACH}; choose larger voxels."
+            f"Points lie up to {farthest:.3g} voxels from the origin, but a voxel grid reaches only {REACH}; choose "
+            "larger voxels."
         )
+
+
+def _largest(values: Float[np.ndarray, "rows columns"]) -> float:
+    """The largest size of a number, 0 where there is none, NaN where one is."""
+    return float(max(values.max(initial=0), -values.min(initial=0)))
 
 
 def _keys_of(
@@ -254,21 +268,39 @@ def _indices_of(keys: Int[np.ndarray, " voxels"]) -> Int[np.ndarray, "voxels 3"]
     return np.stack([(keys >> shift & _AXIS_MASK) - REACH for shift in _AXIS_SHIFTS], axis=1)
 
 
-def _coarsened(content: VoxelContent, fraction_bits: int) -> VoxelContent:
-    """The same in voxels twice as wide."""
-    index = _indices_of(content.keys)
-    keys, order, starts = _groups(_keys_of(*(index >> 1).T))
-    sums = content.sums[order]
-    upper_half = (index[order] & 1) << (fraction_bits + content.doublings)
-    sums[:, :3] += upper_half * sums[:, -1:]
-    return VoxelContent(keys=keys, sums=np.add.reduceat(sums, starts, axis=0), doublings=content.doublings + 1)
+def _parents_of(keys: Int[np.ndarray, " voxels"]) -> Int[np.ndarray, " voxels"]:
+    """The voxels twice as wide that voxels lie in."""
+    parents: Int[np.ndarray, " voxels"] = (keys >> 1 & _AXIS_UPPER_BITS) + _HALF_REACH
+    return parents
 
 
-def _groups(
-    keys: Int[np.ndarray, " points"],
-) -> tuple[Int[np.ndarray, " voxels"], Int[np.ndarray, " points"], Int[np.ndarray, " voxels"]]:
-    """Each key once, ascending; an order in which equal keys are neighbours; where in it each key begins."""
-    order = np.argsort(keys)
+def _coarsened(
+    index: _Index, table: Int[np.ndarray, "rows columns"], doublings: int, fraction_bits: int
+) -> VoxelContent:
+    """The voxels of an index, which has all rows of a table that are used, in voxels twice as wide."""
+    keys, group = _groups(_parents_of(index.keys))
+    parent = np.empty_like(group)
+    parent[index.rows] = group
+    sums = np.zeros((len(keys), table.shape[1]), dtype=np.int64)
+    _add_at(sums, parent, table[: len(parent)])
+    for column, shift in enumerate(_AXIS_SHIFTS):
+        upper_half = index.rows[(index.keys >> shift & 1).astype(bool)]
+        _add_at(sums[:, column], parent[upper_half], table[upper_half, -1] << (fraction_bits + doublings))
+    return VoxelContent(keys=keys, sums=sums, doublings=doublings + 1)
+
+
+def _groups(keys: Int[np.ndarray, " points"]) -> tuple[Int[np.ndarray, " voxels"], Int[np.ndarray, " points"]]:
+    """Each key once, ascending; and the place of each of the given ones among them."""
+    order = np.argsort(keys, kind="stable")  # which finds what is in order already
     ordered = keys[order]
-    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    return ordered[starts], order, starts
+    is_first = np.diff(ordered, prepend=-1) != 0
+    group = np.empty_like(order)
+    group[order] = np.cumsum(is_first) - 1
+    return ordered[is_first], group
+
+
+def _add_at(
+    sums: Int[np.ndarray, "voxels *columns"], places: Int[np.ndarray, " rows"], rows: Int[np.ndarray, "rows *columns"]
+) -> None:
+    """Add each row at its place, where others may come too; torch takes a third of the time that numpy does."""
+    torch.from_numpy(sums).index_add_(0, torch.from_numpy(places), torch.from_numpy(rows))

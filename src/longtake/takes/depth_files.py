@@ -23,10 +23,11 @@ LARGEST_VALUE = 65535
 CONFIDENCE_FILES = "confidence/{index:06d}.npz"
 _PNG_FILES = "depth/{index:06d}.png"
 _NPZ_FILES = "depth/{index:06d}.npz"
-# A third of the usual effort's time, for files 5 % larger.
-_PNG_EFFORT = 3
 # Digits of measured floats hardly shrink: more effort takes up to four times as long, and saves nothing.
 _NPZ_EFFORT = 1
+_LEAST_SAVING = 1 / 6
+"""Of the bytes of an array, for which it is compressed; where a part of its rows shows less, it is kept as it is."""
+_ROWS_PER_SAMPLE = 16
 _LARGEST_NPY_HEADER = 4096
 # A shape that is a lie makes numpy ask for memory; an encrypted or unknown member is a RuntimeError.
 _NPZ_ERRORS = (
@@ -77,7 +78,7 @@ class DepthFiles:
             write_array(path, "depth", valid_or_zero(depth))
             return 0
         values = quantise(depth, self.step)
-        path.write_bytes(encode_image(Image.fromarray(values), ".png", png_effort=_PNG_EFFORT))
+        path.write_bytes(encode_image(Image.fromarray(values), ".png", is_measured=True))
         return int(np.count_nonzero(valid_or_zero(depth) / self.step > LARGEST_VALUE + 0.5))
 
     def read(self, folder: Path, index: int, size: tuple[int, int]) -> Float[np.ndarray, "height width"]:
@@ -112,12 +113,19 @@ def valid_or_zero(depth: Float[np.ndarray, "height width"]) -> Float[np.ndarray,
 
 
 def write_array(path: Path, name: str, values: Float[np.ndarray, "height width"]) -> None:
-    """One float32 array in a compressed NPZ, the same bytes for the same numbers."""
-    content = BytesIO()
-    np.lib.format.write_array(content, values.astype(np.float32), allow_pickle=False)
+    """One float32 array in an NPZ, compressed where that is worth it; the same bytes for the same numbers."""
+    values, content = values.astype(np.float32, copy=False), BytesIO()
+    np.lib.format.write_array(content, values, allow_pickle=False)
     undated = zipfile.ZipInfo(f"{name}.npy")
+    kind = zipfile.ZIP_DEFLATED if _shrinks(values) else zipfile.ZIP_STORED
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(undated, content.getvalue(), zipfile.ZIP_DEFLATED, _NPZ_EFFORT)
+        archive.writestr(undated, content.getbuffer(), kind, _NPZ_EFFORT)
+
+
+def _shrinks(values: Float[np.ndarray, "height width"]) -> bool:
+    """Whether compression saves enough, judged by some of the rows."""
+    rows = values[::_ROWS_PER_SAMPLE].tobytes()
+    return len(zlib.compress(rows, _NPZ_EFFORT)) <= (1 - _LEAST_SAVING) * len(rows)
 
 
 def read_array(path: Path, name: str, size: tuple[int, int]) -> Float[np.ndarray, "height width"]:
