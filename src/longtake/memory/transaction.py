@@ -7,8 +7,9 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from longtake.errors import TransactionError
+from longtake.memory.books import Books
 from longtake.memory.policy import Keep
-from longtake.memory.shared_pool import PoolState, SharedPool, StagedClip
+from longtake.memory.shared_pool import PoolState, SharedPool, StagedClip, own_slots
 from longtake.memory.slots import Rows, Seen
 from longtake.memory.stream import Live, Outcome, Staged, WrittenClip
 from longtake.memory.tokens import Integers, Tokens
@@ -31,12 +32,15 @@ class Transaction:
         staged: Mapping[str, tuple[Staged, ...]],
         past: Mapping[str, Live],
         forgetting: Mapping[str, Integers],
+        books: Mapping[str, Books],
     ) -> None:
         self.ordinals = ordinals
         """For each frame, how many frames of its sequence were kept before it."""
         self.keep = keep
         self.staged = staged
         """By stream, the clip's place in every set of layers that forget together."""
+        self.books = books
+        """Of streams that are staged on the device instead, what is remembered."""
         self._memory = memory  # a fork ends with its object: not before its clip
         self._pool = pool
         self._branch = branch
@@ -45,6 +49,7 @@ class Transaction:
         self._forgetting = forgetting
         self._attention_mass: dict[tuple[str, int], AttentionMass] = {}
         self._written: set[tuple[str, int]] = set()
+        self._books_after: dict[str, Books] = {}
         pool.end_with(self, branch, clip)
 
     def __enter__(self) -> "Transaction":
@@ -115,6 +120,10 @@ class Transaction:
         """What each key of the view got of the clip's attention in one layer, in the order of the view."""
         self._attention_mass[stream, layer] = attention_mass
 
+    def record_books(self, stream: str, books: Books) -> None:
+        """What is remembered of a stream that is staged on the device, should the clip be kept."""
+        self._books_after[stream] = books
+
     def commit(self, then: Callable[[], object] = lambda: None) -> None:
         """Keep the clip: its tokens become part of the memory, and what the policies evict leaves.
 
@@ -124,7 +133,7 @@ class Transaction:
         self._require_open()
         self._require_complete()
         with self._pool.changed:
-            state = self._pool.current()
+            state = self._pool.latest()
             self._require_open()
             committed = self._committed(state)
             try:
@@ -137,7 +146,7 @@ class Transaction:
     def abandon(self) -> None:
         """Drop the clip, unless it was committed."""
         with self._pool.changed:
-            self._pool.current()
+            self._pool.latest()
             self._pool.unstage(self._branch, self._clip)
 
     def _committed(self, state: PoolState) -> PoolState:
@@ -146,8 +155,21 @@ class Transaction:
             state = forgotten.staging(self._branch, self._clip)
         live = state.branches[self._branch].live
         outcomes = {name: self._outcome(name, live[name]) for name in self.staged}
+        books = {} if state.forks else self._books_after
+        if not books:
+            outcomes |= {name: self._outcome_of_books(name, state) for name in self.books}
         committed = state.committed(self._branch, outcomes, num_kept=self.ordinals[-1] + 1)
-        return self._pool.with_packing(committed, self._branch)
+        return self._pool.with_packing(committed.keeping(books), self._branch)
+
+    def _outcome_of_books(self, name: str, state: PoolState) -> Outcome:
+        """Where a fork was born meanwhile, the host has to know."""
+        branch, bookkeeping = state.branches[self._branch], self._pool.streams[name].bookkeeping
+        assert state.is_known
+        assert branch.staged is not None
+        assert bookkeeping is not None
+        after = bookkeeping.read(self._books_after[name])
+        before = np.concatenate((own_slots(branch.live[name]), branch.staged.slots[name]))
+        return Outcome(after, np.setdiff1d(before, own_slots(after)))
 
     def _outcome(self, name: str, live: Live) -> Outcome:
         stream = self._pool.streams[name]
@@ -158,7 +180,7 @@ class Transaction:
     def _layers_with_mass(self, name: str) -> range:
         """Layers whose attention the stream's policy must know."""
         stream = self._pool.streams[name]
-        return range(stream.num_writes if stream.wants_attention_mass else 0)
+        return range(stream.num_writes if stream.wants_attention_mass and name not in self.books else 0)
 
     def _require_complete(self) -> None:
         if self.keep is Keep.NO:
@@ -177,6 +199,7 @@ class Transaction:
             for layer in self._layers_with_mass(name)
             if (name, layer) not in self._attention_mass
         ]
+        missing += [f"{name} books" for name in self.books if name not in self._books_after]
         if missing:
             raise TransactionError(
                 f"The model did not write {missing[0]} ({len(missing)} missing in all); nothing is kept."
