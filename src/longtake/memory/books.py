@@ -104,7 +104,7 @@ class Bookkeeping:
         if len(tokens):
             columns.token_stats[:, : len(tokens)] = torch.from_numpy(tokens.token_stats.T)
         columns.ends.copy_(torch.tensor(sizes).cumsum(0))
-        columns.layer_stats.copy_(torch.tensor([part.layer_stats for part in live]))
+        columns.layer_stats.copy_(torch.tensor([part.layer_stats for part in live], dtype=torch.float64))
         return Books(Columns(*(column.to(device) for column in columns)), Largest(max(sizes)))
 
     def read(self, books: Books) -> tuple[LiveSet, ...]:

@@ -27,7 +27,8 @@ from longtake.memory.tokens import Flags, StreamLayout, Tokens
 Own = TypeVar("Own", bound="Policy")
 """The policy's own class."""
 SLOT_BOOKKEEPING_BYTES = 1 + 3 * 8 + 3 * 8
-"""Of one slot: its state, owner and two epochs, and its token's frame, index and slot."""
+"""Of one slot: its state, owner and two epochs, and its token's frame, index and slot. Books on a device, those before
+a clip and those after it, take less."""
 
 
 class Keep(Enum):
