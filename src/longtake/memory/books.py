@@ -196,9 +196,8 @@ def decide_on(
     clip: Clip,
 ) -> list[EvictionDecision]:
     """The decision that books come to, of layers that the host knows."""
-    ends = [len(tokens) for tokens in layers]
     decision = policy.decide_stacked(stacked(device, layers, attention_mass, layer_stats, clip))
-    return unstacked(decision, ends)
+    return _unstacked(decision, [len(tokens) for tokens in layers])
 
 
 def stacked(
@@ -233,7 +232,7 @@ def stacked(
     )
 
 
-def unstacked(decision: StackedDecision, sizes: Sequence[int]) -> list[EvictionDecision]:
+def _unstacked(decision: StackedDecision, sizes: Sequence[int]) -> list[EvictionDecision]:
     """One for each layer, on the host."""
     stays, token_stats = decision.stays.cpu().numpy(), decision.token_stats.cpu().numpy()
     return [
