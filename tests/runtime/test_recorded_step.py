@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -23,12 +24,15 @@ from longtake.geometry.config import (
     TrunkConfig,
 )
 from longtake.geometry.model import GeometryModel
+from longtake.memory import stream
+from longtake.memory.books import Books
 from longtake.memory.policies.budgeted import KeyDiversity, Managed
 from longtake.memory.policies.farthest_frames import FarthestFrames
 from longtake.memory.policies.layerwise import Layerwise
 from longtake.memory.policies.lockstep import ContextRetention, KeepAll, Window
 from longtake.memory.policies.ratio import Ratio
-from longtake.memory.policy import StreamPolicy
+from longtake.memory.policy import Clip, LayerState, StackedPolicy, StreamPolicy
+from longtake.memory.tokens import Tokens
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession
@@ -68,7 +72,9 @@ POLICIES: dict[str, StreamPolicy] = {
     "farthest-frames": FarthestFrames(num_frames=3, camera_frames=5),
     "ratio": Ratio(special_frames=3, camera_frames=5),
     "layerwise": Layerwise(num_frames=40, budget_ratio=0.1, strict=False),
+    "one layer": Managed(num_frames=6, special_frames=3, camera_frames=5, temperature=1e-3, smoothing=0.0),
 }
+KEPT_ON_DEVICE = tuple(name for name, policy in POLICIES.items() if isinstance(policy, StackedPolicy))
 HERE = tuple(POLICIES) if ON_GPU else ("context",)  # interpreted, a step takes a second
 EVERY_POLICY = pytest.mark.parametrize("name", HERE)
 NUM_FRAMES = 9 if ON_GPU else 4
@@ -77,8 +83,9 @@ BUDGET = 10**7
 
 @pytest.fixture(autouse=True)
 def _kernels_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter takes what it is given."""
+    """The interpreter takes what it is given, and policies decide as on a GPU."""
     if not ON_GPU:
+        monkeypatch.setattr(stream, "decides_there", lambda _: True)
         for module in (triton, recorded_step):
             monkeypatch.setattr(module, "why_unsuitable", lambda *_, **__: None)
 
@@ -188,6 +195,127 @@ def test_resumed_session_goes_on_to_the_same_bits(
         assert_same(resumed.step(frame), session.step(frame))
 
 
+@pytest.mark.parametrize("name", KEPT_ON_DEVICE if ON_GPU else ["managed"])
+def test_forks_of_what_is_kept_on_the_device_see_what_the_host_would(
+    name: str, open_session: Callable[..., SequenceSession]
+) -> None:
+    """Before a fork, beside it, while it is born in the middle of a frame, and after it."""
+    pictures = frames(10 if ON_GPU else 6)
+    sessions = [open_session(name, recorded=recorded, reserve_frames=8) for recorded in (True, False)]
+
+    def assert_steps_alike(branches: list[SequenceSession], frame: Tensor) -> None:
+        assert_same(*(branch.step(frame) for branch in branches))
+
+    for frame in pictures[:-4]:
+        assert_steps_alike(sessions, frame)
+    forks = [session.fork() for session in sessions]
+    for branches in (sessions, forks):
+        assert_steps_alike(branches, pictures[-4])
+    for fork in forks:
+        fork.close()
+    assert_steps_alike(sessions, pictures[-3])
+    born = []
+    with sessions[0].look(pictures[-2]) as one, sessions[1].look(pictures[-2]) as other:
+        born += [session.fork() for session in sessions]
+        assert_same(one.geometry, other.geometry)
+        one.take()
+        other.take()
+    for branches in (born, sessions):
+        assert_steps_alike(branches, pictures[-1])
+    for layer in range(4):
+        one, other = (session.remembered(layer) for session in sessions)
+        assert np.array_equal(one.frame * 100 + one.index, other.frame * 100 + other.index)
+        assert np.array_equal(one.token_stats, other.token_stats)
+
+
+@pytest.mark.parametrize("name", KEPT_ON_DEVICE if ON_GPU else ["managed"])
+@pytest.mark.parametrize("broken", ["place", "decide"])
+def test_step_that_fails_on_the_device_leaves_no_trace(
+    name: str, broken: str, open_session: Callable[..., SequenceSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("out of luck")
+
+    session, plain, pictures = open_session(name), open_session(name), frames(NUM_FRAMES)
+    for frame in pictures:
+        with monkeypatch.context() as patch:
+            patch.setattr(recorded_step._Forgetting, broken, fail)
+            if session.num_kept:
+                with pytest.raises(RuntimeError, match="out of luck"):
+                    session.step(frame.flip(-1))
+        assert_same(session.step(frame), plain.step(frame))
+
+
+@pytest.mark.parametrize("name", KEPT_ON_DEVICE if ON_GPU else ["managed"])
+def test_device_decides_as_the_host_would_on_the_same_attention(
+    name: str, open_session: Callable[..., SequenceSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shares of layers differ in their last bits, which could move one token of thousands from a layer to another where
+    a fraction is a tie: none of these is. Scores of tokens are the same bits."""
+    compared, decide = [], recorded_step._Forgetting.decide
+
+    def compare(self: recorded_step._Forgetting, before: Books) -> Books:
+        after, keeping, mass = decide(self, before), self._bookkeeping, self._numbers.attention_mass
+        assert mass is not None
+        own = keeping.clip_slots(before.columns).cpu().numpy().astype(np.int64)
+        policy, ordinal = keeping.policy, int(self._ordinal)
+        tokens_per_frame = keeping.layout.tokens_per_frame
+        layers = []
+        for part, slot, of_layer in zip(keeping.read(before), own, mass.cpu().numpy(), strict=True):
+            new = Tokens.of_frames([ordinal], tokens_per_frame, slot, policy.num_token_stats)
+            tokens = part.with_clip(new)
+            state = LayerState(
+                tokens=tokens, attention_mass=of_layer[: len(tokens)], keys=None, layer_stats=part.layer_stats
+            )
+            layers.append(state)
+        clip = Clip(
+            num_kept=ordinal + 1, num_frames=1, tokens_per_frame=tokens_per_frame, num_heads=keeping.layout.num_heads
+        )
+        for got, state, want in zip(keeping.read(after), layers, policy.decide(layers, clip), strict=True):
+            assert np.array_equal(got.retained.slot, state.tokens.slot[want.stays])
+            assert np.array_equal(got.retained.token_stats, want.token_stats[want.stays])
+            assert got.layer_stats == pytest.approx(want.layer_stats, rel=1e-9)
+            compared.append(int((~want.stays).sum()))
+        return after
+
+    monkeypatch.setattr(recorded_step._Forgetting, "decide", compare)
+    session = open_session(name)
+    for frame in frames(24 if ON_GPU else 5):
+        session.step(frame)
+    assert sum(compared)
+
+
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+def test_layer_may_take_most_of_the_memory(open_session: Callable[..., SequenceSession]) -> None:
+    recorded, plain = open_session("one layer"), open_session("one layer", recorded=False)
+    for frame in frames(30):
+        assert_same(recorded.step(frame), plain.step(frame))
+    sizes = [len(recorded.remembered(layer)) for layer in range(4)]
+    assert max(sizes) > 2 * sum(sizes) / 4
+
+
+@pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
+@pytest.mark.parametrize("name", KEPT_ON_DEVICE)
+def test_forgetting_on_the_device_waits_for_it_no_more_than_a_window_does(
+    name: str, open_session: Callable[..., SequenceSession]
+) -> None:
+    def num_waits(name: str) -> int:
+        session, pictures = open_session(name), frames(12)
+        for frame in pictures[:8]:
+            session.step(frame)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                for frame in pictures[8:]:
+                    session.step(frame)
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+        return len(told)
+
+    assert num_waits(name) <= num_waits("window")
+
+
 def test_sessions_share_a_recording_and_not_its_numbers(open_session: Callable[..., SequenceSession]) -> None:
     one, other, alone = open_session(), open_session(), open_session()
     pictures = frames(NUM_FRAMES - 1)
@@ -233,10 +361,11 @@ def test_step_that_cannot_be_recorded_is_launched_and_says_why(
 
 
 @pytest.mark.skipif(not ON_GPU, reason="needs a GPU")
-def test_sessions_that_are_closed_leave_nothing_behind(open_session: Callable[..., SequenceSession]) -> None:
+@pytest.mark.parametrize("name", ["context", "managed"])
+def test_sessions_that_are_closed_leave_nothing_behind(name: str, open_session: Callable[..., SequenceSession]) -> None:
     allocated = []
     for _ in range(4):
-        session = open_session(reserve_frames=2)
+        session = open_session(name, reserve_frames=2)
         for frame in frames(5):
             session.step(frame)
         with session.fork() as fork:

@@ -7,7 +7,7 @@ moves. Every change is all or nothing: it makes the pool's next state, and only 
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -18,7 +18,17 @@ from longtake.memory.budget import StreamPlan
 from longtake.memory.policy import Keep
 from longtake.memory.saved import Pieces, SavedTensors
 from longtake.memory.serialization import restored_stream, stream_pieces
-from longtake.memory.shared_pool import ROOT, Branch, PoolState, SharedPool, Slots, StagedClip, StreamUse, use_of
+from longtake.memory.shared_pool import (
+    ROOT,
+    Branch,
+    PoolState,
+    SharedPool,
+    Slots,
+    StagedClip,
+    StreamUse,
+    own_slots,
+    use_of,
+)
 from longtake.memory.stream import Live, Outcome, Stream
 from longtake.memory.tokens import Integers, Tokens
 from longtake.memory.transaction import Transaction
@@ -96,24 +106,29 @@ class Memory:
         patience_s: float = 0.0,
         forgetting: Mapping[str, Integers] = MappingProxyType({}),
         rewriting: bool = False,
+        on_device: bool = False,
     ) -> Transaction:
         """Stage a clip in every stream. With too few free slots it waits up to `patience_s` for forks to end.
 
         The clip does not see frames of `forgetting`, by stream, and may lie where they do; they are forgotten when it
         is committed, and not before. `rewriting` lets it revise keys, which is refused while a fork lives. A clip that
-        writes over what is remembered makes forks wait until it is committed or left.
+        writes over what is remembered makes forks wait until it is committed or left. With `on_device`, streams whose
+        policies decide there are staged by their `books`, where they can be, and the caller works out the rest.
         """
         if num_frames < 1:
             raise TransactionError(f"A clip has at least one frame, but {num_frames} were announced.")
         with self._pool.changed:
             self._pack()
-            past, slots = self._wait_for_slots(num_frames, patience_s, forgetting)
-            state, first = self._pool.current(), past.num_kept
+            may_be = on_device and not forgetting and not rewriting
+            books = self._pool.books(self._pool.latest(), num_frames) if may_be else {}
+            past, slots = self._wait_for_slots(num_frames, patience_s, forgetting, besides=books)
+            state, first = self._pool.latest(), past.num_kept
             if rewriting and state.forks:
                 raise ForkError("Keys are revised only while there is no fork, which reads them too; end the forks.")
             staged = {
                 name: stream.stage(past.live[name], slots[name], num_kept=first, num_frames=num_frames, keep=keep)
                 for name, stream in self._pool.streams.items()
+                if name not in books
             }
             overwrites = any(not state.tables[name].is_free()[slot].all() for name, slot in slots.items())
             clip = StagedClip(slots=slots, rewrites=rewriting or overwrites)
@@ -125,10 +140,11 @@ class Memory:
                 keep=keep,
                 clip=clip,
                 staged=staged,
-                past=past.live,
+                past={name: past.live[name] for name in staged},
                 forgetting=forgetting,
+                books=books,
             )
-            self._pool.publish(state.staging(self._branch, clip))
+            self._pool.publish(state.staging(self._branch, clip).keeping(books))
             return transaction
 
     def fork(self) -> "Memory":
@@ -176,14 +192,15 @@ class Memory:
             state = self._pool.current()
             branch = self._require_nothing_staged(state, "clearing")
             outcomes = {
-                name: Outcome(stream.nothing(), _own_slots(branch.live[name]))
+                name: Outcome(stream.nothing(), own_slots(branch.live[name]))
                 for name, stream in self._pool.streams.items()
             }
             self._pool.publish(state.changed(self._branch, outcomes, num_kept=0))
 
     def contents(self) -> dict[str, Pieces]:
         """All that a new memory needs to go on from here, to be written piece by piece."""
-        branch = self._require_nothing_staged(self._pool.state, "saving")
+        with self._pool.changed:
+            branch = self._require_nothing_staged(self._pool.current(), "saving")
         if self.is_fork:
             raise ForkError("A fork cannot be saved; save the memory it was made from.")
         tensors = {"num_kept": Pieces.of(torch.tensor(branch.num_kept))}
@@ -197,7 +214,7 @@ class Memory:
             state = self._pool.current()
             assert state.epoch == 0, "only a new memory can be restored"
             live = {name: restored_stream(stream, saved) for name, stream in self._pool.streams.items()}
-            slots = {name: _own_slots(of_stream) for name, of_stream in live.items()}
+            slots = {name: own_slots(of_stream) for name, of_stream in live.items()}
             staging = state.staging(self._branch, StagedClip(slots=slots))
             outcomes = {name: Outcome(of_stream, _NONE_LEFT) for name, of_stream in live.items()}
             self._pool.publish(
@@ -217,7 +234,8 @@ class Memory:
 
     @property
     def _live(self) -> Mapping[str, Live]:
-        return self._require_usable(self._pool.state).live
+        with self._pool.changed:
+            return self._require_usable(self._pool.current()).live
 
     def _pack(self) -> None:
         """Bring own tokens together so that views are one run of slots; not while a fork may be reading.
@@ -225,7 +243,7 @@ class Memory:
         What clips see and compute does not depend on it. Tokens are copied into slots that are free, and only then said
         to be there: a step that fails loses nothing, and is taken again before the next clip.
         """
-        state = self._pool.current()
+        state = self._pool.latest()
         branch = self._require_usable(state)
         if state.forks or branch.staged is not None or branch.is_packed:
             return
@@ -236,18 +254,18 @@ class Memory:
         self._pool.publish(packing.packed)
 
     def _wait_for_slots(
-        self, num_frames: int, patience_s: float, forgetting: Mapping[str, Integers]
+        self, num_frames: int, patience_s: float, forgetting: Mapping[str, Integers], *, besides: Collection[str]
     ) -> tuple[Branch, Slots]:
-        """This branch once these frames are forgotten, and slots for a clip in it."""
+        """This branch once these frames are forgotten, and slots for a clip in it, in all streams but those."""
         deadline = time.monotonic() + patience_s
         while True:
-            state = self._pool.current()
+            state = self._pool.latest() if besides else self._pool.current()
             if self._require_usable(state).staged is not None:
                 raise TransactionError(
                     "This memory has a clip staged already; commit or leave it before the next begins."
                 )
             after = self._pool.without(state, self._branch, forgetting)
-            chosen = self._pool.choose(after, num_frames, from_top=self.is_fork)
+            chosen = self._pool.choose(after, num_frames, from_top=self.is_fork, besides=besides)
             if not isinstance(chosen, str):
                 return after.branches[self._branch], chosen
             left_s = deadline - time.monotonic()
@@ -295,7 +313,3 @@ class Memory:
                 "forks: reserve_frames of a map, reserve_tokens of a dialogue."
             )
         return f"{sentence}; give the memory a larger budget or choose a policy that forgets."
-
-
-def _own_slots(live: Live) -> Integers:
-    return np.concatenate([part.own.slot for part in live])

@@ -4,6 +4,7 @@
     ├─ StreamPolicy         what streams of keys and values remember while a video is mapped
     │  ├─ LockstepPolicy    all layers remember the same tokens: two questions about frames
     │  └─ PerLayerPolicy    each layer forgets on its own, by what attention or the keys say of every token
+    │     └─ StackedPolicy  decides on a GPU too, all layers at once, without waiting for the host
     └─ SegmentPolicy        which whole frames of a dialogue leave when its memory is full
 
 A policy may be both a stream's and a dialogue's. What it learns about a token or a layer belongs to the memory.
@@ -16,7 +17,8 @@ from enum import Enum
 from typing import ClassVar, TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32
+import torch
+from jaxtyping import Bool, Float, Float32, Float64, Int32, Int64
 from torch import Tensor
 
 from longtake.errors import SettingError
@@ -25,7 +27,8 @@ from longtake.memory.tokens import Flags, StreamLayout, Tokens
 Own = TypeVar("Own", bound="Policy")
 """The policy's own class."""
 SLOT_BOOKKEEPING_BYTES = 1 + 3 * 8 + 3 * 8
-"""Of one slot: its state, owner and two epochs, and its token's frame, index and slot."""
+"""Of one slot: its state, owner and two epochs, and its token's frame, index and slot. Books on a device, those before
+a clip and those after it, take less."""
 
 
 class Keep(Enum):
@@ -206,6 +209,57 @@ class PerLayerPolicy(StreamPolicy):
     def full_after(self) -> int | None:
         """Their size does not depend on how many frames were kept."""
         return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackedState:
+    """What all layers remember once a clip was looked at: a row of tensors for each layer, padded behind its tokens."""
+
+    frame: Int32[Tensor, "layers places"]
+    index: Int32[Tensor, "layers places"]
+    size: Int64[Tensor, "layers 1"]
+    """How many tokens each layer has."""
+    token_stats: Float32[Tensor, "stats layers places"]
+    attention_mass: Float32[Tensor, "layers places"]
+    layer_stats: Float64[Tensor, "layers layer_stats"]
+    num_kept: Int64[Tensor, ""]
+    """Frames kept, those of the clip included."""
+    num_frames: int
+    tokens_per_frame: int
+    num_heads: int
+
+    @property
+    def is_token(self) -> Bool[Tensor, "layers places"]:
+        return torch.arange(self.frame.shape[1], device=self.frame.device) < self.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackedDecision:
+    """What becomes of them; of the padding it says nothing."""
+
+    stays: Bool[Tensor, "layers places"]
+    token_stats: Float32[Tensor, "stats layers places"]
+    layer_stats: Float64[Tensor, "layers layer_stats"]
+
+
+class StackedPolicy(PerLayerPolicy):
+    """Forgets by attention mass, and decides for all layers at once as well, in tensors whose shapes never change.
+
+    On a GPU this is how it decides, always: sums round differently than in `decide`, which is its slow twin.
+    """
+
+    @property
+    def wants_attention_mass(self) -> bool:
+        return True
+
+    @property
+    def holds_until(self) -> int | None:
+        """Kept frames up to which `most_tokens` holds; None for ever."""
+        return None
+
+    @abstractmethod
+    def decide_stacked(self, state: StackedState) -> StackedDecision:
+        """The same decision; bits must not depend on how much padding there is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

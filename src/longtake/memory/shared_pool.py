@@ -9,11 +9,13 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 
+from longtake.memory.books import Books
 from longtake.memory.budget import StreamPlan
 from longtake.memory.slots import Births, RowsBefore, Slab, SlotState, SlotTable
-from longtake.memory.stream import Live, Outcome, open_stream
+from longtake.memory.stream import Live, Outcome, Stream, open_stream
 from longtake.memory.tokens import Integers
 
 Slots = Mapping[str, Integers]
@@ -25,7 +27,8 @@ class StagedClip:
     """A clip that is written but not kept yet."""
 
     slots: Slots
-    """Those that were free, and those of remembered tokens that leave with the commit."""
+    """Those that were free, and those of remembered tokens that leave with the commit; of streams that are staged on
+    the device only once somebody asked."""
     rewrites: bool = False
     """Whether remembered tokens are written over meanwhile: forks are born before the clip or after it."""
     before: RowsBefore = field(default_factory=RowsBefore)
@@ -85,6 +88,10 @@ class PoolState:
     """Branches there ever were."""
     tables: Mapping[str, SlotTable]
     branches: Mapping[int, Branch]
+    books: Mapping[str, Books] = field(default_factory=dict)
+    """What the first branch remembers of streams that are kept on the device; gone once the host changes it."""
+    is_known: bool = True
+    """Whether tables and branches say the same as the books: they do while there is a fork."""
 
     @property
     def forks(self) -> Collection[Births]:
@@ -95,6 +102,33 @@ class PoolState:
         """With a clip of this branch staged."""
         tables = {name: self.tables[name].take(slot) for name, slot in clip.slots.items()}
         return self._with(number, replace(self.branches[number], staged=clip), tables=tables)
+
+    def keeping(self, books: Mapping[str, Books]) -> "PoolState":
+        """With what books say of their streams, whatever tables and branches do."""
+        return replace(self, books=books, is_known=False) if books else self
+
+    def known(self, streams: Mapping[str, Stream]) -> "PoolState":
+        """With tables and branches that say what the books do; waits for the device."""
+        if self.is_known:
+            return self
+        branch, live, tables, staged = (
+            self.branches[ROOT],
+            dict[str, Live](),
+            dict[str, SlotTable](),
+            dict[str, Integers](),
+        )
+        for name, books in self.books.items():
+            bookkeeping, table = streams[name].bookkeeping, SlotTable.free(len(self.tables[name]))
+            assert bookkeeping is not None
+            live[name] = bookkeeping.read(books)
+            tables[name] = table.commit(own_slots(live[name]), owner=ROOT, epoch=branch.version)
+            if branch.staged is not None:
+                staged[name] = bookkeeping.clip_slots(books.columns).flatten().cpu().numpy().astype(np.int64)
+                tables[name] = tables[name].take(staged[name])
+        branch = replace(branch, live={**branch.live, **live})
+        if branch.staged is not None:
+            branch = replace(branch, staged=replace(branch.staged, slots={**branch.staged.slots, **staged}))
+        return replace(self._with(ROOT, branch, tables=tables), is_known=True)
 
     def unstaged(self, number: int) -> "PoolState":
         """With the staged clip of this branch gone, if it has one."""
@@ -125,7 +159,8 @@ class PoolState:
         live = {**branch.live, **{name: outcome.live for name, outcome in outcomes.items()}}
         counted = branch.num_kept if num_kept is None else num_kept
         after = replace(branch, live=live, version=epoch, num_kept=counted, is_packed=False, packing=None)
-        return self._with(number, after, tables=tables, epoch=epoch)
+        changed = self._with(number, after, tables=tables, epoch=epoch)
+        return replace(changed, books={}) if number == ROOT else changed
 
     def forked(self, number: int) -> "PoolState":
         """With a new branch, numbered last, that sees what this one does."""
@@ -156,6 +191,8 @@ class PoolState:
         state, epoch = self.unstaged(number), self.epoch + 1
         branches = {other: branch for other, branch in state.branches.items() if other != number}
         left = replace(state, branches=branches, epoch=epoch)
+        if number == ROOT:
+            left = replace(left, books={}, is_known=True)
         tables = {
             name: table.release(table.owned_by(number), epoch=epoch, forks=left.forks).reclaim(left.forks)
             for name, table in state.tables.items()
@@ -220,6 +257,13 @@ class SharedPool:
         self._dropped: deque[tuple[int, StagedClip | None]] = deque()
 
     def current(self) -> PoolState:
+        """The present state, all of it known on the host."""
+        state = self.latest()
+        if not state.is_known:
+            self.publish(state.known(self.streams))
+        return self.state
+
+    def latest(self) -> PoolState:
         """The present state, once what was dropped without being ended is given back."""
         while self._dropped:
             number, clip = self._dropped[0]
@@ -238,7 +282,8 @@ class SharedPool:
     def is_staged(self, number: int, clip: StagedClip) -> bool:
         """Whether this is the clip that the branch has staged."""
         branch = self.state.branches.get(number)
-        return branch is not None and branch.staged is clip
+        staged = None if branch is None else branch.staged
+        return staged is not None and staged.before is clip.before  # it may know more of its slots by now
 
     def unstage(self, number: int, clip: StagedClip) -> None:
         """Drop a clip that is not kept, if it is still there; all that it wrote over is as it was."""
@@ -277,15 +322,39 @@ class SharedPool:
         branch = replace(state.branches[number], packing=self.packing(state, number))
         return replace(state, branches={**state.branches, number: branch})
 
-    def choose(self, state: PoolState, num_frames: int, *, from_top: bool) -> dict[str, Integers] | str:
-        """Free slots for a clip in every stream, or the name of the first stream that has too few."""
+    def books(self, state: PoolState, num_frames: int) -> dict[str, Books]:
+        """Those of all streams that can be kept on the device, for a clip of the first branch; none where the host has
+        to know more: beside forks, of clips of several frames, where the memory might be full."""
+        branch, books = state.branches[ROOT], dict[str, Books]()
+        if state.forks or num_frames != 1:
+            return {}
+        for name, stream in self.streams.items():
+            bookkeeping = stream.bookkeeping
+            if bookkeeping is None:
+                continue
+            if not bookkeeping.has_room(branch.num_kept + 1):
+                return {}
+            books[name] = state.books.get(name) or bookkeeping.written(branch.live[name], stream.slab.device)
+        return books
+
+    def choose(
+        self, state: PoolState, num_frames: int, *, from_top: bool, besides: Collection[str] = ()
+    ) -> dict[str, Integers] | str:
+        """Free slots for a clip in every stream but those, or the name of the first stream that has too few."""
         chosen: dict[str, Integers] = {}
         for name, plan in self.plans.items():
+            if name in besides:
+                continue
             slot = state.tables[name].choose(num_frames * plan.policy.slots_per_frame(plan.layout), from_top=from_top)
             if slot is None:
                 return name
             chosen[name] = slot
         return chosen
+
+
+def own_slots(live: Live) -> Integers:
+    """Of all sets of layers."""
+    return np.concatenate([part.own.slot for part in live])
 
 
 def use_of(table: SlotTable, slab: Slab) -> StreamUse:

@@ -27,7 +27,7 @@ from longtake.memory.tokens import Flags, Integers, StreamLayout
 Rows = Float[Tensor, "tokens heads head_dim"]
 Block = slice | Tensor
 """One stretch of slots in a fixed order."""
-_FEWEST_RANGES = 4
+FEWEST_RANGES = 4
 _WORDS = (torch.int64, torch.int32, torch.int16)
 """As which numbers are copied: the wider, the fewer."""
 _COPIED_AT_ONCE = 1024
@@ -104,7 +104,7 @@ class View:
     @property
     def num_ranges(self) -> int:
         """A number of ranges that most views share, so that few kernels are compiled."""
-        return max(_FEWEST_RANGES, 1 << (len(self.sections) - 1).bit_length())
+        return max(FEWEST_RANGES, 1 << (len(self.sections) - 1).bit_length())
 
     @property
     def in_place(self) -> bool:

@@ -15,9 +15,18 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor
 
+from longtake.memory.books import Bookkeeping, decide_on
 from longtake.memory.budget import StreamPlan
 from longtake.memory.live_set import LiveSet
-from longtake.memory.policy import Clip, Keep, LayerState, LockstepPolicy, PerLayerPolicy
+from longtake.memory.policy import (
+    Clip,
+    EvictionDecision,
+    Keep,
+    LayerState,
+    LockstepPolicy,
+    PerLayerPolicy,
+    StackedPolicy,
+)
 from longtake.memory.slots import Block, Rows, Slab, SlotTable, View, as_block, view_of
 from longtake.memory.tokens import Flags, Integers, Tokens
 
@@ -100,6 +109,11 @@ class Stream(ABC):
     @abstractmethod
     def wants_attention_mass(self) -> bool:
         """Whether a clip can be kept only with what each key got of its attention."""
+
+    @property
+    def bookkeeping(self) -> Bookkeeping | None:
+        """How its books are kept on the device, where its policy decides there."""
+        return None
 
     @abstractmethod
     def find(self, layer: int) -> tuple[int, int, int]:
@@ -219,6 +233,13 @@ class PerLayerStream(Stream):
     def __init__(self, name: str, plan: StreamPlan, policy: PerLayerPolicy, device: torch.device) -> None:
         super().__init__(name, plan, Slab(replace(plan.layout, num_layers=1), plan.num_slots, device))
         self._policy = policy
+        self._bookkeeping = None
+        if isinstance(policy, StackedPolicy) and decides_there(device):
+            self._bookkeeping = Bookkeeping(plan.layout, policy, plan.num_slots)
+
+    @property
+    def bookkeeping(self) -> Bookkeeping | None:
+        return self._bookkeeping
 
     @property
     def set_names(self) -> tuple[str, ...]:
@@ -247,22 +268,35 @@ class PerLayerStream(Stream):
 
     def after_commit(self, live: Live, clip: WrittenClip) -> Outcome:
         new = [self._new_tokens(clip.ordinals, staged.slot) for staged in clip.staged]
+        tokens = [part.with_clip(own) for part, own in zip(live, new, strict=True)]
+        outcomes = [
+            part.after_decision(of_layer, decision)
+            for part, of_layer, decision in zip(live, tokens, self._decide(live, tokens, clip), strict=True)
+        ]
+        return Outcome(tuple(part for part, _ in outcomes), np.concatenate([left for _, left in outcomes]))
+
+    def _decide(self, live: Live, tokens: list[Tokens], clip: WrittenClip) -> list[EvictionDecision]:
+        if self._bookkeeping is not None:
+            layer_stats = [part.layer_stats for part in live]
+            return decide_on(
+                self.slab.device,
+                self._bookkeeping.policy,
+                tokens,
+                clip.attention_mass,
+                layer_stats,
+                self._described(clip),
+            )
         attention_mass = _on_host(clip.attention_mass) if self._policy.wants_attention_mass else [None] * len(live)
         layers = [
             LayerState(
-                tokens=part.with_clip(own),
+                tokens=of_layer,
                 attention_mass=mass,
                 keys=self._keys(staged.view) if self._policy.wants_keys else None,
                 layer_stats=part.layer_stats,
             )
-            for part, own, mass, staged in zip(live, new, attention_mass, clip.staged, strict=True)
+            for part, of_layer, mass, staged in zip(live, tokens, attention_mass, clip.staged, strict=True)
         ]
-        decisions = self._policy.decide(layers, self._described(clip))
-        outcomes = [
-            part.after_decision(state.tokens, decision)
-            for part, state, decision in zip(live, layers, decisions, strict=True)
-        ]
-        return Outcome(tuple(part for part, _ in outcomes), np.concatenate([left for _, left in outcomes]))
+        return self._policy.decide(layers, self._described(clip))
 
     def after_merge(self, fork: Live, parent: Live, *, num_kept: int) -> Outcome:  # noqa: ARG002
         merged = tuple(part.as_merged_into(of_parent) for part, of_parent in zip(fork, parent, strict=True))
@@ -299,6 +333,11 @@ def open_stream(name: str, plan: StreamPlan, device: torch.device) -> Stream:
         return PerLayerStream(name, plan, plan.policy, device)
     assert isinstance(plan.policy, LockstepPolicy), f"{plan.policy} is a policy of no stream"
     return LockstepStream(name, plan, plan.policy, device)
+
+
+def decides_there(device: torch.device) -> bool:
+    """Whether policies that can decide on this device."""
+    return device.type == "cuda"
 
 
 def _flags(num_slots: int, slot: Integers) -> Flags:

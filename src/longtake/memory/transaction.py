@@ -8,8 +8,9 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from longtake.errors import TransactionError
+from longtake.memory.books import Books
 from longtake.memory.policy import Keep
-from longtake.memory.shared_pool import PoolState, SharedPool, StagedClip
+from longtake.memory.shared_pool import PoolState, SharedPool, StagedClip, own_slots
 from longtake.memory.slots import Rows, Seen, Slab, View, view_of
 from longtake.memory.stream import Live, Outcome, Staged, WrittenClip
 from longtake.memory.tokens import Integers, Tokens
@@ -32,12 +33,15 @@ class Transaction:
         staged: Mapping[str, tuple[Staged, ...]],
         past: Mapping[str, Live],
         forgetting: Mapping[str, Integers],
+        books: Mapping[str, Books],
     ) -> None:
         self.ordinals = ordinals
         """For each frame, how many frames of its sequence were kept before it."""
         self.keep = keep
         self.staged = staged
         """By stream, the clip's place in every set of layers that forget together."""
+        self.books = books
+        """Of streams that are staged on the device instead, what is remembered."""
         self._memory = memory  # a fork ends with its object: not before its clip
         self._pool = pool
         self._branch = branch
@@ -46,6 +50,7 @@ class Transaction:
         self._forgetting = forgetting
         self._attention_mass: dict[tuple[str, int], AttentionMass] = {}
         self._written: set[tuple[str, int]] = set()
+        self._books_after: dict[str, Books] = {}
         pool.end_with(self, branch, clip)
 
     def __enter__(self) -> "Transaction":
@@ -144,6 +149,10 @@ class Transaction:
         """What each key of the view got of the clip's attention in one layer, in the order of the view."""
         self._attention_mass[stream, layer] = attention_mass
 
+    def record_books(self, stream: str, books: Books) -> None:
+        """What is remembered of a stream that is staged on the device, should the clip be kept."""
+        self._books_after[stream] = books
+
     def commit(self, then: Callable[[], object] = lambda: None, *, num_frames: int | None = None) -> None:
         """Keep the clip, or its first `num_frames`: its tokens become part of the memory, and what the policies evict
         leaves.
@@ -154,7 +163,7 @@ class Transaction:
         self._require_open()
         self._require_complete()
         with self._pool.changed:
-            state = self._pool.current()
+            state = self._pool.latest()
             self._require_open()
             committed = self._committed(state, len(self.ordinals) if num_frames is None else num_frames)
             try:
@@ -167,7 +176,7 @@ class Transaction:
     def abandon(self) -> None:
         """Drop the clip, unless it was committed."""
         with self._pool.changed:
-            self._pool.current()
+            self._pool.latest()
             self._pool.unstage(self._branch, self._clip)
 
     def _committed(self, state: PoolState, num_frames: int) -> PoolState:
@@ -183,8 +192,21 @@ class Transaction:
             state = state.unstaged(self._branch).staging(self._branch, replace(clip, slots=slots))
         live, ordinals = state.branches[self._branch].live, self.ordinals[:num_frames]
         outcomes = {name: self._outcome(name, live[name], staged[name], ordinals) for name in staged}
+        books = {} if state.forks else self._books_after
+        if not books:
+            outcomes |= {name: self._outcome_of_books(name, state) for name in self.books}
         committed = state.committed(self._branch, outcomes, num_kept=ordinals[-1] + 1)
-        return self._pool.with_packing(committed, self._branch)
+        return self._pool.with_packing(committed.keeping(books), self._branch)
+
+    def _outcome_of_books(self, name: str, state: PoolState) -> Outcome:
+        """Where a fork was born meanwhile, the host has to know."""
+        branch, bookkeeping = state.branches[self._branch], self._pool.streams[name].bookkeeping
+        assert state.is_known
+        assert branch.staged is not None
+        assert bookkeeping is not None
+        after = bookkeeping.read(self._books_after[name])
+        before = np.concatenate((own_slots(branch.live[name]), branch.staged.slots[name]))
+        return Outcome(after, np.setdiff1d(before, own_slots(after)))
 
     def _outcome(self, name: str, live: Live, staged: tuple[Staged, ...], ordinals: tuple[int, ...]) -> Outcome:
         stream = self._pool.streams[name]
@@ -195,7 +217,7 @@ class Transaction:
     def _layers_with_mass(self, name: str) -> range:
         """Layers whose attention the stream's policy must know."""
         stream = self._pool.streams[name]
-        return range(stream.num_writes if stream.wants_attention_mass else 0)
+        return range(stream.num_writes if stream.wants_attention_mass and name not in self.books else 0)
 
     def _require_complete(self) -> None:
         if self.keep is Keep.NO:
@@ -214,6 +236,7 @@ class Transaction:
             for layer in self._layers_with_mass(name)
             if (name, layer) not in self._attention_mass
         ]
+        missing += [f"{name} books" for name in self.books if name not in self._books_after]
         if missing:
             raise TransactionError(
                 f"The model did not write {missing[0]} ({len(missing)} missing in all); nothing is kept."

@@ -1,10 +1,11 @@
-"""A step as two CUDA graphs, for every session of a model and size: first the encoder, then trunk and heads.
+"""A step as CUDA graphs, for every session of a model and size: first the encoder, then trunk and heads.
 
 What differs between frames and sessions is numbers that the graphs read on the device, filled in before each replay:
 
     pixels │ the frame's ordinal │ where slabs lie │ slots to write │ ranges, or lists of slots, to read
 
-The encoder needs the pixels alone: while it runs, the host finds the rest. The same kernels launched one by one, as
+The encoder needs the pixels alone: while it runs, the host finds the rest. Where a policy decides on the device, two
+graphs more, before the trunk and after it, find the places and say who stays. The same kernels launched one by one, as
 `StreamRecall` does with the triton backend, give the same bits.
 """
 
@@ -13,6 +14,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float, Float32, Int32, Int64
@@ -21,7 +23,9 @@ from torch import Tensor
 from longtake.attention.backend import NormBounds
 from longtake.attention.triton import TritonBackend, why_unsuitable
 from longtake.geometry.model import GeometryModel, Grid, Prediction
+from longtake.memory.books import Bookkeeping, Books, Columns
 from longtake.memory.memory import Memory
+from longtake.memory.slots import FEWEST_RANGES
 from longtake.memory.stream import Stream
 from longtake.memory.transaction import Transaction
 from longtake.runtime.fused_model import FusedModel, products_in
@@ -55,21 +59,26 @@ class StreamShape:
 
     @classmethod
     def of(cls, stream: Stream, transaction: Transaction) -> "StreamShape":
-        staged, layout, slab = transaction.staged[stream.name], stream.plan.layout, stream.slab
-        views = [view for each in staged for view in each.views]
-        usual = slab.num_slots if len(staged) == 1 else 2 * slab.num_slots // len(staged)
-        most = usual if max(view.num_slots for view in views) <= usual else slab.num_slots
+        layout, slab, num_sets = stream.plan.layout, stream.slab, len(stream.set_names)
+        books, tokens = transaction.books.get(stream.name), layout.tokens_per_frame // layout.passes
+        views = [view for each in transaction.staged.get(stream.name, ()) for view in each.views]
+        usual = slab.num_slots if num_sets == 1 else 2 * slab.num_slots // num_sets
+        if books is None:
+            is_usual = max(view.num_slots for view in views) <= usual
+        else:
+            is_usual = books.largest.at_most() + tokens <= usual or books.largest.exactly() + tokens <= usual
+        most = usual if is_usual else slab.num_slots
         return cls(
             places=tuple(map(stream.find, range(stream.num_writes))),
-            num_sets=len(staged),
-            num_passes=len(staged[0].blocks),
+            num_sets=num_sets,
+            num_passes=layout.passes,
             num_slab_layers=len(slab.keys),
-            tokens=len(staged[0].slot) // len(staged[0].blocks),
+            tokens=tokens,
             key_heads=layout.num_heads,
             dtype=layout.dtype,
-            num_ranges=max(view.num_ranges for view in views),
+            num_ranges=max([FEWEST_RANGES, *(view.num_ranges for view in views)]),
             most=1 << (most - 1).bit_length(),
-            is_listed=not all(view.in_place for view in views),
+            is_listed=books is not None or not all(view.in_place for view in views),
             is_wide=slab.keys[0].numel() >= _WIDE,
             wants_attention_mass=transaction.wants_attention_mass(stream.name, 0),
         )
@@ -93,6 +102,11 @@ class StreamNumbers:
         """The slots that a pass writes in a set of layers."""
         return self._write.on_device[group, number]
 
+    @property
+    def all_written(self) -> Int32[Tensor, "sets tokens"]:
+        """The same of all sets, where there is one pass."""
+        return self._write.on_device[:, 0]
+
     def read(self, group: int, number: int) -> tuple[Int32[Tensor, "ranges 2"], Int32[Tensor, " most"] | None]:
         """Ranges that it reads, and the list that they are of."""
         slots = None if self._slots is None else self._slots.on_device[group, number]
@@ -100,7 +114,6 @@ class StreamNumbers:
 
     def fill(self, stream: Stream, transaction: Transaction) -> None:
         """With the places of a clip."""
-        self.where.copy_(stream.slab.where)
         staged = transaction.staged[stream.name]
         with self._write.changed() as written:
             for group, each in enumerate(staged):
@@ -117,6 +130,19 @@ class StreamNumbers:
                     listed = view.listed.slots
                     assert listed is not None
                     slots[group, number, : len(listed)] = listed
+
+    def fill_on_device(
+        self,
+        write: Int32[Tensor, "sets tokens"],
+        slots: Int32[Tensor, "sets most"],
+        sizes: Int64[Tensor, "sets 1"],
+    ) -> None:
+        """With the places of a clip that is staged there: of each set so many slots of its list are read."""
+        assert self._slots is not None
+        self._write.on_device[:, 0] = write
+        self._slots.on_device[:, 0] = slots
+        self._ranges.on_device.zero_()
+        self._ranges.on_device[:, 0, 0, 1] = sizes[:, 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +176,39 @@ class RecordedRecall:
         return mixed.unsqueeze(0).to(q.dtype)
 
 
+class _Forgetting:
+    """A stream that is kept on the device: what books say of a clip before the trunk, and of who stays after it."""
+
+    def __init__(
+        self, bookkeeping: Bookkeeping, numbers: StreamNumbers, ordinal: Int64[Tensor, " 1"], pool: Any
+    ) -> None:
+        self._bookkeeping, self._numbers, self._ordinal = bookkeeping, numbers, ordinal
+        with torch.inference_mode(mode=False):
+            self._columns = bookkeeping.nothing(ordinal.device)
+        self._placing, self._deciding = Recording(ordinal.device, pool), Recording(ordinal.device, pool)
+
+    def place(self, books: Books) -> None:
+        """Find the clip's places."""
+        for mine, theirs in zip(self._columns, books.columns, strict=True):
+            mine.copy_(theirs)
+        self._placing.launch(self._place)
+
+    def decide(self, books: Books) -> Books:
+        """What is remembered once the clip is kept, by what its attention gave to each token."""
+        columns = self._deciding.launch(self._decide)
+        return Books.kept(columns, bound=books.largest.at_most() + self._numbers.shape.tokens)
+
+    def _place(self) -> None:
+        own = self._bookkeeping.clip_slots(self._columns)
+        slots = self._bookkeeping.slots_read(self._columns, own, self._numbers.shape.most)
+        self._numbers.fill_on_device(own, slots, self._bookkeeping.sizes(self._columns))
+
+    def _decide(self) -> Columns:
+        assert self._numbers.attention_mass is not None
+        own = self._numbers.all_written
+        return self._bookkeeping.after(self._columns, own, self._numbers.attention_mass, self._ordinal[0])
+
+
 class RecordedModel:
     """One frame after the scale block through a model, for all its sessions of one size; one at a time."""
 
@@ -167,6 +226,7 @@ class RecordedModel:
         self._encoder = Recording(device, self._pool)
         self._patches: Tensor | None = None
         self._trunks: dict[tuple[tuple[str, StreamShape], ...], tuple[RecordedRecall, Recording]] = {}
+        self._forgetting: dict[tuple[StreamNumbers, Bookkeeping], _Forgetting] = {}
 
     def encode(self, image: Image) -> None:
         """Begin with a frame; nobody else may until `predict` has returned."""
@@ -186,11 +246,20 @@ class RecordedModel:
             self._ordinal.fill_(transaction.ordinals[0])
             for name, numbers in recall.numbers.items():
                 transaction.note_overwritten(name)
-                numbers.fill(memory.streams[name], transaction)
+                numbers.where.copy_(memory.streams[name].slab.where)
+                if name in transaction.books:
+                    self._forget(memory.streams[name], numbers).place(transaction.books[name])
+                else:
+                    numbers.fill(memory.streams[name], transaction)
             prediction = _cloned(recording.launch(partial(self._predict, recall)))
             for name, numbers in recall.numbers.items():
                 transaction.mark_written(name)
-                if numbers.attention_mass is not None:
+                if numbers.attention_mass is None:
+                    continue
+                if name in transaction.books:
+                    after = self._forget(memory.streams[name], numbers).decide(transaction.books[name])
+                    transaction.record_books(name, after)
+                else:
                     for layer, staged in enumerate(transaction.staged[name]):
                         mass = numbers.attention_mass[layer, : staged.view.num_slots].clone()
                         transaction.record_attention_mass(name, layer, mass)
@@ -214,6 +283,14 @@ class RecordedModel:
             recall = RecordedRecall(self._backend, numbers, self._ordinal, self._bounds)
             self._trunks[key] = recall, Recording(device, self._pool)
         return self._trunks[key]
+
+    def _forget(self, stream: Stream, numbers: StreamNumbers) -> _Forgetting:
+        bookkeeping = stream.bookkeeping
+        assert bookkeeping is not None
+        key = numbers, bookkeeping
+        if key not in self._forgetting:
+            self._forgetting[key] = _Forgetting(bookkeeping, numbers, self._ordinal, self._pool)
+        return self._forgetting[key]
 
     def _encode(self) -> Tensor:
         with torch.no_grad(), products_in(self._dtype, self._image.device):

@@ -271,7 +271,8 @@ class SequenceSession(VideoSession):
                     recorded = None if is_scale else self._recorded
                     if recorded is not None:
                         recorded.encode(images)  # begun on the GPU before the host looks for places
-                    transaction = stack.enter_context(self._memory.begin(num_frames, keep))
+                    begun = self._memory.begin(num_frames, keep, on_device=recorded is not None)
+                    transaction = stack.enter_context(begun)
                     if recorded is not None:
                         prediction = recorded.predict(self._memory, transaction)
                     else:

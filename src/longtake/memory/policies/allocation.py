@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
 
-_SMALLEST_SHARE = 1e-300
+SMALLEST_SHARE = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def fill(
         return Allocation(tuple(floor.tolist()), overflow=bool(floor.sum() > total))
     room = size - floor
     rest = total - int(floor.sum())
-    served = shares > _SMALLEST_SHARE
+    served = shares > SMALLEST_SHARE
     if room[served].sum() <= rest:
         extra = np.where(served, room, 0)
         extra += _pour(rest - int(extra.sum()), room - extra, (room - extra).astype(np.float64))
@@ -58,7 +58,7 @@ def _pour(
 ) -> Int[np.ndarray, " layers"]:
     """`amount` in whole units, by shares, into vessels that hold `room` and together at least as much."""
     full = _fills_up(amount, room, shares)
-    level = (amount - room[full].sum()) / max(shares[~full].sum(), _SMALLEST_SHARE)
+    level = (amount - room[full].sum()) / max(shares[~full].sum(), SMALLEST_SHARE)
     exact = np.where(full, room, level * shares)
     whole = np.floor(exact).astype(np.int64)
     by_fraction = np.argsort(whole - exact, kind="stable")

@@ -8,16 +8,25 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, Float64
+from jaxtyping import Bool, Float, Float32, Float64
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from longtake.errors import BudgetError, SettingError
 from longtake.memory.budget import format_bytes
+from longtake.memory.policies import stacked
 from longtake.memory.policies.allocation import fill, softmax_shares, without_lowest
 from longtake.memory.policies.lockstep import Window
 from longtake.memory.policies.protection import CAMERA_FRAMES, Protection, anchors_and_history
-from longtake.memory.policy import Clip, EvictionDecision, LayerState, PerLayerPolicy
+from longtake.memory.policy import (
+    Clip,
+    EvictionDecision,
+    LayerState,
+    PerLayerPolicy,
+    StackedDecision,
+    StackedPolicy,
+    StackedState,
+)
 from longtake.memory.tokens import Flags, StreamLayout, TokenStats
 
 Own = TypeVar("Own", bound="Budgeted")
@@ -145,7 +154,7 @@ class Budgeted(PerLayerPolicy):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Managed(Budgeted):
+class Managed(Budgeted, StackedPolicy):
     """All layers together keep at most `num_tokens` tokens; anchors, the newest frames and the special tokens of the
     newest `special_frames` frames are protected.
 
@@ -180,10 +189,6 @@ class Managed(Budgeted):
         """The smoothed statistic, and 1 once there is one."""
         return 2
 
-    @property
-    def wants_attention_mass(self) -> bool:
-        return True
-
     def decide(self, layers: Sequence[LayerState], clip: Clip) -> list[EvictionDecision]:
         protected = [self.protection.covers(state.tokens, num_kept=clip.num_kept) for state in layers]
         layer_stats = [self._watch(state, ~covered) for state, covered in zip(layers, protected, strict=True)]
@@ -213,6 +218,37 @@ class Managed(Budgeted):
         token_stats[:, 0] += state.attention_mass * np.float32(len(state.tokens) / queries)
         token_stats[:, 1] += np.float32(clip.num_frames)
         return token_stats
+
+    def decide_stacked(self, state: StackedState) -> StackedDecision:
+        covered = self.protection.covers_stacked(state)
+        may_leave = state.is_token & ~covered
+        layer_stats = self._watch_stacked(state, may_leave)
+        token_stats = self._accumulate_stacked(state)
+        keep = stacked.fill(
+            self._total_tokens,
+            stacked.softmax_shares(layer_stats[:, 0], self.temperature),
+            floors=(state.is_token & covered).sum(1),
+            sizes=state.size[:, 0],
+        )
+        scores = token_stats[0] / token_stats[1]
+        stays = stacked.without_lowest(scores, state.size[:, 0] - keep, may_leave=may_leave)
+        return StackedDecision(stays=stays, token_stats=token_stats, layer_stats=layer_stats)
+
+    def _watch_stacked(
+        self, state: StackedState, unprotected: Bool[Tensor, "layers places"]
+    ) -> Float64[Tensor, "layers 2"]:
+        before, is_known = state.layer_stats.unbind(1)
+        mean, variance = stacked.moments(state.attention_mass, unprotected)
+        now = torch.where(mean > 0, (variance / (mean * mean)).log1p(), 0.0)
+        smoothed = torch.where(is_known > 0, self.smoothing * before + (1 - self.smoothing) * now, now)
+        known = torch.stack((smoothed, torch.ones_like(smoothed)), dim=1)
+        return torch.where(unprotected.any(1, keepdim=True), known, state.layer_stats)
+
+    def _accumulate_stacked(self, state: StackedState) -> Float32[Tensor, "2 layers places"]:
+        queries = state.tokens_per_frame * state.num_heads
+        attention, exposure = self.decay**state.num_frames * state.token_stats
+        added = state.attention_mass * (state.size.double() / queries).float()
+        return torch.stack((attention + added, exposure + state.num_frames))
 
 
 def unevenness(attention_mass: Float32[np.ndarray, " tokens"]) -> float:

@@ -10,13 +10,23 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Float, Float32, Float64
+import torch
+from jaxtyping import Float, Float32, Float64, Int64
+from torch import Tensor
 
 from longtake.errors import SettingError
+from longtake.memory.policies import stacked
 from longtake.memory.policies.allocation import softmax_shares, without_lowest
 from longtake.memory.policies.lockstep import Window
 from longtake.memory.policies.protection import anchors_and_history, refuse_size
-from longtake.memory.policy import Clip, EvictionDecision, LayerState, PerLayerPolicy
+from longtake.memory.policy import (
+    Clip,
+    EvictionDecision,
+    LayerState,
+    StackedDecision,
+    StackedPolicy,
+    StackedState,
+)
 from longtake.memory.tokens import Flags, StreamLayout, Tokens, TokenStats
 
 _EXPOSURE_EPSILON = 1e-6
@@ -24,7 +34,7 @@ _MOST_FRAMES = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layerwise(PerLayerPolicy):
+class Layerwise(StackedPolicy):
     """Each frame adds to a token the attention it got (mean over heads, times the number of tokens there); its
     score is that sum over the number of frames it was exposed to. Layers where attention is spread evenly get a larger
     share of `budget_ratio · num_frames` frames for each layer. In every layer the lowest scores leave until no more
@@ -71,8 +81,8 @@ class Layerwise(PerLayerPolicy):
         return 2
 
     @property
-    def wants_attention_mass(self) -> bool:
-        return True
+    def holds_until(self) -> int:
+        return self.num_frames
 
     def decide(self, layers: Sequence[LayerState], clip: Clip) -> list[EvictionDecision]:
         sums = [_head_means(state, clip.num_heads) for state in layers]
@@ -87,6 +97,31 @@ class Layerwise(PerLayerPolicy):
             EvictionDecision(stays=flags, token_stats=with_stats, layer_stats=())
             for flags, with_stats in zip(stays, token_stats, strict=True)
         ]
+
+    def decide_stacked(self, state: StackedState) -> StackedDecision:
+        sums = state.attention_mass / state.num_heads
+        attention = state.token_stats[0] + state.size.float() * sums
+        special = (state.index < self._num_special) & (state.frame >= state.num_kept - state.num_frames)
+        attention = torch.where(special | (state.frame == 0), torch.inf, attention)
+        exposure = state.token_stats[1] + state.num_frames
+        may_leave = state.is_token & attention.isfinite() if self.strict else state.is_token
+        stays = stacked.without_lowest(
+            attention / (exposure + _EXPOSURE_EPSILON),
+            torch.minimum(self._num_leaving(sums / state.num_frames, state), may_leave.sum(1)),
+            may_leave=may_leave,
+        )
+        is_spared = (state.num_kept == 1) | (state.num_kept >= self.num_frames)
+        return StackedDecision(
+            stays=stays | is_spared, token_stats=torch.stack((attention, exposure)), layer_stats=state.layer_stats
+        )
+
+    def _num_leaving(self, sums: Float32[Tensor, "layers places"], state: StackedState) -> Int64[Tensor, " layers"]:
+        """As `dropped_by_now` has it, in float32."""
+        _, spreads = stacked.moments(sums, state.is_token)
+        shares = stacked.softmax_shares(spreads, self.temperature).float()
+        kept = shares * (self.budget_ratio * self.num_frames * state.tokens_per_frame * len(shares))
+        seen = state.num_kept * state.tokens_per_frame
+        return (seen.float() - kept).clamp(min=0).long() - (seen - state.size[:, 0])
 
     def most_tokens(self, layout: StreamLayout, *, clip_frames: int = 1) -> int:
         """While no more than the declared frames come; after them it grows for ever."""

@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 
+from jaxtyping import Bool
+from torch import Tensor
+
 from longtake.errors import SettingError
 from longtake.memory.policies.lockstep import Window
+from longtake.memory.policy import StackedState
 from longtake.memory.tokens import Flags, Tokens
 
 CAMERA_FRAMES = 1024
@@ -38,6 +42,12 @@ class Protection:
         """Which of these tokens must stay once `num_kept` frames are kept."""
         whole = (tokens.frame < self.anchors) | (tokens.frame >= num_kept - self.recent)
         special = (tokens.index < self.special_tokens) & (tokens.frame >= num_kept - self.special_frames)
+        return whole | special
+
+    def covers_stacked(self, state: StackedState) -> Bool[Tensor, "layers places"]:
+        """The same of all layers at once; some padding too."""
+        whole = (state.frame < self.anchors) | (state.frame >= state.num_kept - self.recent)
+        special = (state.index < self.special_tokens) & (state.frame >= state.num_kept - self.special_frames)
         return whole | special
 
     def most_tokens(self, tokens_per_frame: int) -> int:

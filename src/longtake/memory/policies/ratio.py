@@ -5,15 +5,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from longtake.errors import SettingError
+from longtake.memory.policies import stacked
 from longtake.memory.policies.allocation import without_lowest
 from longtake.memory.policies.lockstep import Window
 from longtake.memory.policies.protection import CAMERA_FRAMES, Protection, anchors_and_history, refuse_size
-from longtake.memory.policy import Clip, EvictionDecision, LayerState, PerLayerPolicy
+from longtake.memory.policy import (
+    Clip,
+    EvictionDecision,
+    LayerState,
+    StackedDecision,
+    StackedPolicy,
+    StackedState,
+)
 from longtake.memory.tokens import StreamLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ratio(PerLayerPolicy):
+class Ratio(StackedPolicy):
     """Of the unprotected tokens of each layer, the part `drop` that got least of the current clip's attention,
     over all heads, leaves; whole tokens, rounded down.
 
@@ -50,12 +58,14 @@ class Ratio(PerLayerPolicy):
         assert self.special_tokens is not None, "for_stream was not asked"
         return self._protection(self.special_tokens)
 
-    @property
-    def wants_attention_mass(self) -> bool:
-        return True
-
     def decide(self, layers: Sequence[LayerState], clip: Clip) -> list[EvictionDecision]:
         return [self._decide_layer(state, clip.num_kept) for state in layers]
+
+    def decide_stacked(self, state: StackedState) -> StackedDecision:
+        may_leave = state.is_token & ~self.protection.covers_stacked(state)
+        num_leaving = (self.drop * may_leave.sum(1).double()).long()
+        stays = stacked.without_lowest(state.attention_mass, num_leaving, may_leave=may_leave)
+        return StackedDecision(stays=stays, token_stats=state.token_stats, layer_stats=state.layer_stats)
 
     def most_tokens(self, layout: StreamLayout, *, clip_frames: int = 1) -> int:
         arriving = clip_frames * layout.tokens_per_frame
