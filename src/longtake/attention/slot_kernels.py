@@ -61,6 +61,14 @@ class _Tiles:
 
 
 _ATTEND = {64: _Tiles(64, 128, 4, 3), 128: _Tiles(64, 64, 4, 3)}
+_ATTEND_MORE = {64: _Tiles(64, 64, 4, 3), 128: _Tiles(64, 64, 4, 3)}
+"""Smaller ones, of which more programs fit side by side."""
+_SIDE_BY_SIDE, _MORE_SIDE_BY_SIDE = 2, 3
+"""Programs of either that a multiprocessor holds."""
+_SLOWER = 1.6
+"""How much longer smaller ones take, where all places are taken."""
+_PROCESSORS = 132
+"""Of the GPU that these figures are from; elsewhere it is asked for."""
 _RECEIVE = _Tiles(128, 128, 4, 2)
 _SUMMED = 1024
 """Keys of a program that adds up what they got by head."""
@@ -113,7 +121,7 @@ def attend(
     Ranges are of slots, or of `slots` where there are any. With `key_norm`, no key is longer, and logits are bounded.
     """
     num_queries, num_heads, head_dim = q.shape
-    tiles = _ATTEND[head_dim]
+    tiles = _attend_tiles(num_queries, num_heads, head_dim, q.device)
     out, log_sum_exp = torch.empty_like(q), torch.empty(num_queries, num_heads, device=q.device)
     triton.set_allocator(_workspace)
     _attend[(triton.cdiv(num_queries, tiles.queries), num_heads)](
@@ -227,6 +235,17 @@ def attend_few(
         num_warps=2,
     )
     return out, log_sum_exp
+
+
+def _attend_tiles(num_queries: int, num_heads: int, head_dim: int, device: torch.device) -> _Tiles:
+    """By shape and GPU alone: where a few programs would be left for a round of their own, smaller ones."""
+    tiles, smaller = _ATTEND[head_dim], _ATTEND_MORE[head_dim]
+    processors = _PROCESSORS
+    if device.type == "cuda":
+        processors = torch.cuda.get_device_properties(device).multi_processor_count
+    programs = triton.cdiv(num_queries, tiles.queries) * num_heads
+    rounds, of_smaller = (triton.cdiv(programs, processors * each) for each in (_SIDE_BY_SIDE, _MORE_SIDE_BY_SIDE))
+    return smaller if of_smaller * _SLOWER < rounds else tiles
 
 
 def _reading(q: Queries, storage: Storage, ranges: Ranges, slots: Slots | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import typer
 from longtake.attention.choose import backend_named
 from longtake.attention.triton import TritonBackend
 from longtake.bench.attention import KernelTime, measure_attention
+from longtake.bench.question_speed import SMALL, TEXT, measure_questions
 from longtake.bench.speed import measure_speed
 from longtake.cli.options import AsJson, BackendName, Device, PrecisionName, Size, choose, parse_size
 from longtake.cli.progress import counting
@@ -17,10 +18,11 @@ from longtake.cli.tables import show, table
 from longtake.errors import SettingError
 from longtake.geometry.config import TRUNK, Attention, GeometryConfig
 from longtake.geometry.model import GeometryModel
+from longtake.language.model_config import TextConfig
 from longtake.memory.policies.budgeted import Managed
 from longtake.memory.policies.lockstep import ContextRetention, Window
 from longtake.memory.policy import StreamPolicy
-from longtake.runtime.execution import choose_execution
+from longtake.runtime.execution import Execution, choose_execution
 from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession
@@ -28,12 +30,16 @@ from longtake.weights.load import load_geometry
 from longtake.weights.presets import LINGBOT_MAP, STREAM3R, STREAMVGGT, TINY
 
 CONFIGS = {"tiny": TINY, "lingbot-map": LINGBOT_MAP, "stream3r": STREAM3R, "streamvggt": STREAMVGGT}
+_ALL_CONFIGS: dict[str, GeometryConfig | TextConfig] = {**CONFIGS, "qwen2.5-vl": TEXT, "qwen-small": SMALL}
+_ANSWER_TOKENS = 64
 _HISTORY_WINDOWS = 5
 """Of the trail that the context policy keeps, in windows: what fills within a benchmark."""
 
 
 def bench_speed(
-    model: Annotated[str, typer.Option(help="tiny, or lingbot-map, stream3r or streamvggt, as published.")] = "tiny",
+    model: Annotated[
+        str, typer.Option(help="tiny, qwen-small; lingbot-map, stream3r, streamvggt, qwen2.5-vl (3B), as published.")
+    ] = "tiny",
     weights: Annotated[Path | None, typer.Option(help="A checkpoint; without one the weights are random.")] = None,
     size: Size = "126x98",
     frames: Annotated[int, typer.Option(min=1, help="Frames to time once the memory is full.")] = 100,
@@ -45,15 +51,23 @@ def bench_speed(
     precision: PrecisionName = "auto",
     backend: BackendName = "auto",
     capture: Annotated[bool | None, typer.Option(help="Record CUDA graphs; by default on a GPU.")] = None,
+    tokens: Annotated[
+        int, typer.Option(min=1, help="Of qwen2.5-vl: tokens that it remembers when it is asked.")
+    ] = 63_000,
     as_json: AsJson = False,
 ) -> None:
     """Time single steps with a full memory, and print the contract under which they were timed.
 
-    On a GPU with our own kernels, their times for one layer are printed too, beside torch's flash attention.
+    On a GPU with our own kernels, their times for one layer are printed too, beside torch's flash attention. Of
+    qwen2.5-vl and qwen-small it is frames and questions that are timed.
     """
     execution = choose_execution(device, precision, backend)
     place, dtype = torch.device(execution.device), execution.precision.dtype
-    network = _network(choose(model, CONFIGS, "model"), weights, place, dtype)
+    config = choose(model, _ALL_CONFIGS, "model")
+    if isinstance(config, TextConfig):
+        _time_questions(config, parse_size(size), tokens, execution, as_json=as_json)
+        return
+    network = _network(config, weights, place, dtype)
     is_context = network.config.attention is Attention.CONTEXT
     plan = MemoryPlan(
         config=network.config,
@@ -87,6 +101,24 @@ def bench_speed(
         rows = [(kernel.kernel, f"{kernel.ms:.3f}", f"{kernel.of_flash:.2f}") for kernel in kernels]
         tables.append(table(("attention of one layer", "ms", "of flash"), rows))
     show(record, tables, as_json=as_json)
+
+
+def _time_questions(
+    text: TextConfig, size: tuple[int, int], tokens: int, execution: Execution, *, as_json: bool
+) -> None:
+    with counting("streaming", None) as advance:
+        figures = measure_questions(
+            text=text,
+            size=size,
+            num_tokens=tokens,
+            answer_tokens=_ANSWER_TOKENS,
+            device=torch.device(execution.device),
+            dtype=execution.precision.dtype,
+            backend=backend_named(execution.backend),
+            progress=advance,
+        )
+    cells = [(name, _cell(name, value)) for name, value in asdict(figures).items()]
+    show(asdict(figures), [table(("", ""), cells)], as_json=as_json)
 
 
 def _retention(policy: str, anchors: int, window: int) -> StreamPolicy:

@@ -48,8 +48,10 @@ FRAMES_BEFORE_HANDOVER = 60
 A GPU maps them faster than they are written here, so with one the process is started beforehand."""
 
 
-MOST_IN_FLIGHT = 8
-"""Frames that were handed over and are not known to be written."""
+MOST_IN_FLIGHT = 32
+"""Frames that were handed over and are not known to be written.
+
+About as many as a GPU maps while the cloud makes its voxels wider, for which all appending waits."""
 _MOST_THREADS = 6
 _PIPE_BYTES = 1 << 20
 """The most that a pipe may hold on Linux; with less, a frame goes in more pieces, and each waits for the lock."""
@@ -343,8 +345,11 @@ class _Desk:
         try:
             while True:
                 request = pickle.load(requests)  # noqa: S301 - written by our own process
-                is_frame = isinstance(request, MappedFrame) and self._sink is not None
-                self._requests.put((request, self._threads.submit(self._prepared, request) if is_frame else None))
+                if isinstance(request, MappedFrame) and self._sink is not None:
+                    self._requests.put((None, self._threads.submit(self._prepared, request)))
+                else:
+                    self._requests.put((request, None))
+                del request  # what is prepared is smaller than what it is of
         except (EOFError, pickle.UnpicklingError):
             self._requests.put(None)
         except BaseException:
@@ -363,6 +368,11 @@ class _Desk:
         return self._sink.prepare(frame)
 
     def _met(self, request: object, prepared: Future[Any] | None) -> object:
+        """A frame is what was prepared of it."""
+        if prepared is not None:
+            assert self._sink is not None
+            self._append(self._sink, prepared)
+            return None
         if isinstance(request, _Opening):
             assert self._sink is None
             self._sink, self._has_failed = _load(request.open_sink)(request.state), False
@@ -375,11 +385,8 @@ class _Desk:
         assert self._sink is not None
         if request is _Wish.CHECKPOINT:
             return None if self._has_failed else self._sink.checkpoint()
-        if isinstance(request, _Saving):
-            return None if self._has_failed else save(self._sink, request.then)
-        assert prepared is not None
-        self._append(self._sink, prepared)
-        return None
+        assert isinstance(request, _Saving)
+        return None if self._has_failed else save(self._sink, request.then)
 
     def _append(self, sink: AppendSink, prepared: Future[Any]) -> None:
         """Nothing follows a frame that could not be written; it alone is told."""
