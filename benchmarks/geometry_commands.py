@@ -13,7 +13,7 @@ from rich.table import Table
 
 from benchmarks.attention_mass import measure_attention_mass
 from benchmarks.pipeline import PipelineFigures, measure_pipeline
-from benchmarks.precision import PrecisionFigures, measure_precision
+from benchmarks.precision import LAYER_SCALE, PrecisionFigures, measure_precision
 from benchmarks.soak import SoakFigures, small
 from benchmarks.soak import soak as measure_soak
 from benchmarks.world import WorldFigures, measure_world
@@ -98,6 +98,9 @@ def precision(
     at: Annotated[str, typer.Option(help="Frames at which to compare.")] = "10,72,100",
     device: Device = "auto",
     backends: Annotated[str, typer.Option(help="Attention backends, separated by commas.")] = "sdpa",
+    layer_scale: Annotated[
+        float, typer.Option(min=0, help="How much residual branches weigh; 0 for what a new network has.")
+    ] = LAYER_SCALE,
     as_json: AsJson = False,
 ) -> None:
     """Compare bfloat16 with float32 on a random network, beside the plainest way to run in bfloat16."""
@@ -115,9 +118,10 @@ def precision(
             backends=[backend_named(name) for name in names],
             device=place,
             progress=advance,
+            layer_scale=layer_scale or None,
         )
         figures = list(measured)
-    headings = ("frame, backend", "pose", "plain pose", "depth", "plain depth", "worst ratio")
+    headings = ("frame, backend", "pose", "plain pose", "depth", "plain depth", "worst ratio", "this frame alone")
     blocks = (
         table(headings, map(_precision_cells, figures), title="bfloat16 against float32, random weights"),
         "\nplain: encoder and trunk cast whole, autocast, dense attention.",
@@ -127,7 +131,8 @@ def precision(
 
 def _precision_cells(row: PrecisionFigures) -> tuple[str, ...]:
     errors = (row.pose_error, row.plain_pose_error, row.depth_error, row.plain_depth_error)
-    return f"{row.frame}, {row.backend}", *(f"{error:.2e}" for error in errors), f"{row.worst_ratio:.2f}"
+    single = f"{row.single_pose_ratio:.2f}, {row.single_depth_ratio:.2f}"
+    return f"{row.frame}, {row.backend}", *(f"{error:.2e}" for error in errors), f"{row.worst_ratio:.2f}", single
 
 
 def world(

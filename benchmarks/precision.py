@@ -1,8 +1,8 @@
 """How far half precision is from float32, against the plainest way to run in half precision.
 
 The same random network streams the same frames three times: in float32; plainly, as the published demonstration does it
-(encoder and trunk cast whole, autocast, dense attention); and as longtake does it. LayerScale is raised from its small
-start, so that what attention gets wrong shows in the results.
+(encoder and trunk cast whole, autocast, dense attention); and as longtake does it. LayerScale may be raised from its
+small start, so that what attention gets wrong shows in the results.
 """
 
 import copy
@@ -26,7 +26,7 @@ from longtake.memory.policies.lockstep import ContextRetention
 from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.session import SequenceSession
 
-_LAYER_SCALE = 0.5
+LAYER_SCALE = 0.5
 _RECENT = 8
 
 
@@ -54,6 +54,9 @@ class PrecisionFigures:
     plain_pose_error: float
     depth_error: float
     plain_depth_error: float
+    single_pose_ratio: float
+    """Our error over the plain one, of this frame alone."""
+    single_depth_ratio: float
 
     @property
     def worst_ratio(self) -> float:
@@ -69,9 +72,13 @@ def measure_precision(
     backends: Sequence[Backend],
     device: torch.device,
     progress: Callable[[int], None],
+    layer_scale: float | None = LAYER_SCALE,
 ) -> Iterator[PrecisionFigures]:
-    """Stream up to the last of `at_frames`, every frame kept, and compare at each."""
-    exact_model = random_model(config, device)
+    """Stream up to the last of `at_frames`, every frame kept, and compare at each.
+
+    Without a `layer_scale` it is the small one that networks start with.
+    """
+    exact_model = random_model(config, device, layer_scale)
     plain_model, own_model = copy.deepcopy(exact_model), copy.deepcopy(exact_model).cast_products(torch.bfloat16)
     for part in (plain_model.encoder, plain_model.tokens, plain_model.trunk):
         part.to(torch.bfloat16)
@@ -105,6 +112,7 @@ def measure_precision(
             plain_pose_error, plain_depth_error = _root_mean_square(recent["plain"])
             for name in own:
                 pose_error, depth_error = _root_mean_square(recent[name])
+                single = [ours / theirs for ours, theirs in zip(recent[name][-1], recent["plain"][-1], strict=True)]
                 yield PrecisionFigures(
                     frame=index,
                     backend=name,
@@ -112,6 +120,8 @@ def measure_precision(
                     plain_pose_error=plain_pose_error,
                     depth_error=depth_error,
                     plain_depth_error=plain_depth_error,
+                    single_pose_ratio=single[0],
+                    single_depth_ratio=single[1],
                 )
 
 
@@ -120,13 +130,13 @@ def _root_mean_square(errors: Iterable[tuple[float, float]]) -> tuple[float, flo
     return pose, depth
 
 
-def random_model(config: GeometryConfig, device: torch.device) -> GeometryModel:
+def random_model(config: GeometryConfig, device: torch.device, layer_scale: float | None) -> GeometryModel:
     torch.manual_seed(0)
     with device:
         model = GeometryModel(config)
     for module in model.modules():
-        if isinstance(module, LayerScale):
-            module.gamma.data.fill_(_LAYER_SCALE)
+        if isinstance(module, LayerScale) and layer_scale is not None:
+            module.gamma.data.fill_(layer_scale)
     return model.eval().requires_grad_(requires_grad=False)
 
 
