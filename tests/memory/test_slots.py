@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from longtake.errors import BudgetError
+from longtake.memory import slots as slots_module
 from longtake.memory.slots import RowsBefore, Slab, SlotState, SlotTable, View, as_block, view_of
 from longtake.memory.tokens import StreamLayout
 
@@ -136,12 +137,14 @@ def test_slots_are_taken_as_one_run_from_the_bottom_or_the_top(
         assert table.take(slot).count(SlotState.FREE) == len(free) - count
 
 
-@given(st.sets(st.integers(0, 15)), st.integers(1, 6), st.booleans())
+@given(st.sets(st.integers(0, 15)), st.integers(1, 6), st.booleans(), st.sampled_from([1, 2048]))
 def test_taken_slots_were_free_and_are_neighbours_wherever_they_can_be(
-    free: set[int], count: int, from_top: bool
+    free: set[int], count: int, from_top: bool, looked_at: int
 ) -> None:
     table = with_free(sorted(free), num_slots=16)
-    slot = table.choose(count, from_top=from_top)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slots_module, "_LOOKED_AT", looked_at)
+        slot = table.choose(count, from_top=from_top)
     if len(free) < count:
         assert slot is None
         return

@@ -130,7 +130,7 @@ class Memory:
                 for name, stream in self._pool.streams.items()
                 if name not in books
             }
-            overwrites = any(not state.tables[name].is_free()[slot].all() for name, slot in slots.items())
+            overwrites = any(not state.tables[name].are_free(slot) for name, slot in slots.items())
             clip = StagedClip(slots=slots, rewrites=rewriting or overwrites)
             transaction = Transaction(
                 self,

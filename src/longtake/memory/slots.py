@@ -30,6 +30,8 @@ Block = slice | Tensor
 FEWEST_RANGES = 4
 _WORDS = (torch.int64, torch.int32, torch.int16)
 """As which numbers are copied: the wider, the fewer."""
+_LOOKED_AT = 2048
+"""Slots that are looked through for free ones before all are."""
 _COPIED_AT_ONCE = 1024
 """Slots, of all layers: they are held twice meanwhile."""
 Births = Mapping[int, int]
@@ -260,12 +262,26 @@ class SlotTable:
         """Slots that are live and belong to this branch."""
         return np.flatnonzero((self.state == SlotState.LIVE) & (self.owner == owner))
 
+    def are_free(self, slot: Integers) -> bool:
+        """Whether all of these are free."""
+        return bool((self.state[slot] == SlotState.FREE).all())
+
     def choose(self, count: int, *, from_top: bool) -> Integers | None:
         """So many free slots, from the bottom up or the top down, in one run where one is long enough."""
+        if from_top:
+            return self._choose_at_top(count)
         free = np.flatnonzero(self.state == SlotState.FREE)
-        if len(free) < count:
-            return None
-        return _run_at_top(free, count) if from_top else _run_at_bottom(free, count)
+        return None if len(free) < count else _run_at_bottom(free, count)
+
+    def _choose_at_top(self, count: int) -> Integers | None:
+        """Looks at the highest slots first, for a fork begins with few of its own however many there are."""
+        start = len(self) - max(_LOOKED_AT, 4 * count)
+        if start > 0:
+            free = start + np.flatnonzero(self.state[start:] == SlotState.FREE)
+            if len(free) >= count and len(_starts_of_runs(free, count)):
+                return _run_at_top(free, count)
+        free = np.flatnonzero(self.state == SlotState.FREE)
+        return None if len(free) < count else _run_at_top(free, count)
 
     def take(self, slot: Integers) -> "SlotTable":
         """Stage those of these slots that are free; the others stay what they are until the clip is committed."""
