@@ -122,9 +122,7 @@ CASES |= {
         "frames": Case(),
         "frames beside a question": CASES["frames beside a question"],
         "question": Case(change=lambda session, _: session.ask(QUESTION, FOUR)),
-        "remembered question": Case(
-            change=lambda session, _: session.ask(QUESTION, FOUR, remember=True), num_more=30
-        ),
+        "remembered question": Case(change=lambda session, _: session.ask(QUESTION, FOUR, remember=True), num_more=30),
         "questions together": Case(
             change=lambda session, _: session.ask_together([QUESTION, "w82", "w83 w84 w85"], FOUR), num_more=60
         ),

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable
 
 import pytest
-import torch
 from plain_reader import read_by_clips
 from torch import Tensor
 
@@ -55,7 +54,9 @@ def test_answers_alone_and_together_are_the_librarys(
 ) -> None:
     monkeypatch.setattr(recorded_reading, "MOST_TAIL", most_tail)
     session = open_small()
-    plain = DialogueSession(tiny_language, budget_bytes=session._settings["budget_bytes"], system=SYSTEM, answer_tokens=200)
+    plain = DialogueSession(
+        tiny_language, budget_bytes=session._settings["budget_bytes"], system=SYSTEM, answer_tokens=200
+    )
     for each in (session, plain):
         show(each, frames, 0, 4)
     use = session._memory.use()
@@ -72,3 +73,55 @@ def test_answers_alone_and_together_are_the_librarys(
         show(each, frames, 4, 5)
     assert session.info.num_tokens == plain.info.num_tokens
     assert session.ask(QUESTIONS[1], LONG).ids == plain.ask(QUESTIONS[1], LONG).ids
+
+
+def test_places_staged_ahead_are_no_more_than_there_are(
+    open_small: Callable[..., DialogueSession], frames: Tensor
+) -> None:
+    session = open_small(num_grids=4, answers=24)
+    show(session, frames, 0, 4)
+    wide = open_small(num_grids=4, answers=200)
+    show(wide, frames, 0, 4)
+    use, want = session._memory.use(), wide.ask(QUESTIONS[2], TextSampling(max_new_tokens=10))
+    assert session.ask(QUESTIONS[2], TextSampling(max_new_tokens=10)).ids == want.ids
+    with pytest.raises(MemoryFullError):
+        session.ask_together(QUESTIONS, LONG)
+    assert session._memory.use() == use
+    half = session.ask_stream(QUESTIONS[2], TextSampling(max_new_tokens=10))
+    for _ in range(2):
+        next(half)
+    assert session._memory.use().staged > 0
+    half.close()
+    assert session._memory.use() == use
+    assert session.ask(QUESTIONS[2], TextSampling(max_new_tokens=10)).ids == want.ids
+
+
+def test_questions_of_many_threads_while_frames_arrive_leave_no_trace(
+    open_small: Callable[..., DialogueSession], frames: Tensor
+) -> None:
+    session, never = open_small(answers=400), open_small(answers=400)
+    show(session, frames, 0, 3)
+    failed: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            for number in range(3):
+                session.ask(QUESTIONS[number], TextSampling(max_new_tokens=18))
+                session.ask_together(QUESTIONS[:2], TextSampling(max_new_tokens=3))
+        except BaseException as error:  # noqa: BLE001 - told by the test
+            failed.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(3, 12):
+        pair = frames[2 * (number % 6) : 2 * (number % 6) + 2]
+        session.see(pair, [float(number), number + 0.5], patience_s=30.0)
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not failed
+    assert not any(thread.is_alive() for thread in threads)
+    show(never, frames, 0, 12)
+    use = session._memory.use()
+    assert use.staged == use.held == 0
+    assert session.ask(QUESTIONS[1], LONG).ids == never.ask(QUESTIONS[1], LONG).ids
