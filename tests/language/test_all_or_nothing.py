@@ -2,13 +2,14 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pytest
 import torch
 from broken import ERRORS, Break
 from hearing import limit_positions
+from plain_reader import read_by_clips
 from selected import rest_in_extra
 from torch import Tensor
 
@@ -23,7 +24,7 @@ from longtake.runtime.dialogue import DialogueSession
 
 SYSTEM, QUESTION = "w20 w21 w22 w23", "w80 w81"
 SINK, GRID, ANSWERS = 13, 12, 40
-TWO = TextSampling(max_new_tokens=2)
+TWO, FOUR = TextSampling(max_new_tokens=2), TextSampling(max_new_tokens=4)
 ROOMS = ("runtime", "memory", "attention", "language")
 POLICIES_HERE: dict[str, SegmentPolicy] = {
     "keep-all": KeepAll(),
@@ -42,6 +43,14 @@ def see_on_a_fork(session: DialogueSession, frames: Tensor) -> None:
     with session.fork() as fork:
         see(fork, frames, 6)
         fork.commit_fork()
+
+
+def stop_half_way(session: DialogueSession, frames: Tensor) -> None:
+    pieces = session.ask_stream(QUESTION, FOUR, remember=True)
+    for _ in range(2):
+        next(pieces)
+    see(session, frames, 6)
+    pieces.close()
 
 
 def see_beside_a_question(session: DialogueSession, frames: Tensor) -> None:
@@ -66,6 +75,8 @@ class Case:
     position_range: int | None = None
     is_asked: bool = False
     """Whether there is a remembered question between two clips."""
+    is_by_clips: bool = False
+    """Whether it reads as recordings do, words into places staged ahead."""
 
     def open(self, language: LanguageModel) -> DialogueSession:
         num_tokens = SINK + self.num_grids * GRID + self.num_more + ANSWERS
@@ -79,7 +90,7 @@ class Case:
         )
         if self.position_range is not None:
             limit_positions(session, self.position_range)
-        return session
+        return read_by_clips(session) if self.is_by_clips else session
 
     def watch(self, language: LanguageModel, frames: Tensor) -> DialogueSession:
         session = self.open(language)
@@ -104,6 +115,19 @@ CASES: dict[str, Case] = {
 } | {
     f"frames, {name}": Case(policy=policy, num_grids=10 if name == "keep-all" else 4)
     for name, policy in POLICIES_HERE.items()
+}
+CASES |= {
+    f"{name}, by clips": replace(case, is_by_clips=True)
+    for name, case in {
+        "frames": Case(),
+        "frames beside a question": CASES["frames beside a question"],
+        "question": Case(change=lambda session, _: session.ask(QUESTION, FOUR)),
+        "remembered question": Case(change=lambda session, _: session.ask(QUESTION, FOUR, remember=True), num_more=30),
+        "questions together": Case(
+            change=lambda session, _: session.ask_together([QUESTION, "w82", "w83 w84 w85"], FOUR), num_more=60
+        ),
+        "answer left half-way": Case(change=stop_half_way, num_grids=7, num_more=20),
+    }.items()
 }
 CASES["two clips out of range"] = Case(num_grids=8, num_more=20, position_range=36, is_asked=True)
 

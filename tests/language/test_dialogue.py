@@ -730,3 +730,6 @@ def test_answers_to_several_questions_are_those_to_each_and_leave_no_trace(
     assert digest(session) == before
     with pytest.raises(InputError, match="words in it"):
         session.ask_together([QUESTION, " "])
+    session.close()
+    with pytest.raises(InputError, match="closed"):
+        session.ask_together([])

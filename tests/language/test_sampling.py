@@ -30,6 +30,17 @@ def slow_nucleus(scores: list[float], temperature: float, top_k: int | None, top
     return {word: weight / sum(kept.values()) for word, weight in kept.items()}
 
 
+def test_no_float64_is_asked_of_a_device_that_may_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: torch.Tensor) -> None:
+        raise TypeError("as MPS says it")
+
+    monkeypatch.setattr(torch.Tensor, "double", refuse, raising=False)
+    logits = torch.zeros(2, 200_000)
+    logits[0, 199_999], logits[1, 131_073] = 1.0, 2.0
+    generators = [TextSampling().new_generator() for _ in range(2)]
+    assert TextSampling().choose_each(logits, generators) == [199_999, 131_073]
+
+
 def test_without_temperature_the_best_word_is_taken() -> None:
     sampling = TextSampling()
     assert draws(sampling, SCORES, 3) == [1, 1, 1]

@@ -163,6 +163,17 @@ def test_clip_on_the_device_is_kept_only_with_its_books() -> None:
     assert memory.num_kept == 0
 
 
+def test_fork_goes_on_when_the_memory_it_was_made_from_is_closed() -> None:
+    memory, never = (new_memory(POLICIES[0], reserve=3) for _ in range(2))
+    for each in (memory, never):
+        look(each, 0)
+    with memory.fork() as fork, never.fork() as beside:
+        memory.close()
+        assert look(fork, 1)
+        assert look(beside, 1)
+        assert contents(fork) == contents(beside)
+
+
 def test_fork_born_while_a_clip_is_staged_finds_its_slots_taken() -> None:
     memory, plain = new_memory(POLICIES[0]), new_memory(POLICIES[0])
     for seed in range(5):

@@ -513,7 +513,7 @@ def _attend_part(
                 else:
                     added = tl.dot(share.to(v.dtype), v, input_precision="ieee")
                 mixed, top = mixed * shrink[:, None] + added, higher
-        here = (part * KEY_HEADS + key_head) * num_rows + row
+        here = (part * KEY_HEADS + key_head).to(tl.int64) * num_rows + row  # many parts of many rows
         tl.store(mixed_ptr + here[:, None] * DIM + channel[None, :], mixed / total[:, None], is_row[:, None])
         tl.store(weight_ptr + here, top + tl.math.log2(total), is_row)
 
@@ -539,7 +539,7 @@ def _merge_parts(
     num_parts = tl.cdiv(_num_keys(ranges_ptr, RANGES), PART)
     for start in range(0, num_parts, TOGETHER):
         part = start + tl.arange(0, TOGETHER)
-        here = (part * KEY_HEADS + key_head) * num_rows + row
+        here = (part * KEY_HEADS + key_head).to(tl.int64) * num_rows + row
         weight = tl.load(weight_ptr + here, part < num_parts, -1.0e30)
         higher = tl.maximum(top, tl.max(weight))
         shrink, share = tl.math.exp2(top - higher), tl.math.exp2(weight - higher)

@@ -5,7 +5,6 @@ the library's own modules, `language.network`, is the twin that says what is rig
 phases are not rounded.
 """
 
-from functools import cache
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
@@ -22,6 +21,8 @@ Phases = tuple[Float32[Tensor, "*place half"], Float32[Tensor, "*place half"]]
 """Cosines and sines of angles."""
 Projected = Float[Tensor, "entries tokens _"]
 Rows = Float[Tensor, "entries tokens width"]
+_Picture = tuple[Phases, Bool[Tensor, "patches patches"] | None]
+"""How patches turn, and which see each other."""
 _HEAD_DIMS = (16, 32, 64, 128)
 """Of the language model, for which there are kernels."""
 
@@ -39,10 +40,13 @@ def why_not_fused(model: Any, dtype: torch.dtype) -> str | None:
     text, vision = model.config.text_config, model.config.vision_config
     if dtype not in (torch.bfloat16, torch.float16):
         return f"the kernels compute in float16 or bfloat16, not in {dtype}"
-    if text.hidden_size // text.num_attention_heads not in _HEAD_DIMS:
-        return f"there are kernels for heads of {', '.join(map(str, _HEAD_DIMS))} channels"
-    if {text.hidden_act, vision.hidden_act} != {"silu"}:
-        return f"there are kernels for silu, not for {text.hidden_act}"
+    head_dim, others = text.hidden_size // text.num_attention_heads, {text.hidden_act, vision.hidden_act} - {"silu"}
+    if head_dim not in _HEAD_DIMS:
+        return f"there are kernels for heads of {', '.join(map(str, _HEAD_DIMS))} channels, not of {head_dim}"
+    if others:
+        return f"there are kernels for silu, not for {' and '.join(sorted(others))}"
+    if text.rope_parameters["rope_type"] != "default":
+        return f"there are phases of positions as they are, not of {text.rope_parameters['rope_type']}"
     return None
 
 
@@ -57,7 +61,7 @@ class FusedNetwork:
         self._frequencies = frequencies(text, text.head_dim // 2).float().to(self._device)
         axes = np.repeat(np.arange(3), text.mrope_section)
         self._axes = torch.from_numpy(axes).to(self._device)
-        self._pictures = cache(self._picture)
+        self._pictures: dict[tuple[int, int], _Picture] = {}
 
     @torch.no_grad()
     def phases(self, positions: Int[Tensor, "3 entries tokens"]) -> Phases:
@@ -90,7 +94,9 @@ class FusedNetwork:
     ) -> Float[Tensor, "1 tokens width"]:
         """Tokens of whole temporal grids from the vision tower; none attends to another."""
         kernels, vision = self._kernels, self._vision
-        phases, windows = self._pictures(*grid[1:])
+        if grid[1:] not in self._pictures:
+            self._pictures[grid[1:]] = self._picture(*grid[1:])
+        phases, windows = self._pictures[grid[1:]]
         weight = vision.patch_embed.proj.weight
         patches = functional.linear(pixels.to(self._dtype), weight.flatten(1))
         x = patches.unflatten(0, (grid[0], -1)).float().contiguous()
@@ -105,7 +111,7 @@ class FusedNetwork:
         merged: Tensor = merger.mlp(normed.reshape(-1, merger.hidden_size))
         return merged.unsqueeze(0)
 
-    def _picture(self, rows: int, columns: int) -> tuple[Phases, Bool[Tensor, "patches patches"] | None]:
+    def _picture(self, rows: int, columns: int) -> _Picture:
         """Of a grid of so many patches: how each turns, and which see each other; None where one window holds all.
 
         Patches come in the order in which they are merged, squares of them one after another.

@@ -68,7 +68,9 @@ class TextSampling:
         if suppressed:
             scores = scores.index_fill(-1, _on_device(tuple(suppressed), scores.device), -math.inf)
         highest = scores.max(-1)
-        best, tops = torch.stack([highest.indices.double(), highest.values.double()]).tolist()  # waited for once
+        best, tops = torch.stack(
+            [highest.indices.float(), highest.values]
+        ).tolist()  # waited for once; no vocabulary has 2^24 words
         for top in tops:
             if not math.isfinite(top):
                 raise InputError(

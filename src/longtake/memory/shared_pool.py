@@ -325,9 +325,9 @@ class SharedPool:
     def books(self, state: PoolState, num_frames: int) -> dict[str, Books]:
         """Those of all streams that can be kept on the device, for a clip of the first branch; none where the host has
         to know more: beside forks, of clips of several frames, where the memory might be full."""
-        branch, books = state.branches[ROOT], dict[str, Books]()
         if state.forks or num_frames != 1:
             return {}
+        branch, books = state.branches[ROOT], dict[str, Books]()
         for name, stream in self.streams.items():
             bookkeeping = stream.bookkeeping
             if bookkeeping is None:

@@ -127,7 +127,7 @@ class Transaction:
         view, slab = self.staged[stream][group].views[number], self._pool.streams[stream].slab
         return Seen(slab.keys[slab_layer], slab.values[slab_layer], slab.where[slab_layer], view)
 
-    def past_and_tail(self, stream: str, most: int) -> tuple[View, Integers]:
+    def past_and_tail(self, stream: str, most: int | None = None) -> tuple[View, Integers]:
         """What a clip sees where all layers forget together, in two parts, the latter with its own slots.
 
         They part where a fork was born, which never changes; but where more than `most` slots came since then, or this
@@ -135,7 +135,7 @@ class Transaction:
         """
         self._require_open()
         (live,), slot = self._past[stream], self.staged[stream][0].slot
-        if live.borrowed and len(live.own) + len(slot) <= most:
+        if live.borrowed and (most is None or len(live.own) + len(slot) <= most):
             return view_of(
                 (part.slot for part in live.borrowed), self._pool.streams[stream].slab.device
             ), np.concatenate((live.own.slot, slot))

@@ -171,6 +171,7 @@ class DialogueSession:
         one; other sums are rounded than for each alone.
         """
         started = time.perf_counter()
+        self._memory.require_open()
         refused, asked_ids = {}, {}
         for number, question in enumerate(questions):
             try:

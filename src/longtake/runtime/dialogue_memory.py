@@ -247,7 +247,7 @@ class DialogueMemory:
         reader = feeds[0].fork._setup.reader
         if reader is None or not all(each.fork._is_recorded(each.fork._state) for each in feeds):
             return [each.fork._feed_alone(each.inputs, each.recorder) for each in feeds]
-        hidden = reader.read([each.fork._next_clip(each) for each in feeds])
+        hidden = reader.read([each.fork._next_clip(each, shares_past=len(feeds) > 1) for each in feeds])
         for each in feeds:
             each.fork._was_read(each.inputs)
         return hidden
@@ -260,23 +260,23 @@ class DialogueMemory:
             read.take(lambda: None)
         return read.hidden
 
-    def _next_clip(self, feed: "Feed") -> Clip:
+    def _next_clip(self, feed: "Feed", *, shares_past: bool) -> Clip:
         """Where there is no place left that was staged for it, some are, for what follows too."""
         inputs = feed.inputs
         require_positions(inputs, self._setup.family.max_positions)
         ahead = self._ahead
         if ahead is None or ahead.num_read + inputs.num_tokens > ahead.num_places:
             self._settle()
-            ahead = self._ahead = self._stage_ahead(inputs.num_tokens, feed.num_following)
+            ahead = self._ahead = self._stage_ahead(inputs.num_tokens, feed.num_following, shares_past=shares_past)
         return Clip(inputs.embedded, inputs.rows, ahead.transaction, feed.recorder, ahead.places, ahead.num_read)
 
-    def _stage_ahead(self, num_tokens: int, num_following: int) -> "_Ahead":
+    def _stage_ahead(self, num_tokens: int, num_following: int, *, shares_past: bool) -> "_Ahead":
         num_places = num_tokens + min(num_following, _AHEAD - 1 if num_tokens == 1 else 0)
         try:
             transaction = self._memory.begin(num_places, Keep.YES)
         except MemoryFullError:
             num_places, transaction = num_tokens, self._memory.begin(num_tokens, Keep.YES)
-        return _Ahead(transaction, num_places, Places.of(transaction), self._state)
+        return _Ahead(transaction, num_places, Places.of(transaction, shares_past=shares_past), self._state)
 
     def _was_read(self, inputs: TokenInputs) -> None:
         assert self._ahead is not None

@@ -34,7 +34,7 @@ from longtake.runtime.fused_model import COMPUTING
 from longtake.runtime.recording import Recording, Sent
 
 MOST_TAIL = 2048
-"""Tokens since a fork was born that are read as its own; of one that went on for longer, all is past."""
+"""Tokens since a fork was born that are read as its own; of one that went on for longer, alone, all is past."""
 _WORDS = 16
 """A clip of words is filled up to a multiple of so many, that few shapes are recorded."""
 _MOST_WORDS = 128
@@ -53,8 +53,9 @@ class Places:
     num_own: int
 
     @classmethod
-    def of(cls, transaction: Transaction) -> "Places":
-        past, tail = transaction.past_and_tail(TEXT, MOST_TAIL)
+    def of(cls, transaction: Transaction, *, shares_past: bool = False) -> "Places":
+        """Whoever is read with other forks has the past that they share, however long its tail."""
+        past, tail = transaction.past_and_tail(TEXT, None if shares_past else MOST_TAIL)
         return cls(past, tail, len(transaction.ordinals))
 
     def up_to(self, num_own: int) -> Int[np.ndarray, " tail"]:

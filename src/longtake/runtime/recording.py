@@ -76,10 +76,12 @@ class Recording:
         """What is written meanwhile are the slots of the clip under way, which the replay writes again."""
         aside = stream_aside(self._device)
         aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            for _ in range(_WARM_UPS):
-                compute()
-        torch.cuda.current_stream().wait_stream(aside)
+        try:
+            with torch.cuda.stream(aside):
+                for _ in range(_WARM_UPS):
+                    compute()
+        finally:  # what was launched before an error still writes
+            torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
         # other threads may use the GPU meanwhile: a world is drawn on it, results are copied from it
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
