@@ -19,10 +19,12 @@ test: $(INSTALLED)
 test-extra: $(INSTALLED) $(ORACLES_INSTALLED) castle browser tokenizer interpreter
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "extra and not by_hand"
 
-# Our kernels, recorded steps and memories as a GPU computes them, with whatever torch, Triton and pytest are there.
+# Our kernels, recorded steps and readings, books and memories on a GPU, with whatever torch, Triton and pytest are there.
 test-gpu:
-	$(PYTHON) -m pytest -m "not by_hand" tests/attention/test_slot_kernels.py tests/attention/test_attention_mass.py \
-	  tests/layers/test_block_kernels.py tests/runtime/test_recorded_step.py tests/runtime/test_cuda.py
+	$(PYTHON) -m pytest -m "not by_hand" tests/attention/test_slot_kernels.py tests/attention/test_tail_kernels.py \
+	  tests/attention/test_attention_mass.py tests/layers/test_block_kernels.py tests/memory/test_books.py \
+	  tests/memory/policies/test_stacked.py tests/runtime/test_recorded_step.py tests/runtime/test_recorded_reading.py \
+	  tests/runtime/test_cuda.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check $(SOURCES)

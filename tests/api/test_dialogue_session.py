@@ -11,6 +11,7 @@ from selected import rest_in_extra
 from longtake import Answer, DialogueSession
 from longtake.errors import CheckpointError, InputError, SettingError
 from longtake.language.load import LanguageModel
+from longtake.runtime.dialogue_memory import DialogueMemory, Feed
 from longtake.video.frame import VideoFrame
 
 QUESTION = "Which room are you in now?"
@@ -49,6 +50,45 @@ def test_answers_stream_and_choices_are_scored(chat: DialogueSession, frames: li
     assert [choice.text for choice in chat.ask_choice("Have you seen a red ball?", ["yes", "no"])] == ["yes", "no"]
     assert answer.evidence
     assert len(chat.ask(QUESTION, max_tokens=1).ids) == 1
+
+
+def test_questions_together_are_answered_as_each_alone(chat: DialogueSession, frames: list[VideoFrame]) -> None:
+    chat.see(frames[:5])
+    questions = [QUESTION, "What is the meaning of life?", "Have you seen a red ball?"]
+    before, alone = chat.info, [chat.ask(question) for question in questions]
+    together = chat.ask_together(questions)
+    assert [(each.text, each.ids, each.evidence) for each in together] == [
+        (each.text, each.ids, each.evidence) for each in alone
+    ]
+    assert [each.ending for each in together] == [each.ending for each in alone]
+    assert chat.info == before
+    assert [len(each.ids) for each in chat.ask_together(questions[::2], max_tokens=1)] == [1, 1]
+    assert chat.ask_together([]) == []
+    with pytest.raises(InputError, match="Expected a list of questions, but got one; put it into a list, or call ask"):
+        chat.ask_together(QUESTION)
+
+
+def test_a_full_memory_with_more_reserved_writes_more_answers_side_by_side(
+    language: LanguageModel, frames: list[VideoFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed, sizes = DialogueMemory.feed_together, list[int]()
+
+    def feed_and_count(feeds: list[Feed]) -> list[torch.Tensor]:
+        sizes.append(len(feeds))
+        return feed(feeds)
+
+    monkeypatch.setattr(DialogueMemory, "shares_passes", property(lambda _: True))  # as on a GPU
+    monkeypatch.setattr(DialogueMemory, "feed_together", staticmethod(feed_and_count))
+    most = []
+    for reserve_tokens in (0, 500):
+        memory = 4_000_000 + reserve_tokens * language.network.layout().bytes_per_slot
+        chat = DialogueSession.from_pretrained(language, memory=memory, reserve_tokens=reserve_tokens)
+        chat.see(frames)
+        assert chat.info.num_forgotten > 0
+        sizes.clear()
+        assert len({answer.text for answer in chat.ask_together([QUESTION] * 16)}) == 1
+        most.append(max(sizes))
+    assert 1 < most[0] < most[1] == 16
 
 
 def test_fork_save_and_resume_say_the_same(
@@ -149,6 +189,8 @@ def test_a_closed_dialogue_says_so(chat: DialogueSession, frames: list[VideoFram
     used = [
         lambda: chat.ask(QUESTION),
         lambda: list(chat.ask_stream(QUESTION)),
+        lambda: chat.ask_together([QUESTION]),
+        lambda: chat.ask_together(["What is the meaning of life?"]),
         lambda: chat.ask_choice(QUESTION, ["yes", "no"]),
         lambda: chat.see(frames[2:]),
         lambda: chat.see(frames[2]),

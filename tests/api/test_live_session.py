@@ -44,6 +44,22 @@ def test_an_answer_says_when_and_where(both: LiveSession, model: GeometryModel, 
         assert torch.equal(moment.world_from_camera, by_time[last_s])
 
 
+def test_answers_together_are_those_of_each_with_their_poses(both: LiveSession, frames: list[VideoFrame]) -> None:
+    for frame in frames[:12]:
+        both.step(frame)
+    questions = [QUESTION, "Which room are you in now?"]
+    for one, other in zip(both.ask_together(questions), map(both.ask, questions), strict=True):
+        assert (one.text, one.answer.evidence) == (other.text, other.answer.evidence)
+        assert one.world_from_camera is not None
+        assert other.world_from_camera is not None
+        assert torch.equal(one.world_from_camera, other.world_from_camera)
+        assert len(one.moments) == len(other.moments) > 0
+        for mine, theirs in zip(one.moments, other.moments, strict=True):
+            assert mine.world_from_camera is not None
+            assert theirs.world_from_camera is not None
+            assert torch.equal(mine.world_from_camera, theirs.world_from_camera)
+
+
 def test_a_picture_that_the_dialogue_refuses_is_seen_by_neither(
     both: LiveSession, model: GeometryModel, frames: list[VideoFrame]
 ) -> None:

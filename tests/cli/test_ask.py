@@ -27,6 +27,7 @@ from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.question_schedule import format_time
 from longtake.runtime.answers import Evidence
 from longtake.runtime.dialogue import DialogueSession
+from longtake.runtime.dialogue_memory import DialogueMemory, Feed
 from longtake.video.reading import Source
 from longtake.video.sampling import FrameSampling
 from longtake.video.source import SourceOptions, open_source
@@ -108,6 +109,31 @@ def test_questions_at_moments_see_the_frames_up_to_them_whatever_the_chunks(
     assert [event["event"] for event in done.events] == ["start", "answer", "answer", "answer", "watched"]
     assert done.events[0]["num_frames"] == done.events[-1]["num_frames"] == 12
     assert not done.stderr
+
+
+def test_questions_of_one_moment_are_written_side_by_side_and_told_as_if_asked_one_by_one(
+    ask: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = (SOURCE, "w90", "w91 w92", "w93", "--at", "2", "--every", "2s", "w94", "--when", "w95=no")
+    one_by_one = ask(*asked)
+    sizes, feed = set[int](), DialogueMemory.feed_together
+
+    def feed_and_count(feeds: list[Feed]) -> list[torch.Tensor]:
+        sizes.add(len(feeds))
+        return feed(feeds)
+
+    monkeypatch.setattr(DialogueMemory, "shares_passes", property(lambda _: True))  # as on a GPU
+    monkeypatch.setattr(DialogueMemory, "feed_together", staticmethod(feed_and_count))
+    together = ask(*asked)
+    assert sizes == {1, 2}  # two at 00:02, one at 00:04, two at the end
+    assert together.stdout == one_by_one.stdout
+    assert [line.partition("]")[0] for line in together.stdout.splitlines() if " w95" not in line] == [
+        "[00:02",
+        "[00:02",
+        "[00:04",
+        "[00:05.5",
+        "[00:05.5",
+    ]
 
 
 @pytest.fixture

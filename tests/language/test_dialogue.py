@@ -32,6 +32,7 @@ from longtake.memory.policy import Segment, SegmentPolicy
 from longtake.memory.saved import write_tensors
 from longtake.runtime.answers import Answer, DialogueInfo, Ending
 from longtake.runtime.dialogue import DialogueSession
+from longtake.runtime.dialogue_memory import DialogueMemory, Feed
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "vlm"
 INDEX = json.loads((GOLDEN / "index.json").read_text())
@@ -733,3 +734,58 @@ def test_answers_to_several_questions_are_those_to_each_and_leave_no_trace(
     session.close()
     with pytest.raises(InputError, match="closed"):
         session.ask_together([])
+
+
+@pytest.fixture
+def side_by_side(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Answers are written as where they share passes; how many at each step."""
+    feed, sizes = DialogueMemory.feed_together, []
+
+    def feed_and_count(feeds: list[Feed]) -> list[Tensor]:
+        sizes.append(len(feeds))
+        return feed(feeds)
+
+    monkeypatch.setattr(DialogueMemory, "shares_passes", property(lambda _: True))
+    monkeypatch.setattr(DialogueMemory, "feed_together", staticmethod(feed_and_count))
+    return sizes
+
+
+def test_answers_that_are_written_side_by_side_are_told_one_after_another(
+    open_dialogue: Callable[..., DialogueSession], frames: Tensor, side_by_side: list[int]
+) -> None:
+    session, questions = open_dialogue(), [QUESTION, "w82 w83 w84", "w90"]
+    show(session, frames, [4, 3])
+    before, alone = digest(session), [session.ask(question, TWELVE) for question in questions]
+    side_by_side.clear()
+    pieces = session.ask_together_stream(questions, TWELVE)
+    first, num_steps = next(pieces), len(side_by_side)
+    assert (first, num_steps) == (alone[0].text.split()[0], 1)
+    told = [first, *pieces]
+    assert side_by_side == [3] * 12
+    for answer in alone:
+        place = next(number for number, piece in enumerate(told) if isinstance(piece, Answer))
+        assert "".join(map(str, told[:place])) == answer.text
+        assert (told[place].ids, told[place].evidence) == (answer.ids, answer.evidence)
+        assert 0 < told[place].timing.first_token_s <= told[place].timing.total_s
+        told = told[place + 1 :]
+    assert not told
+    left = session.ask_together_stream(questions, TWELVE)
+    next(left)
+    left.close()
+    assert digest(session) == before
+    assert session._memory.use().held == session._memory.use().staged == 0
+
+
+@pytest.mark.parametrize(("room", "sizes"), [(40, [2, 1]), (20, [1, 1, 1]), (60, [3])])
+def test_as_many_answers_are_written_side_by_side_as_a_full_memory_has_room_for(
+    room: int, sizes: list[int], tiny_language: LanguageModel, frames: Tensor, side_by_side: list[int]
+) -> None:
+    budget = (13 + 4 * 12 + room) * tiny_language.network.layout().bytes_per_slot
+    session = DialogueSession(tiny_language, budget_bytes=budget, system=SYSTEM, answer_tokens=room)
+    show(session, frames, [2] * 6)
+    questions = [QUESTION, "w82 w83", "w90"]
+    alone = [session.ask(question, TWELVE) for question in questions]
+    side_by_side.clear()
+    together = session.ask_together(questions, TWELVE)
+    assert [answer.ids for answer in together] == [answer.ids for answer in alone]
+    assert side_by_side == [size for size in sizes for _ in range(12)]

@@ -33,9 +33,11 @@ def frames_at(*times_s: float) -> list[Frame]:
 
 
 def played(asked: Sequence[Asked], times_s: Sequence[float], chunk: int = 2) -> list[tuple[float, ...] | Due]:
-    """What a schedule hands out, frames as their times."""
-    items = QuestionSchedule(asked).through(frames_at(*times_s), lambda: chunk)
-    return [item if isinstance(item, Due) else tuple(frame.timestamp_s for frame in item) for item in items]
+    """What a schedule hands out, frames as their times and questions one by one."""
+    handed_out: list[tuple[float, ...] | Due] = []
+    for item in QuestionSchedule(asked).through(frames_at(*times_s), lambda: chunk):
+        handed_out += item if isinstance(item, tuple) else [tuple(frame.timestamp_s for frame in item)]
+    return handed_out
 
 
 HALVES = [0.0, 0.5, 1.0, 1.5, 2.0]
@@ -48,7 +50,7 @@ def test_frames_come_in_chunks_and_the_last_one_may_be_short() -> None:
 def test_chunks_may_grow_while_the_video_runs() -> None:
     sizes = iter([1, 2, 2, 3, 3, 3])
     items = QuestionSchedule([]).through(frames_at(*HALVES, 2.5), lambda: next(sizes))
-    assert [len(item) for item in items if not isinstance(item, Due)] == [1, 2, 3]
+    assert [len(item) for item in items if isinstance(item, list)] == [1, 2, 3]
 
 
 def test_question_whose_first_moment_never_comes_is_named_afterwards() -> None:
@@ -108,6 +110,16 @@ def test_questions_of_one_gap_come_in_the_order_of_their_moments_and_then_as_giv
     asked = [Once(text="b", at_s=0.8), Once(text="c", at_s=0.8), Once(text="a", at_s=0.6)]
     texts = [item.asked.text for item in played(asked, [0.0, 1.0]) if isinstance(item, Due)]
     assert texts == ["a", "b", "c"]
+
+
+def test_questions_about_the_same_frames_come_together_and_those_that_stand_apart() -> None:
+    early, late, end = Once(text="a", at_s=0.6), Once(text="b", at_s=0.8), Once(text="c")
+    last, when, other = Every(text="d", every_s=1.5), When(text="dark?"), When(text="bright?")
+    items = QuestionSchedule([late, early, end, last, when, other]).through(frames_at(0.0, 1.0, 2.0), lambda: 2)
+    together = [[due.asked for due in item] for item in items if isinstance(item, tuple)]
+    assert together == [[when, other], [early, late], [when, other], [last], [when, other], [end]]
+    items = QuestionSchedule([end, last, Once(text="e", at_s=9.0)]).through(frames_at(0.0, 1.5), lambda: 2)
+    assert [len(item) for item in items if isinstance(item, tuple)] == [3]
 
 
 def test_question_that_waits_for_an_answer_comes_after_each_look() -> None:

@@ -1,7 +1,7 @@
 """Geometry and questions side by side: one `step` feeds both, and an answer knows where the camera was."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -141,7 +141,17 @@ class LiveSession(Single):
 
     def ask(self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None) -> LiveAnswer:
         """The answer, the moments that it attended to, and the camera's poses then and now."""
-        answer = self._dialogue.ask(question, temperature=temperature, max_tokens=max_tokens)
+        return self._placed(self._dialogue.ask(question, temperature=temperature, max_tokens=max_tokens))
+
+    def ask_together(
+        self, questions: Sequence[str], *, temperature: float = 0.0, max_tokens: int | None = None
+    ) -> list[LiveAnswer]:
+        """The same for several questions about the same moment, as `DialogueSession.ask_together` answers them."""
+        answers = self._dialogue.ask_together(questions, temperature=temperature, max_tokens=max_tokens)
+        return [self._placed(answer) for answer in answers]
+
+    def _placed(self, answer: Answer) -> LiveAnswer:
+        """With where the camera was when, and is."""
         moments = tuple(
             Moment(
                 start_s=span.start_s,

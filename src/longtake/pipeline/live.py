@@ -8,8 +8,8 @@ frame ─▶ prepare ─┤                                                 ├�
 import math
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -135,14 +135,15 @@ class LiveSession:
             case _:
                 yield item
 
-    def answer(self, due: Due) -> Iterator[Asking | AnswerText | Answered]:
-        """The answer to a question that is due, as it is made."""
-        yield Asking(due=due, seen_until_s=self._seen_until_s)
-        if self._settings.choices:
+    def answer(self, *together: Due) -> Iterator[Asking | AnswerText | Answered]:
+        """The answers to questions that are due at one moment, one after another as they are made."""
+        if not self._settings.choices:
+            yield from self._answer_freely(together)
+            return
+        for due in together:
+            yield Asking(due=due, seen_until_s=self._seen_until_s)
             scored = self._choose(due.asked.text, self._settings.choices)
             yield self._answered(due, scored.best, choices=scored.choices, total_s=scored.seconds)
-        else:
-            yield from self._answer_freely(due)
 
     def answer_standing(self, due: Due, schedule: QuestionSchedule) -> Iterator[Answered]:
         """The answer to a question that stands, where it was just looked at the video and the answer has turned."""
@@ -181,14 +182,22 @@ class LiveSession:
         if self._num_forgotten > before:
             yield Forgotten(count=self._num_forgotten - before)
 
-    def _answer_freely(self, due: Due) -> Iterator[AnswerText | Answered]:
+    def _answer_freely(self, together: Sequence[Due]) -> Iterator[Asking | AnswerText | Answered]:
+        """Written side by side where that is faster; the text of one at a time is told."""
+        questions = [due.asked.text for due in together]
+        with closing(self._speaker.ask_together_stream(questions, self._settings.speaking)) as pieces:
+            for due in together:
+                yield Asking(due=due, seen_until_s=self._seen_until_s)
+                answer = yield from self._told(pieces)
+                seconds = answer.timing.total_s
+                yield self._answered(due, answer.text, evidence=answer.evidence, total_s=seconds, answer=answer)
+
+    def _told(self, pieces: Iterator[str | Answer]) -> Generator[AnswerText, None, Answer]:
+        """The text of the next answer; returned is the whole of it."""
         with self._room_for("the question and its answer"):
-            for piece in self._speaker.ask_stream(due.asked.text, self._settings.speaking):
-                if isinstance(piece, str):
-                    yield AnswerText(piece)
-                else:
-                    answer = piece
-        yield self._answered(due, answer.text, evidence=answer.evidence, total_s=answer.timing.total_s, answer=answer)
+            while isinstance(piece := next(pieces), str):
+                yield AnswerText(piece)
+        return piece
 
     def _choose(self, question: str, choices: Sequence[str]) -> "_Scored":
         started = time.perf_counter()

@@ -115,15 +115,16 @@ class QuestionSchedule:
         self._num_asked = [0] * len(self._asked)
         self._last: dict[When, str] = {}
 
-    def through(self, frames: Iterable[_Frame], chunk: Callable[[], int]) -> Iterator[list[_Frame] | Due]:
+    def through(self, frames: Iterable[_Frame], chunk: Callable[[], int]) -> Iterator[list[_Frame] | tuple[Due, ...]]:
         """Frames to look at, as many together as `chunk` says by then, and questions, in the order of time.
 
             frames      0.0   0.5   1.0   1.5   2.0
             question at          0.7
-            handed out  [0.0   0.5]  ?  [1.0   1.5] [2.0]
+            handed out  [0.0   0.5] (?) [1.0   1.5] [2.0]
 
         A question comes after every frame up to its moment and before any later one, so that its answer does not depend
-        on the chunks; one from before the first frame comes after that frame.
+        on the chunks; one from before the first frame comes after that frame. Those between the same two frames come
+        together, the ones that stand apart from others.
         """
         waiting: list[_Frame] = []
         first_s = last_s = None
@@ -132,7 +133,8 @@ class QuestionSchedule:
             if due and waiting:
                 yield from self._look(waiting)
                 waiting = []
-            yield from due
+            if due:
+                yield tuple(due)
             first_s, last_s = frame.timestamp_s if first_s is None else first_s, frame.timestamp_s
             waiting.append(frame)
             if len(waiting) >= chunk():
@@ -140,9 +142,9 @@ class QuestionSchedule:
                 waiting = []
         if waiting:
             yield from self._look(waiting)
-        if first_s is not None and last_s is not None:
-            yield from self._due(first_s, math.nextafter(last_s, math.inf))
-        yield from self._left(last_s)
+        due = [] if first_s is None or last_s is None else self._due(first_s, math.nextafter(last_s, math.inf))
+        if left := (*due, *self._left(last_s)):
+            yield left
 
     @property
     def never_due(self) -> tuple[Every, ...]:
@@ -155,11 +157,11 @@ class QuestionSchedule:
         before, self._last[when] = self._last.get(when), answer
         return answer == when.becomes != before
 
-    def _look(self, frames: list[_Frame]) -> Iterator[list[_Frame] | Due]:
+    def _look(self, frames: list[_Frame]) -> Iterator[list[_Frame] | tuple[Due, ...]]:
         yield frames
-        for asked in self._asked:
-            if isinstance(asked, When):
-                yield Due(asked=asked, time_s=frames[-1].timestamp_s)
+        standing = [asked for asked in self._asked if isinstance(asked, When)]
+        if standing:
+            yield tuple(Due(asked=asked, time_s=frames[-1].timestamp_s) for asked in standing)
 
     def _due(self, first_s: float, until_s: float) -> list[Due]:
         """Questions from before a moment that were not asked yet; of one asked every so often only the latest."""

@@ -192,7 +192,7 @@ class Run(Iterator[Event]):
         beside: deque[_Stepped] = deque()
         for item in self._schedule.through(self._readable(prepared, beside), lambda: self.session.chunk_size):
             yield from _drained(beside)
-            if isinstance(item, Due):
+            if isinstance(item, tuple):
                 yield from self._answer(item)
             else:
                 yield from self.session.step(*item)
@@ -234,10 +234,13 @@ class Run(Iterator[Event]):
             yield Saved(path=path, num_frames=self._num_taken)
         yield from self.session.finish()
 
-    def _answer(self, due: Due) -> Iterator[Event]:
-        if isinstance(due.asked, When):
-            return self.session.answer_standing(due, self._schedule)
-        return self.session.answer(due)
+    def _answer(self, together: tuple[Due, ...]) -> Iterator[Event]:
+        """Questions of one moment, all of which stand, or none."""
+        standing = [due for due in together if isinstance(due.asked, When)]
+        for due in standing:
+            yield from self.session.answer_standing(due, self._schedule)
+        if not standing:
+            yield from self.session.answer(*together)
 
     @property
     def _checkpoints(self) -> Checkpoints | None:

@@ -8,8 +8,8 @@ remembered, becomes the session. Two other formats give every call of `see` a tu
 import copy
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -170,39 +170,73 @@ class DialogueSession:
         On a GPU they share what costs most, reading the past and the weights, so that all come in little more time than
         one; other sums are rounded than for each alone.
         """
+        return [piece for piece in self.ask_together_stream(questions, sampling) if isinstance(piece, Answer)]
+
+    def ask_together_stream(
+        self, questions: Sequence[str], sampling: TextSampling = _GREEDY
+    ) -> Generator[str | Answer, None, None]:
+        """The same in the order of the questions: text of an answer as it comes, then the answer, then the next one's.
+
+        What a later one says meanwhile waits for its turn. As many are written side by side as there is room for; where
+        nothing would be shared it is one after another. Leaving early leaves no trace.
+        """
         started = time.perf_counter()
         self._memory.require_open()
-        refused, asked_ids = {}, {}
-        for number, question in enumerate(questions):
-            try:
-                asked_ids[number] = self._question_ids(question)
-            except UnknownWordsError as refusal:
-                seconds = time.perf_counter() - started
-                refused[number] = Answer.refused(str(refusal), self.state.last_s, seconds)
-        written = self._written_together(list(asked_ids.values()), sampling, started) if asked_ids else []
-        answers = refused | dict(zip(asked_ids, written, strict=True))
-        return [answers[number] for number in range(len(questions))]
+        asked = [self._ids_or_refusal(question) for question in questions]
+        written = self._written([ids for ids in asked if not isinstance(ids, Answer)], sampling, started)
+        with closing(written):
+            for each in asked:
+                if isinstance(each, Answer):
+                    yield each.text
+                    yield each
+                else:
+                    yield from _up_to_answer(written)
 
-    def _written_together(
+    def _ids_or_refusal(self, question: str) -> tuple[int, ...] | Answer:
+        started = time.perf_counter()
+        try:
+            return self._question_ids(question)
+        except UnknownWordsError as refusal:
+            return Answer.refused(str(refusal), self.state.last_s, time.perf_counter() - started)
+
+    def _written(
         self, questions: Sequence[Sequence[int]], sampling: TextSampling, started_s: float
-    ) -> list[Answer]:
+    ) -> Generator[str | Answer, None, None]:
+        """Text and answer of each, in order."""
         with ExitStack() as stack:
             with self._memory.lock:  # so that all forks are of one moment
                 forks = [stack.enter_context(self._memory.fork()) for _ in questions]
             forked_s = time.perf_counter()
-            asking = [self._asking(fork, ids, sampling) for fork, ids in zip(forks, questions, strict=True)]
-            under_way, inputs = asking, [each.asked for each in asking]
-            while under_way:
-                logits = self._logits_of([each.feed(coming) for each, coming in zip(under_way, inputs, strict=True)])
-                generators = [each.writing.generator for each in under_way]
-                chosen = sampling.choose_each(logits, generators, self._language.suppressed_ids)
-                for each, token in zip(under_way, chosen, strict=True):
-                    each.writing.add(token)
-                under_way = [each for each in under_way if not each.writing.has_ended]
-                inputs = self._next_words(under_way)
-            for each in asking:
-                each.writing.last_piece()
-            return [each.answer(each.writing.written(), started_s, forked_s) for each in asking]
+            waiting = [self._asking(fork, ids, sampling) for fork, ids in zip(forks, questions, strict=True)]
+            while waiting:
+                beside = waiting[: self._num_side_by_side(waiting)]
+                steps = self._write_side_by_side(beside, sampling)
+                for each in beside:
+                    yield from each.writing.told(steps)
+                    yield each.answer(each.writing.written(), started_s, forked_s)
+                    each.fork.close()
+                waiting = waiting[len(beside) :]
+                started_s = forked_s = time.perf_counter()
+
+    def _num_side_by_side(self, waiting: "Sequence[_Asking]") -> int:
+        """How many of these, the first ones, find room now; one at least, and one where passes share nothing."""
+        if not self._memory.shares_passes:
+            return 1
+        needed = np.cumsum([each.asked.num_tokens + each.writing.num_left for each in waiting])
+        return max(1, int(np.sum(needed <= self._memory.use().free)))
+
+    def _write_side_by_side(self, under_way: "Sequence[_Asking]", sampling: TextSampling) -> Iterator[None]:
+        """A token more of each answer that has not ended, step by step."""
+        inputs = [each.asked for each in under_way]
+        while under_way:
+            logits = self._logits_of([each.feed(coming) for each, coming in zip(under_way, inputs, strict=True)])
+            generators = [each.writing.generator for each in under_way]
+            chosen = sampling.choose_each(logits, generators, self._language.suppressed_ids)
+            for each, token in zip(under_way, chosen, strict=True):
+                each.writing.add(token)
+            yield
+            under_way = [each for each in under_way if not each.writing.has_ended]
+            inputs = self._next_words(under_way)
 
     def _next_words(self, under_way: "Sequence[_Asking]") -> list[TokenInputs]:
         """Of answers the tokens to be fed back."""
@@ -440,6 +474,14 @@ class _Asking:
             evidence=evidence(self.asked.state.segments, self.token, mass, until_s=last_s),
             timing=generated.timing(started_s, forked_s),
         )
+
+
+def _up_to_answer(pieces: Iterator[str | Answer]) -> Iterator[str | Answer]:
+    """The text of the next answer, and it."""
+    for piece in pieces:
+        yield piece
+        if isinstance(piece, Answer):
+            return
 
 
 def _require_words(text: str) -> None:

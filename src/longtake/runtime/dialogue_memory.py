@@ -181,6 +181,11 @@ class DialogueMemory:
         """Refuse, in a sentence, whatever is asked of a conversation or fork that was closed."""
         self._memory.require_open()
 
+    @property
+    def shares_passes(self) -> bool:
+        """Whether forks of this moment read what they share together, in `feed_together`."""
+        return self._is_recorded(self.state)
+
     def use(self) -> StreamUse:
         """How the places are used, over all forks."""
         return self._memory.use()[TEXT]

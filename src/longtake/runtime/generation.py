@@ -52,7 +52,7 @@ class Writing:
         self._ids: list[int] = []
         self._pieces: list[str] = []
         self._ending: Ending | None = None
-        self._num_fed, self._first_s = 0, 0.0
+        self._num_fed, self._first_s, self._ended_s = 0, 0.0, 0.0
 
     @property
     def has_ended(self) -> bool:
@@ -77,6 +77,8 @@ class Writing:
             self._ending = Ending.STOP
         elif len(self._ids) == self._sampling.max_new_tokens:
             self._ending = Ending.LENGTH
+        if self.has_ended:
+            self._ended_s = time.perf_counter()
         return piece
 
     def next_fed(self) -> int:
@@ -89,6 +91,21 @@ class Writing:
         """What was held back for characters that might have become whole."""
         return self._add(self._stream.finish())
 
+    def told(self, steps: Iterator[None]) -> Iterator[str]:
+        """Its text as it comes, to its end; each of the steps adds a token, to it and perhaps to others."""
+        num_told = 0
+        while True:
+            text = "".join(self._pieces[num_told:])
+            num_told = len(self._pieces)
+            if text:
+                yield text
+            if self.has_ended:
+                break
+            next(steps)
+        rest = self.last_piece()
+        if rest:
+            yield rest
+
     def written(self) -> Generated:
         """All of it, once it has ended."""
         assert self._ending is not None
@@ -98,7 +115,7 @@ class Writing:
             num_fed=self._num_fed,
             ending=self._ending,
             first_s=self._first_s,
-            ended_s=time.perf_counter(),
+            ended_s=self._ended_s,
         )
 
     def _add(self, piece: str) -> str:
