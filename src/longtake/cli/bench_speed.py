@@ -31,7 +31,7 @@ from longtake.weights.presets import LINGBOT_MAP, STREAM3R, STREAMVGGT, TINY
 
 CONFIGS = {"tiny": TINY, "lingbot-map": LINGBOT_MAP, "stream3r": STREAM3R, "streamvggt": STREAMVGGT}
 _ALL_CONFIGS: dict[str, GeometryConfig | TextConfig] = {**CONFIGS, "qwen2.5-vl": TEXT, "qwen-small": SMALL}
-_ANSWER_TOKENS = 64
+_ANSWER_TOKENS, _FEW_ANSWER_TOKENS = 64, 8
 _HISTORY_WINDOWS = 5
 """Of the trail that the context policy keeps, in windows: what fills within a benchmark."""
 
@@ -111,7 +111,7 @@ def _time_questions(
             text=text,
             size=size,
             num_tokens=tokens,
-            answer_tokens=_ANSWER_TOKENS,
+            answer_tokens=_ANSWER_TOKENS if text is TEXT else _FEW_ANSWER_TOKENS,
             device=torch.device(execution.device),
             dtype=execution.precision.dtype,
             backend=backend_named(execution.backend),
