@@ -134,5 +134,6 @@ def test_no_function_of_a_room_imports_anything_else_later(room: str) -> None:
     asked = {(path.name, name) for path in modules_of(room) for name in imports_of(path)}
     assert {(file, name) for file, name in asked if name not in expected} <= {
         (f"slot{KERNELS}.py", "triton"),
+        (f"tail{KERNELS}.py", "triton"),
         (f"block{KERNELS}.py", "triton"),
     }

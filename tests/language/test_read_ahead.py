@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from plain_reader import read_by_clips
+from selected import rest_in_extra
 from torch import Tensor
 
 from longtake.errors import MemoryFullError
@@ -44,7 +45,7 @@ def weights(answer: object) -> dict[float, float]:
     return {each.start_s: each.weight for each in answer.evidence}
 
 
-@pytest.mark.parametrize("most_tail", [2048, 24, 1])
+@pytest.mark.parametrize("most_tail", rest_in_extra([24, 2048, 1], keep=1))
 def test_answers_alone_and_together_are_the_librarys(
     most_tail: int,
     open_small: Callable[..., DialogueSession],
