@@ -154,7 +154,7 @@ def teach(language: LanguageModel) -> None:
         for question, ids in plans.items():
             session.ask(question, Dictated(ids=iter(ids)))
     session.close()
-    known, said = torch.stack(before).double(), [token for ids in plans.values() for token in ids]
+    known, said = torch.cat(before).double(), [token for ids in plans.values() for token in ids]
     assert len(known) == len(said) < known.shape[1], "more tokens than the width can tell apart"
     taught = sorted(set(said))
     wanted = torch.tensor([[20.0 if token == one else 0.0 for one in taught] for token in said], dtype=torch.float64)
