@@ -20,6 +20,8 @@ import triton.language as tl
 from jaxtyping import Float, Float32, Int32, Int64
 from torch import Tensor
 
+from longtake.memory.slots import is_wide
+
 Queries = Float[Tensor, "queries heads head_dim"]
 Rows = Float[Tensor, "slots key_heads head_dim"]
 Ranges = Int32[Tensor, "ranges 2"]
@@ -47,7 +49,7 @@ class Storage:
         assert keys.is_contiguous()
         assert values.is_contiguous()
         where = torch.tensor([keys.data_ptr(), values.data_ptr(), len(keys)]).to(keys.device)
-        return cls(where, keys.shape[1], keys.numel() >= 2**31)
+        return cls(where, keys.shape[1], is_wide(keys))
 
 
 @dataclass(frozen=True, slots=True)

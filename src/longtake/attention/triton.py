@@ -15,13 +15,12 @@ from torch import Tensor
 
 from longtake.attention.attention_mass import attention_mass
 from longtake.attention.backend import Attended, Keys, NormBounds, Queries, SdpaBackend, grouped, merge, ungrouped
-from longtake.memory.slots import Seen
+from longtake.memory.slots import Seen, is_wide
 
 _KERNELS = "longtake.attention.slot_kernels"
 _HALVES = (torch.float16, torch.bfloat16)
 _HEAD_DIMS = (64, 128)
 _OLDEST_GPU = (8, 0)
-_WIDE = 2**31
 _FEW = 16
 """Queries of a head of keys, up to which there is a kernel in float32."""
 _BUSY = 4096
@@ -65,7 +64,7 @@ class TritonBackend:
         return Attended(ungrouped(attended.values, q), ungrouped(weights, q[..., :1]).squeeze(-1))
 
     def _storage(self, seen: Seen) -> Any:
-        return self.kernels.Storage(seen.where, seen.keys.shape[1], seen.keys.numel() >= _WIDE)
+        return self.kernels.Storage(seen.where, seen.keys.shape[1], is_wide(seen.keys))
 
     def launch(
         self,

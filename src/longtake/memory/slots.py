@@ -28,6 +28,7 @@ Rows = Float[Tensor, "tokens heads head_dim"]
 Block = slice | Tensor
 """One stretch of slots in a fixed order."""
 FEWEST_RANGES = 4
+_NARROW = 2**31
 _WORDS = (torch.int64, torch.int32, torch.int16)
 """As which numbers are copied: the wider, the fewer."""
 _LOOKED_AT = 2048
@@ -134,6 +135,11 @@ class Seen:
     def blocks(self) -> Iterator[tuple[Rows, Rows]]:
         """Read one after another."""
         return zip(self.view.read(self.keys), self.view.read(self.values), strict=True)
+
+
+def is_wide(storage: Float[Tensor, "slots heads head_dim"]) -> bool:
+    """Whether an element can lie farther away than 32 bits count."""
+    return storage.numel() >= _NARROW
 
 
 def view_of(sections: Iterable[Integers], device: torch.device) -> View:

@@ -28,7 +28,7 @@ from longtake.attention.triton import why_unsuitable
 from longtake.language.fused_network import FusedNetwork, Phases, Projected, Rows, why_not_fused
 from longtake.language.load import LanguageModel
 from longtake.language.network import TEXT
-from longtake.memory.slots import Slab, View
+from longtake.memory.slots import Slab, View, is_wide
 from longtake.memory.transaction import Transaction
 from longtake.runtime.fused_model import COMPUTING
 from longtake.runtime.recording import Recording, Sent
@@ -39,7 +39,6 @@ _WORDS = 16
 """A clip of words is filled up to a multiple of so many, that few shapes are recorded."""
 _MOST_WORDS = 128
 """Of such a clip; a longer one, as of frames, has a shape of its own."""
-_WIDE = 2**31
 _COMMON_HEAD_DIM = 128
 """Of the published networks; `language.fused_network` has more."""
 
@@ -115,7 +114,7 @@ class ReadShape:
             num_ranges=past.num_ranges,
             most=_power_of_two(slab.num_slots),
             is_listed=not past.in_place,
-            is_wide=slab.keys[0].numel() >= _WIDE,
+            is_wide=is_wide(slab.keys[0]),
             most_tail=max(MOST_TAIL, _power_of_two(tail)),
             is_recorded=is_recorded,
         )

@@ -25,13 +25,12 @@ from longtake.attention.triton import TritonBackend, why_unsuitable
 from longtake.geometry.model import GeometryModel, Grid, Prediction
 from longtake.memory.books import Bookkeeping, Books, Columns
 from longtake.memory.memory import Memory
-from longtake.memory.slots import FEWEST_RANGES
+from longtake.memory.slots import FEWEST_RANGES, is_wide
 from longtake.memory.stream import Stream
 from longtake.memory.transaction import Transaction
 from longtake.runtime.fused_model import FusedModel, products_in
 from longtake.runtime.recording import Recording, Sent
 
-_WIDE = 2**31
 Image = Float[Tensor, "1 1 3 height width"]
 Bounds = Mapping[str, Sequence[NormBounds | None]]
 
@@ -79,7 +78,7 @@ class StreamShape:
             num_ranges=max([FEWEST_RANGES, *(view.num_ranges for view in views)]),
             most=1 << (most - 1).bit_length(),
             is_listed=books is not None or not all(view.in_place for view in views),
-            is_wide=slab.keys[0].numel() >= _WIDE,
+            is_wide=is_wide(slab.keys[0]),
             wants_attention_mass=transaction.wants_attention_mass(stream.name, 0),
         )
 
