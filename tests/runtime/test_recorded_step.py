@@ -314,7 +314,7 @@ def test_forgetting_on_the_device_waits_for_it_no_more_than_a_window_does(
                     session.step(frame)
             finally:
                 torch.cuda.set_sync_debug_mode("default")
-        return [str(each.message) for each in told if "synchroniz" in str(each.message)]
+        return [str(each.message) for each in told if "called a synchronizing" in str(each.message)]
 
     assert waits(name) == waits("window")
 

@@ -39,12 +39,15 @@ def quaternion_from_matrix(matrix: Float[Tensor, "*batch 3 3"]) -> Float[Tensor,
 
 
 def nearest_rotation(matrix: Float[Tensor, "*batch 3 3"]) -> Float[Tensor, "*batch 3 3"]:
-    """The rotation closest to a matrix, never a reflection."""
-    left, _, right = torch.linalg.svd(matrix)
+    """The rotation closest to a matrix, never a reflection.
+
+    Computed on the CPU: on a GPU the first decomposition of a process would load a library for half a second or more.
+    """
+    left, _, right = torch.linalg.svd(matrix.cpu())
     last = torch.linalg.det(left @ right).sign()
     flip = torch.stack([torch.ones_like(last), torch.ones_like(last), last], dim=-1)
     rotation: Tensor = (left * flip[..., None, :]) @ right
-    return rotation
+    return rotation.to(matrix.device)
 
 
 def _four_times_outer_product(matrix: Float[Tensor, "*batch 3 3"]) -> Float[Tensor, "*batch 4 4"]:
