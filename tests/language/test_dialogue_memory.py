@@ -224,3 +224,18 @@ def test_appended_tokens_are_evicted_as_frames_are(
     session.move_to(500)
     assert session.info.next_position == 500
     assert session.ask(QUESTION, THREE).ids
+
+
+@pytest.mark.parametrize(("answers", "staged"), [(10, 1), (40, 5), (400, 16)])
+def test_places_staged_ahead_leave_most_of_the_room_to_other_questions(
+    answers: int, staged: int, open_small: Callable[..., DialogueSession], frames: Tensor
+) -> None:
+    session = open_small(retaining=Window.for_dialogue(), answers=answers)
+    show(session, frames, 0, 8)
+    with session._memory.fork() as fork:
+        free = fork.use().free
+        assert answers <= free < answers + GRID
+        ahead = fork._stage_ahead(1, 100, shares_past=False)
+        assert ahead.num_places == fork.use().staged == min(16, 1 + free // 8)
+        assert ahead.num_places >= staged
+        ahead.transaction.abandon()

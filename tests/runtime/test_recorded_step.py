@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from longtake.errors import InputError
 from longtake.geometry.config import (
     Attention,
     CameraConfig,
@@ -422,6 +423,8 @@ def test_recording_ends_with_the_weights_it_was_made_of(open_session: Callable[.
         model.load_state_dict({name: value * 1.01 for name, value in saved.items()})
         after, plain = open_session(), open_session(recorded=False)
         assert after._recorded is not before._recorded
+        with pytest.raises(InputError, match="moved or changed"):
+            list(map(before.step, frames(NUM_FRAMES)))
         for frame in frames(NUM_FRAMES):
             assert_same(after.step(frame), plain.step(frame))
     finally:

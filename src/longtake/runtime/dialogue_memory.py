@@ -47,6 +47,8 @@ from longtake.runtime.recorded_reading import Clip, Places, RecordedReader
 
 _AHEAD = 16
 """Places for words that are staged at once: what an answer's books cost is paid once for so many."""
+_LEFT_TO_OTHERS = 8
+"""So many times as much is free as an answer stages ahead."""
 Build = Callable[[DialogueState], TokenInputs]
 """Makes the next tokens of a conversation from its state; called again should the state have to be another."""
 Take = Callable[[Callable[[], object]], object]
@@ -276,11 +278,11 @@ class DialogueMemory:
         return Clip(inputs.embedded, inputs.rows, ahead.transaction, feed.recorder, ahead.places, ahead.num_read)
 
     def _stage_ahead(self, num_tokens: int, num_following: int, *, shares_past: bool) -> "_Ahead":
-        num_places = num_tokens + min(num_following, _AHEAD - 1 if num_tokens == 1 else 0)
-        try:
-            transaction = self._memory.begin(num_places, Keep.YES)
-        except MemoryFullError:
-            num_places, transaction = num_tokens, self._memory.begin(num_tokens, Keep.YES)
+        """Of what is free most is left to other questions, which must not be refused for words that may never come."""
+        num_places = num_tokens
+        if num_tokens == 1:
+            num_places += min(num_following, _AHEAD - 1, self.use().free // _LEFT_TO_OTHERS)
+        transaction = self._memory.begin(num_places, Keep.YES)
         return _Ahead(transaction, num_places, Places.of(transaction, shares_past=shares_past), self._state)
 
     def _was_read(self, inputs: TokenInputs) -> None:

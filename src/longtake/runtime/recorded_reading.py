@@ -9,6 +9,7 @@ The tail of a fork are its own tokens since it was born, so that all forks of on
 shape is recorded when it comes for the second time. The same kernels launched one by one give the same bits.
 """
 
+import math
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -31,7 +32,7 @@ from longtake.language.network import TEXT
 from longtake.memory.slots import Slab, View, is_wide
 from longtake.memory.transaction import Transaction
 from longtake.runtime.fused_model import COMPUTING
-from longtake.runtime.recording import Recording, Sent
+from longtake.runtime.recording import MostRecent, Recording, Sent, Weights
 
 MOST_TAIL = 2048
 """Tokens since a fork was born that are read as its own; of one that went on for longer, alone, all is past."""
@@ -217,13 +218,16 @@ class SlotPast:
 class RecordedReader:
     """A language model's passes for all its dialogues; one at a time."""
 
-    def __init__(self, network: FusedNetwork, width: int, dtype: torch.dtype, device: torch.device) -> None:
-        self._network, self._width, self._dtype, self._device = network, width, dtype, device
+    def __init__(
+        self, network: FusedNetwork, weights: Weights, width: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self._network, self.weights = network, weights
+        self._width, self._dtype, self._device = width, dtype, device
         is_cuda = device.type == "cuda"
         self._pool = torch.cuda.graph_pool_handle() if is_cuda else None
         self._done = torch.cuda.Event() if is_cuda else None
-        self._shapes: dict[ReadShape, tuple[ClipNumbers, Recording]] = {}
-        self._grids: dict[tuple[int, int, int], tuple[Tensor, Recording]] = {}
+        self._shapes = MostRecent[ReadShape, tuple[ClipNumbers, Recording]]()
+        self._grids = MostRecent[tuple[tuple[int, int, int], int], tuple[Tensor, Recording]]()
 
     @property
     def num_recordings(self) -> int:
@@ -242,7 +246,7 @@ class RecordedReader:
         for clip in clips:
             clip.transaction.note_overwritten(TEXT)
         with self._alone():
-            numbers, recording = self._of_shape(shape)
+            numbers, recording = self._shapes.of(shape, self._for_shape)
             numbers.fill(clips, slab, past, tails)
             hidden = recording.launch(partial(self._read, numbers)).clone()
             self._record(clips, numbers, past.num_slots, tails)
@@ -255,21 +259,19 @@ class RecordedReader:
     ) -> Float[Tensor, "1 tokens width"]:
         """Tokens of whole temporal grids; none attends to another."""
         with self._alone():
-            if grid not in self._grids:
-                with torch.inference_mode(mode=False):
-                    static = torch.zeros(pixels.shape, dtype=self._dtype, device=self._device)
-                self._grids[grid] = static, Recording(self._device, self._pool, at_second=True)
-            static, recording = self._grids[grid]
+            static, recording = self._grids.of((grid, pixels.shape[1]), self._for_grid)
             static.copy_(pixels, non_blocking=True)
             tokens: Tensor = recording.launch(lambda: self._network.see(static, grid)).clone()
             return tokens
 
-    def _of_shape(self, shape: ReadShape) -> tuple[ClipNumbers, Recording]:
-        if shape not in self._shapes:
-            with torch.inference_mode(mode=False):  # else these numbers could not be changed outside of it
-                numbers = ClipNumbers(shape, self._width, self._dtype, self._device)
-            self._shapes[shape] = numbers, Recording(self._device, self._pool, at_second=True)
-        return self._shapes[shape]
+    def _for_shape(self, shape: ReadShape) -> tuple[ClipNumbers, Recording]:
+        numbers = ClipNumbers(shape, self._width, self._dtype, self._device)
+        return numbers, Recording(self._device, self._pool, at_second=True)
+
+    def _for_grid(self, patches: tuple[tuple[int, int, int], int]) -> tuple[Tensor, Recording]:
+        grid, num_values = patches
+        static = torch.zeros(math.prod(grid), num_values, dtype=self._dtype, device=self._device)
+        return static, Recording(self._device, self._pool, at_second=True)
 
     def _read(self, numbers: ClipNumbers) -> Rows:
         for mass in (numbers.past_mass, numbers.tail_mass):
@@ -289,6 +291,7 @@ class RecordedReader:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """One pass at a time uses the numbers, after the one before, on whatever stream that was."""
+        self.weights.require_unchanged()
         if self._done is None:
             yield
             return
@@ -300,7 +303,7 @@ class RecordedReader:
                 self._done.record()
 
 
-_READERS: "weakref.WeakKeyDictionary[Any, tuple[object, RecordedReader]]" = weakref.WeakKeyDictionary()
+_READERS: "weakref.WeakKeyDictionary[Any, RecordedReader]" = weakref.WeakKeyDictionary()
 """Of each model, as long as it lives, of the weights as they were."""
 _LOCK = threading.Lock()
 
@@ -310,15 +313,13 @@ def recorded_reader(language: LanguageModel) -> RecordedReader | None:
     model = language.model
     if why_unrecordable(model) is not None:
         return None
-    weights = tuple(weight.data_ptr() for weight in model.parameters())
     with _LOCK:
         known = _READERS.get(model)
-        if known is None or known[0] != weights:
-            network = FusedNetwork(model, language.text)
+        if known is None or not known.weights.are_those_of(model):
             width = model.config.text_config.hidden_size
-            known = weights, RecordedReader(network, width, model.dtype, model.device)
-            _READERS[model] = known
-        return known[1]
+            network = FusedNetwork(model, language.text)
+            known = _READERS[model] = RecordedReader(network, Weights(model), width, model.dtype, model.device)
+        return known
 
 
 def why_unrecordable(model: Any) -> str | None:

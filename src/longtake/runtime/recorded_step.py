@@ -29,7 +29,7 @@ from longtake.memory.slots import FEWEST_RANGES, is_wide
 from longtake.memory.stream import Stream
 from longtake.memory.transaction import Transaction
 from longtake.runtime.fused_model import FusedModel, products_in
-from longtake.runtime.recording import Recording, Sent
+from longtake.runtime.recording import MostRecent, Recording, Sent, Weights
 
 Image = Float[Tensor, "1 1 3 height width"]
 Bounds = Mapping[str, Sequence[NormBounds | None]]
@@ -182,8 +182,7 @@ class _Forgetting:
         self, bookkeeping: Bookkeeping, numbers: StreamNumbers, ordinal: Int64[Tensor, " 1"], pool: Any
     ) -> None:
         self._bookkeeping, self._numbers, self._ordinal = bookkeeping, numbers, ordinal
-        with torch.inference_mode(mode=False):
-            self._columns = bookkeeping.nothing(ordinal.device)
+        self._columns = bookkeeping.nothing(ordinal.device)
         self._placing, self._deciding = Recording(ordinal.device, pool), Recording(ordinal.device, pool)
 
     def place(self, books: Books) -> None:
@@ -212,9 +211,16 @@ class RecordedModel:
     """One frame after the scale block through a model, for all its sessions of one size; one at a time."""
 
     def __init__(
-        self, model: FusedModel, grid: Grid, dtype: torch.dtype, backend: TritonBackend, bounds: Bounds
+        self,
+        model: FusedModel,
+        weights: Weights,
+        grid: Grid,
+        dtype: torch.dtype,
+        backend: TritonBackend,
+        bounds: Bounds,
     ) -> None:
         device = grid.positions.device
+        self.weights = weights
         self._model, self._grid, self._dtype, self._backend, self._bounds = model, grid, dtype, backend, bounds
         is_cuda = device.type == "cuda"
         self._pool = torch.cuda.graph_pool_handle() if is_cuda else None
@@ -224,11 +230,12 @@ class RecordedModel:
             self._ordinal = torch.zeros(1, dtype=torch.int64, device=device)
         self._encoder = Recording(device, self._pool)
         self._patches: Tensor | None = None
-        self._trunks: dict[tuple[tuple[str, StreamShape], ...], tuple[RecordedRecall, Recording]] = {}
-        self._forgetting: dict[tuple[StreamNumbers, Bookkeeping], _Forgetting] = {}
+        self._trunks = MostRecent[tuple[tuple[str, StreamShape], ...], tuple[RecordedRecall, Recording]]()
+        self._forgetting = MostRecent[tuple[Bookkeeping, StreamNumbers], _Forgetting]()
 
     def encode(self, image: Image) -> None:
         """Begin with a frame; nobody else may until `predict` has returned."""
+        self.weights.require_unchanged()
         if self._done is not None:
             torch.cuda.current_stream().wait_event(self._done)  # the last one's, on whatever stream
         self._image.copy_(image, non_blocking=True)
@@ -273,23 +280,20 @@ class RecordedModel:
         return len(self._trunks)
 
     def _trunk(self, memory: Memory, transaction: Transaction) -> "tuple[RecordedRecall, Recording]":
-        shapes = {name: StreamShape.of(stream, transaction) for name, stream in memory.streams.items()}
-        key = tuple(shapes.items())
-        if key not in self._trunks:
-            device = self._image.device
-            with torch.inference_mode(mode=False):
-                numbers = {name: StreamNumbers(shape, device) for name, shape in shapes.items()}
-            recall = RecordedRecall(self._backend, numbers, self._ordinal, self._bounds)
-            self._trunks[key] = recall, Recording(device, self._pool)
-        return self._trunks[key]
+        shapes = tuple((name, StreamShape.of(stream, transaction)) for name, stream in memory.streams.items())
+        return self._trunks.of(shapes, self._for_shapes)
+
+    def _for_shapes(self, shapes: "tuple[tuple[str, StreamShape], ...]") -> "tuple[RecordedRecall, Recording]":
+        device = self._image.device
+        numbers = {name: StreamNumbers(shape, device) for name, shape in shapes}
+        return RecordedRecall(self._backend, numbers, self._ordinal, self._bounds), Recording(device, self._pool)
 
     def _forget(self, stream: Stream, numbers: StreamNumbers) -> _Forgetting:
-        bookkeeping = stream.bookkeeping
-        assert bookkeeping is not None
-        key = numbers, bookkeeping
-        if key not in self._forgetting:
-            self._forgetting[key] = _Forgetting(bookkeeping, numbers, self._ordinal, self._pool)
-        return self._forgetting[key]
+        assert stream.bookkeeping is not None
+        return self._forgetting.of((stream.bookkeeping, numbers), self._for_books)
+
+    def _for_books(self, of: tuple[Bookkeeping, StreamNumbers]) -> _Forgetting:
+        return _Forgetting(*of, self._ordinal, self._pool)
 
     def _encode(self) -> Tensor:
         with torch.no_grad(), products_in(self._dtype, self._image.device):
@@ -301,7 +305,7 @@ class RecordedModel:
             return self._model.predict(self._patches, recall, self._grid)
 
 
-_RECORDED: "weakref.WeakKeyDictionary[GeometryModel, dict[object, tuple[object, RecordedModel]]]"
+_RECORDED: "weakref.WeakKeyDictionary[GeometryModel, dict[object, RecordedModel]]"
 _RECORDED = weakref.WeakKeyDictionary()
 """Of each model, as long as it lives: by size and number type, of the weights as they were."""
 _LOCK = threading.Lock()
@@ -312,19 +316,13 @@ def recorded_model(
 ) -> RecordedModel:
     """The one that all sessions of a model share, until its weights change or move."""
     key = (grid.height, grid.width, dtype)
-    weights = tuple((weight.data_ptr(), _version(weight)) for weight in model.parameters())
     with _LOCK:
         of_model = _RECORDED.setdefault(model, {})
         known = of_model.get(key)
-        if known is None or known[0] != weights:
-            known = weights, RecordedModel(FusedModel(model, dtype), grid, dtype, backend, bounds)
-            of_model[key] = known
-        return known[1]
-
-
-def _version(weight: Tensor) -> int:
-    """How often it was changed in place, as far as torch counts that."""
-    return 0 if weight.is_inference() else weight._version
+        if known is None or not known.weights.are_those_of(model):
+            fused = FusedModel(model, dtype)
+            known = of_model[key] = RecordedModel(fused, Weights(model), grid, dtype, backend, bounds)
+        return known
 
 
 def why_unrecordable(memory: Memory, device: torch.device) -> str | None:

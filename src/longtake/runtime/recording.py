@@ -1,16 +1,68 @@
 """CUDA graphs: kernels that are recorded once and replayed, and the numbers that change in between."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from longtake.errors import InputError
 from longtake.runtime.fused_model import stream_aside
 
+MOST_SHAPES = 64
+"""That recordings are held of: a stream of ever new shapes, as of questions of any length, must not fill the GPU."""
 _WARM_UPS = 2
+_Shape = TypeVar("_Shape", bound=Hashable)
+_Made = TypeVar("_Made")
+
+
+class Weights:
+    """A model's weights where they lay, and as they were, when something was recorded of them."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._weights = tuple(model.parameters())
+        self._were = tuple(map(_address_and_version, self._weights))
+
+    def are_those_of(self, model: torch.nn.Module) -> bool:
+        return self._were == tuple(map(_address_and_version, model.parameters()))
+
+    def require_unchanged(self) -> None:
+        """Refuse to replay what would read where weights no longer are; a model moves as a whole."""
+        if _address_and_version(self._weights[0]) != self._were[0]:
+            raise InputError(
+                "The weights of this model were moved or changed while a session of it was open; open a new session."
+            )
+
+
+def _address_and_version(weight: Tensor) -> tuple[int, int]:
+    """Also how often it was changed in place, as far as torch counts that."""
+    return weight.data_ptr(), 0 if weight.is_inference() else weight._version
+
+
+class MostRecent(Generic[_Shape, _Made]):
+    """What was made for each shape, of those that were used last."""
+
+    def __init__(self, most: int = MOST_SHAPES) -> None:
+        self._most = most
+        self._made: dict[_Shape, _Made] = {}
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def of(self, shape: _Shape, make: Callable[[_Shape], _Made]) -> _Made:
+        """Made now where it is the first of its shape; the one that was not used for longest goes for it."""
+        if shape in self._made:
+            self._made[shape] = self._made.pop(shape)
+            return self._made[shape]
+        if len(self._made) == self._most:
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()  # kernels under way, on whatever stream, may still read what goes
+            del self._made[next(iter(self._made))]
+        with torch.inference_mode(mode=False):  # else its numbers could not be changed outside of it
+            return self._made.setdefault(shape, make(shape))
 
 
 class Sent:
