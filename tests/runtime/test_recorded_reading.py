@@ -145,6 +145,23 @@ def keys_of(session: DialogueSession, layer: int) -> Tensor:
     return memory._pool.streams["text"].slab.keys[layer][slot].float()
 
 
+@pytest.mark.skipif(not ON_GPU, reason="interpreted, it would take minutes")
+def test_a_long_clip_asks_the_past_a_part_at_a_time(
+    open_dialogue: Callable[..., DialogueSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded_reading._READERS.clear()
+    whole = open_dialogue()
+    show(whole)
+    recorded_reading._READERS.clear()
+    monkeypatch.setattr(recorded_reading, "_QUERIES_TOGETHER", 5)
+    parted = open_dialogue()
+    show(parted)
+    for layer in range(NUM_LAYERS):
+        got, want = keys_of(parted, layer), keys_of(whole, layer)
+        assert float((got - want).norm() / want.norm()) < 0.01
+    recorded_reading._READERS.clear()
+
+
 def test_pictures_of_any_grid_are_seen_as_by_the_librarys_own_tower(
     open_dialogue: Callable[..., DialogueSession],
 ) -> None:

@@ -40,6 +40,9 @@ _WORDS = 16
 """A clip of words is filled up to a multiple of so many, that few shapes are recorded."""
 _MOST_WORDS = 128
 """Of such a clip; a longer one, as of frames, has a shape of its own."""
+_QUERIES_TOGETHER = 1024
+"""That are asked of the past at once; results of its parts are held meanwhile, 8 MB for each 8,192 tokens of it in the
+published networks."""
 _COMMON_HEAD_DIM = 128
 """Of the published networks; `language.fused_network` has more."""
 
@@ -202,8 +205,7 @@ class SlotPast:
         numbers, shape = self._numbers, self._numbers.shape
         storage = self._slots.Storage(numbers.where[layer], shape.key_heads, shape.is_wide)
         asked = self._tails.turn_and_write(storage, q, k, v, phases, numbers.slots, numbers.counts)
-        listed = None if numbers.listed is None else numbers.listed[0]
-        past = self._slots.attend_few(asked.flatten(0, 1), storage, numbers.past[0], shape.most, listed, exact=True)
+        past = self._of_past(storage, asked.flatten(0, 1))
         mixed, log_sum_exp = self._tails.attend_tails(
             asked, storage, past, numbers.tails, numbers.before, numbers.counts
         )
@@ -213,6 +215,17 @@ class SlotPast:
             self._tails.add_received(*asking, numbers.tail_ranges, numbers.tails, numbers.tail_mass)
         out: Tensor = mixed.flatten(-2)
         return out
+
+    def _of_past(self, storage: Any, asked: Tensor) -> tuple[Tensor, ...]:
+        """What the past gives to each query, and its log-sum-exp; so many at a time, for each part of the past has a
+        result of its own for them."""
+        numbers = self._numbers
+        listed = None if numbers.listed is None else numbers.listed[0]
+        some = [
+            self._slots.attend_few(queries, storage, numbers.past[0], numbers.shape.most, listed, exact=True)
+            for queries in asked.split(_QUERIES_TOGETHER)
+        ]
+        return some[0] if len(some) == 1 else tuple(map(torch.cat, zip(*some, strict=True)))
 
 
 class RecordedReader:
