@@ -496,8 +496,24 @@ def test_strange_question_gets_what_the_model_knows_and_the_next_is_answered(run
     assert answered["ending"] != "refused"
     plain = run_here("ask", WALK, "Is there a dragon?")
     assert plain.returncode == 3
-    assert plain.stdout == refused["text"] + "\n"
-    assert "for anything else name another model (--model of longtake ask" in plain.stdout
+    assert plain.stdout == "'there', 'dragon' are no words of mine.\n"
+    assert "for anything else name another model (--model of longtake ask" in plain.stderr
+
+
+def test_of_several_strange_questions_each_gets_a_line_and_what_the_model_knows_is_told_once(
+    run_here: Callable[..., Done],
+) -> None:
+    done = run_here("ask", WALK, "What is this place?", "Have you seen a dragon?", "where is the red ball?")
+    assert done.returncode == 3
+    assert [line.partition("? ")[2] for line in done.stdout.splitlines()] == [
+        "'this', 'place' are no words of mine.",
+        "'dragon' is no word of mine (did you mean 'Have you seen a red ball?').",
+        "'where is the red ball' is no question that I was taught (did you mean 'Where is the red ball now?').",
+    ]
+    (told,) = [line for line in done.stderr.splitlines() if line.startswith("I only know about")]
+    assert "What colour was the ball?" in told
+    assert "colours: red, orange," in told
+    assert "word of mine" not in told
 
 
 @pytest.mark.parametrize(

@@ -220,6 +220,7 @@ class TerminalReporter(Reporter):
         self._progress = TaskProgress(self._console)
         self._run: Run | None = None
         self._is_watching = False
+        self._has_told_known = False
         self._used = ""
 
     def uses(self, model: str, execution: Execution) -> None:
@@ -304,12 +305,15 @@ class TerminalReporter(Reporter):
             print(f"{_label(asking.due)} ", end="", flush=True)
 
     def _end_answer(self, answered: Answered) -> None:
+        refusal = None if answered.answer is None else answered.answer.refusal
         if isinstance(answered.due.asked, When):
             self._progress.stop()
             print(f"{_label(answered.due)} {answered.text}", end="")
         elif answered.choices:
             scores = ", ".join(f"{choice.text} {choice.mean_log_likelihood:.2f}" for choice in answered.choices)
             print(f"{answered.text} ({scores})", end="")
+        elif refusal is not None:
+            print(refusal.why, end="")
         attended = looked_at(answered.evidence)
         if self._run is not None and self._run.session.mapper is not None:
             print(f" ({'; '.join(filter(None, (_where(answered.pose), attended)))})", flush=True)
@@ -317,6 +321,9 @@ class TerminalReporter(Reporter):
             print(flush=True)
             if attended:
                 self._console.print(attended, style="dim", soft_wrap=True)
+        if refusal is not None and not self._has_told_known:
+            self._has_told_known = True
+            self.note(refusal.known)
         if self._is_watching:
             self._progress.start()
 

@@ -145,7 +145,7 @@ class DialogueSession:
             ids = self._question_ids(question)
         except UnknownWordsError as refusal:
             yield str(refusal)
-            yield Answer.refused(str(refusal), self.state.last_s, time.perf_counter() - started)
+            yield Answer.refused(refusal, self.state.last_s, time.perf_counter() - started)
             return
         with self._memory.fork() as fork:
             forked = time.perf_counter()
@@ -178,7 +178,8 @@ class DialogueSession:
         """The same in the order of the questions: text of an answer as it comes, then the answer, then the next one's.
 
         What a later one says meanwhile waits for its turn. As many are written side by side as there is room for; where
-        nothing would be shared it is one after another. Leaving early leaves no trace.
+        nothing would be shared it is one after another. Of a question that is refused only the answer comes. Leaving
+        early leaves no trace.
         """
         started = time.perf_counter()
         self._memory.require_open()
@@ -187,7 +188,6 @@ class DialogueSession:
         with closing(written):
             for each in asked:
                 if isinstance(each, Answer):
-                    yield each.text
                     yield each
                 else:
                     yield from _up_to_answer(written)
@@ -197,7 +197,7 @@ class DialogueSession:
         try:
             return self._question_ids(question)
         except UnknownWordsError as refusal:
-            return Answer.refused(str(refusal), self.state.last_s, time.perf_counter() - started)
+            return Answer.refused(refusal, self.state.last_s, time.perf_counter() - started)
 
     def _written(
         self, questions: Sequence[Sequence[int]], sampling: TextSampling, started_s: float
