@@ -149,7 +149,7 @@ class JsonReporter(Reporter):
     def watching(self, run: Run) -> Iterator[None]:
         out = {} if run.out is None else {"out": str(run.out)}
         self._emit("start", source=run.source.name, **out, num_frames=run.source.num_frames, **self._used)
-        self._out = out
+        self._out, self._counts = out, run.counts
         yield
 
     def report(self, event: Event) -> None:
@@ -200,7 +200,12 @@ class JsonReporter(Reporter):
         if ended.summary is not None:
             self._emit("done", **self._out, **asdict(ended.summary))
         if ended.dialogue is not None:
-            self._emit("watched", num_dropped=ended.num_dropped, **asdict(ended.dialogue))
+            self._emit(
+                "watched",
+                num_dropped=ended.num_dropped,
+                num_unreadable=self._counts[FrameStatus.UNREADABLE],
+                **asdict(ended.dialogue),
+            )
 
     def _note_each(self, notes: Iterable[str]) -> None:
         for note in notes:
@@ -266,7 +271,7 @@ class TerminalReporter(Reporter):
 
     def report_dialogue(self, info: DialogueInfo) -> None:
         self._console.print(
-            f"{counted(info.num_frames, 'frame')} up to {format_time(info.seen_until_s or 0.0)}, "
+            f"{counted(info.num_frames, 'frame')} up to {format_time(info.seen_until_s or 0.0)}{self._unreadable}, "
             f"{counted(info.num_tokens, 'token')} in memory ({info.live_bytes / 1e6:.1f} of "
             f"{info.num_bytes / 1e6:.1f} MB), seen in {info.seeing_s:.1f} s",
             soft_wrap=True,
@@ -290,12 +295,19 @@ class TerminalReporter(Reporter):
         num_done, dialogue = self._run.num_told, self._run.session.dialogue
         if dialogue is not None:
             info = dialogue.info
-            state = f"up to {format_time(info.seen_until_s or 0.0)}, {info.num_tokens} tokens in memory"
+            up_to = f"up to {format_time(info.seen_until_s or 0.0)}{self._unreadable}"
+            state = f"{up_to}, {info.num_tokens} tokens in memory"
             num_done = max(num_done, info.num_frames)  # frames that were seen together are told one by one
         else:
             resident, counts = format_bytes(self._run.resident_bytes).partition(" (")[0], self._run.counts
             state = f"{task.speed or 0:.1f} frames/s, {resident}, {counts[KEPT]} kept{_troubles(counts)}"
         self._progress.update(task.id, completed=num_done, state=state)
+
+    @property
+    def _unreadable(self) -> str:
+        """How many frames gave no picture; empty where all did."""
+        name = FrameStatus.UNREADABLE
+        return "" if self._run is None else _troubles({name: self._run.counts[name]})
 
     def _begin_answer(self, asking: Asking) -> None:
         for note in _notes_on(asking):
