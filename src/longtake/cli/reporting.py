@@ -55,8 +55,8 @@ class Reporter(ABC):
     def report(self, event: Event) -> None: ...
 
     @abstractmethod
-    def uses(self, model: str, execution: Execution) -> None:
-        """Which model runs, and how it is computed; before anything is watched."""
+    def uses(self, model: str, execution: Execution, why_portable: str | None) -> None:
+        """Which model runs, how it is computed, and on a GPU why not on our kernels; before anything is watched."""
 
     @abstractmethod
     def note(self, text: str) -> None:
@@ -142,8 +142,10 @@ class JsonReporter(Reporter):
     def __init__(self) -> None:
         self._used: dict[str, Any] = {}
 
-    def uses(self, model: str, execution: Execution) -> None:
+    def uses(self, model: str, execution: Execution, why_portable: str | None) -> None:
         self._used = {"model": model, **asdict(execution)}
+        if why_portable is not None:
+            self._used["why_portable"] = why_portable
 
     @contextmanager
     def watching(self, run: Run) -> Iterator[None]:
@@ -228,8 +230,10 @@ class TerminalReporter(Reporter):
         self._has_told_known = False
         self._used = ""
 
-    def uses(self, model: str, execution: Execution) -> None:
+    def uses(self, model: str, execution: Execution, why_portable: str | None) -> None:
         self._used = f"{model}, {execution.precision} on {execution.device}, attention by {execution.backend}"
+        if why_portable is not None:
+            self._used += f" (portable path: {why_portable})"
 
     @contextmanager
     def watching(self, run: Run) -> Iterator[None]:
