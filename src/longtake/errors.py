@@ -30,6 +30,11 @@ class SavedSessionError(InputError):
 class UnknownWordsError(InputError):
     """A question, or a choice, is outside of what a model of few words knows."""
 
+    def __init__(self, sentence: str, *, why: str = "", known: str = "") -> None:
+        """`why`, and what is `known` instead, are the two parts of the sentence by themselves."""
+        super().__init__(sentence)
+        self.why, self.known = why, known
+
 
 class CheckpointError(InputError):
     """A file of weights is missing, damaged, unsafe to open or of another model."""

@@ -1,5 +1,7 @@
 """Questions about pictures of every kind; what is refused leaves the dialogue as it was."""
 
+import copy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from selected import rest_in_extra
 from longtake import Answer, DialogueSession
 from longtake.errors import CheckpointError, InputError, SettingError
 from longtake.language.load import LanguageModel
+from longtake.runtime import dialogue, execution
 from longtake.runtime.dialogue_memory import DialogueMemory, Feed
 from longtake.video.frame import VideoFrame
 
@@ -235,3 +238,23 @@ def test_a_model_that_maps_cannot_be_asked() -> None:
 
 def test_an_unknown_question_is_answered_with_what_the_model_knows(chat: DialogueSession) -> None:
     assert "I " in chat.ask("What is the meaning of life?").text
+
+
+def test_every_dialogue_has_by_default_the_backend_that_is_fastest_for_its_model(
+    language: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = replace(language, model=copy.deepcopy(language.model).half())
+    for each in (language, half):
+        with DialogueSession.from_pretrained(each) as chat:
+            assert chat._session._memory.setup.backend.name == "sdpa"
+    monkeypatch.setattr(  # as on a GPU
+        execution, "why_unsuitable", lambda _, dtype, *__: None if dtype == torch.float16 else "not in this type"
+    )
+    for each, name in ((language, "sdpa"), (half, "triton")):
+        with DialogueSession.from_pretrained(each) as chat:
+            assert chat._session._memory.setup.backend.name == name
+        with dialogue.DialogueSession(each, budget_bytes=4_000_000) as session:
+            assert session._memory.setup.backend.name == name
+            assert session.why_portable == "recording needs an NVIDIA GPU"
+    with DialogueSession.from_pretrained(half, backend="reference") as chat:
+        assert chat._session._memory.setup.backend.name == "reference"

@@ -401,6 +401,24 @@ def test_frames_that_cannot_be_read_are_noted_and_left_out(ask: Callable[..., Do
     done = ask(str(tmp_path), "w90", "--picture-fps", "2", "--json")
     assert "3.png" in done.of("unreadable")[0]["problem"]
     assert done.of("watched")[0]["num_frames"] == 11
+    assert done.of("watched")[0]["num_unreadable"] == 1
+
+
+def test_pictures_of_another_size_than_the_first_are_told_and_counted_as_map_does(
+    run_here: Callable[..., Done], tmp_path: Path
+) -> None:
+    for index, size in enumerate([(112, 84), (112, 84), (84, 112), (224, 168), (112, 84), (112, 56)]):
+        Image.new("RGB", size, (40 * index, 0, 0)).save(tmp_path / f"{index}.png")
+    mapped = run_here("map", str(tmp_path), "--model", "tiny", "--picture-fps", "2", "--out", str(tmp_path / "out"))
+    done = run_here("ask", str(tmp_path), "Which room are you in now?")
+    assert done.returncode == mapped.returncode == 0
+    told = [line for line in done.stderr.splitlines() if line.startswith("frame ")]
+    assert told == [line for line in mapped.stdout.splitlines() if line.startswith("frame ")]
+    assert [line.partition(" at ")[0] for line in told] == ["frame 2", "frame 3", "frame 5"]
+    assert ", 3 unreadable;" in mapped.stdout
+    assert "3 frames up to 00:02, 3 unreadable, " in done.stderr
+    (watched,) = run_here("ask", str(tmp_path), "Which room are you in now?", "--json").of("watched")
+    assert (watched["num_frames"], watched["num_unreadable"]) == (3, 3)
 
 
 def test_every_picture_of_a_folder_is_looked_at_unless_its_rate_is_given(
@@ -496,8 +514,24 @@ def test_strange_question_gets_what_the_model_knows_and_the_next_is_answered(run
     assert answered["ending"] != "refused"
     plain = run_here("ask", WALK, "Is there a dragon?")
     assert plain.returncode == 3
-    assert plain.stdout == refused["text"] + "\n"
-    assert "for anything else name another model (--model of longtake ask" in plain.stdout
+    assert plain.stdout == "'there', 'dragon' are no words of mine.\n"
+    assert "for anything else name another model (--model of longtake ask" in plain.stderr
+
+
+def test_of_several_strange_questions_each_gets_a_line_and_what_the_model_knows_is_told_once(
+    run_here: Callable[..., Done],
+) -> None:
+    done = run_here("ask", WALK, "What is this place?", "Have you seen a dragon?", "where is the red ball?")
+    assert done.returncode == 3
+    assert [line.partition("? ")[2] for line in done.stdout.splitlines()] == [
+        "'this', 'place' are no words of mine.",
+        "'dragon' is no word of mine (did you mean 'Have you seen a red ball?').",
+        "'where is the red ball' is no question that I was taught (did you mean 'Where is the red ball now?').",
+    ]
+    (told,) = [line for line in done.stderr.splitlines() if line.startswith("I only know about")]
+    assert "What colour was the ball?" in told
+    assert "colours: red, orange," in told
+    assert "word of mine" not in told
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from torch import Tensor
 from longtake.compat.qwen import KVCacheManager, StreamQwenModel, VideoStreamingInference
 from longtake.errors import CheckpointError, InputError, LongtakeError, SettingError
 from longtake.language.frames import PictureFormat, pixel_rows
+from longtake.runtime import execution, recorded_reading
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "vlm"
 INDEX = json.loads((GOLDEN / "index.json").read_text())
@@ -556,3 +557,46 @@ def test_bad_models_and_processors_are_refused(model: StreamQwenModel, tmp_path:
         model.stream_state = {"last_cache_position": 4, "rope_deltas": None}
     with pytest.raises(InputError, match="StreamQwenModel returned"):
         KVCacheManager.clone([torch.zeros(1)])
+
+
+def test_attention_is_by_the_fastest_backend_for_the_model_as_in_every_dialogue(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = StreamQwenModel.from_pretrained(folder, memory=MEMORY)
+    half = StreamQwenModel.from_pretrained(folder, dtype=torch.float16, memory=MEMORY)
+    assert backend_of(exact) == backend_of(half) == "sdpa"
+    monkeypatch.setattr(execution, "why_unsuitable", as_on_a_gpu)
+    assert (backend_of(exact), backend_of(half)) == ("sdpa", "triton")
+
+
+@pytest.mark.extra
+@pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are interpreted where there is no GPU")
+def test_streams_through_our_own_kernels_are_those_of_the_librarys_modules(
+    folder: Path, chunks: list[list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("longtake.attention.tail_kernels", reason="needs Triton", exc_type=ImportError)
+    monkeypatch.setattr(recorded_reading, "why_unrecordable", lambda _: None)  # the interpreter takes what it is given
+    model = StreamQwenModel.from_pretrained(folder, dtype=torch.float16, memory=MEMORY)
+    told, logits = [], []
+    for is_recorded in (False, True):
+        if is_recorded:
+            monkeypatch.setattr(execution, "why_unsuitable", as_on_a_gpu)
+        engine = VideoStreamingInference(model, folder, system_prompt=SYSTEM)
+        engine.append_video_chunk(chunks[0][:2], text_content=SAID)
+        cache = engine.cache_manager.cache
+        assert cache is not None
+        assert (cache.session.why_portable is None) == is_recorded
+        engine.cache_manager.snapshot(model)
+        told.append(engine.ask(QUESTION, max_new_tokens=2)[0])
+        engine.cache_manager.restore(model)
+        logits.append(model(torch.tensor([[30, 31, 32]]), past_key_values=cache, logits_to_keep=1).logits)
+    assert told[0] == told[1]
+    torch.testing.assert_close(logits[1], logits[0], atol=0.05, rtol=0.01)
+
+
+def as_on_a_gpu(_: torch.device, dtype: torch.dtype, *__: int) -> str | None:
+    return None if dtype == torch.float16 else "not in this type"
+
+
+def backend_of(model: StreamQwenModel) -> str:
+    return model.new_cache().session._memory.setup.backend.name

@@ -101,6 +101,36 @@ def test_known_words_that_make_no_known_question_are_refused_too(question: str) 
         question_ids(question, WORDS, KNOWN)
 
 
+@pytest.mark.parametrize(
+    ("question", "near"),
+    [
+        ("Where is the blue chair", "Where is the red ball now?"),
+        ("have you seen a ball?", "Have you seen a red ball?"),
+        ("How many purple cones have you seen?", "How many balls have you seen?"),
+        ("what color was the lamp", "What colour was the ball?"),
+        ("Which came first, the ball or the chair?", "Which came first, the red ball or the blue chair?"),
+        ("Which room are you in?", "Which room are you in now?"),
+        ("What is the meaning of life?", None),
+        ("red red red", None),
+        ("?", None),
+    ],
+)
+def test_a_question_much_like_a_known_form_is_refused_with_its_example(question: str, near: str | None) -> None:
+    assert KNOWN.nearest(question) == near
+    with pytest.raises(UnknownWordsError) as refused:
+        question_ids(question, WORDS, KNOWN)
+    hint = "" if near is None else f" (did you mean '{near}')"
+    assert refused.value.why.endswith(f" of mine{hint}.") or refused.value.why.endswith(f" taught{hint}.")
+    start, end = str(refused.value).split(f", and {refused.value.why[:-1]}; ")
+    assert refused.value.known == f"{start}; {end}"
+
+
+def test_a_choice_is_refused_without_the_example_of_a_question() -> None:
+    with pytest.raises(UnknownWordsError) as refused:
+        known_ids("where is the red ball hidden now", WORDS, KNOWN)
+    assert refused.value.why == "'hidden' is no word of mine."
+
+
 def test_without_a_list_of_questions_unknown_words_alone_are_refused() -> None:
     assert question_ids("red red", WORDS, None) == Vocabulary().encode("red red")
     with pytest.raises(UnknownWordsError, match=r"I only know about .* 'dragon' is no word of mine; .*, ball,"):
@@ -143,7 +173,19 @@ def test_a_session_answers_a_strange_question_with_what_it_knows_and_nothing_els
     assert (answer.ids, answer.evidence, answer.ending) == ((), (), Ending.REFUSED)
     assert answer.seen_until_s == 1.5
     assert answer.timing.total_s >= 0
+    assert answer.refusal is not None
+    assert answer.refusal.why == "'meaning', 'of', 'life' are no words of mine."
     assert session.info == before
+
+
+def test_of_questions_asked_together_a_strange_one_is_answered_in_its_place(session: DialogueSession) -> None:
+    questions = ["What is that?", "have you seen a red ball?", "is it dark?"]
+    pieces = list(session.ask_together_stream(questions))
+    answers = [piece for piece in pieces if isinstance(piece, Answer)]
+    assert [answer.ending is Ending.REFUSED for answer in answers] == [True, False, True]
+    assert "".join(piece for piece in pieces if isinstance(piece, str)) == answers[1].text
+    assert answers[1].refusal is None
+    assert [answer.text for answer in answers] == [answer.text for answer in session.ask_together(questions)]
 
 
 def test_a_session_hears_the_same_question_however_it_is_written(session: DialogueSession) -> None:

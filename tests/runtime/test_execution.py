@@ -4,7 +4,7 @@ import torch
 from longtake.attention import triton
 from longtake.errors import SettingError
 from longtake.runtime import execution
-from longtake.runtime.execution import Execution, Precision, choose_device, choose_execution
+from longtake.runtime.execution import Execution, Precision, choose_device, choose_execution, fastest_backend
 
 
 @pytest.fixture
@@ -74,6 +74,28 @@ def test_fastest_backend_that_is_installed_is_taken(
     assert choose_execution().backend == backend
     assert choose_execution(precision="fp32").backend == "sdpa"
     assert choose_execution(backend="reference").backend == "reference"
+
+
+@pytest.mark.usefixtures("gpu")
+def test_fastest_backend_goes_by_the_device_and_the_type_of_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton, "why_missing", lambda: None)
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    assert fastest_backend(cuda, torch.bfloat16) == fastest_backend(cuda, torch.float16) == "triton"
+    assert fastest_backend(cuda, torch.float32) == "sdpa"
+    assert fastest_backend(cpu, torch.bfloat16) == fastest_backend(cpu, torch.float32) == "sdpa"
+
+
+@pytest.mark.usefixtures("gpu")
+def test_why_the_portable_path_is_taken_is_said_of_a_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_execution().why_portable() == "the kernels need Triton"
+    assert choose_execution("cpu").why_portable() is None
+    monkeypatch.setattr(triton, "why_missing", lambda: None)
+    assert choose_execution().why_portable() is None
+    assert choose_execution(backend="reference").why_portable() == "attention goes through the reference backend"
+    assert choose_execution(precision="fp32").why_portable() == (
+        "the kernels compute in float16 or bfloat16, not in torch.float32"
+    )
+    assert choose_execution().why_portable(48) == "there are kernels for heads of 64 and 128 channels, not of 48"
 
 
 @pytest.mark.usefixtures("gpu")

@@ -14,6 +14,7 @@ from longtake.api.arguments import checked_arguments, memory_bytes
 from longtake.api.models import load_language_model, require_same_device
 from longtake.api.pictures import Picture, as_pictures, as_rgb, as_text, time_of
 from longtake.api.single import Single
+from longtake.attention.backend import Backend
 from longtake.attention.choose import backend_named
 from longtake.errors import InputError, SettingError
 from longtake.language.load import LanguageModel
@@ -23,7 +24,7 @@ from longtake.memory.saved import SavedTensors
 from longtake.runtime import dialogue
 from longtake.runtime.answers import Answer, Choice, DialogueInfo
 from longtake.runtime.dialogue_memory import Take
-from longtake.runtime.execution import AUTO, Execution, choose_execution
+from longtake.runtime.execution import AUTO, choose_execution
 
 _QUESTION_TOKENS = 1024
 """Room for a question, and for a last frame without a partner, beside that of its answer."""
@@ -72,13 +73,13 @@ class DialogueSession(Single):
                 "Expected max_tokens of 1 or more and reserve_tokens of 0 or more, but got "
                 f"{max_tokens} and {reserve_tokens}."
             )
-        language, execution = _loaded(model, device, precision, backend)
+        language, named = _loaded(model, device, precision, backend)
         session = dialogue.DialogueSession(
             language if size is None else _with_size(language, size),
             budget_bytes=budget_bytes,
             retaining=retaining,
             answer_tokens=_QUESTION_TOKENS + max_tokens + reserve_tokens,
-            backend=backend_named(execution.backend),
+            backend=named,
         )
         return cls(session, max_tokens=max_tokens)
 
@@ -187,10 +188,9 @@ class DialogueSession(Single):
                 f"This dialogue was saved with pictures of at most {saved_pixels} pixels, but got a size of {size}; "
                 "leave it out."
             )
-        language, execution = _loaded(model, device, precision, backend)
-        chosen = None if backend == AUTO else backend_named(execution.backend)
+        language, named = _loaded(model, device, precision, backend)
         sized = language if size is None else _with_size(language, size)
-        return cls(dialogue.DialogueSession.restored(saved, sized, chosen), max_tokens=max_tokens)
+        return cls(dialogue.DialogueSession.restored(saved, sized, named), max_tokens=max_tokens)
 
     def close(self) -> None:
         """End the session and let go of its memory; ending twice is fine."""
@@ -219,13 +219,19 @@ class DialogueSession(Single):
 
 def _loaded(
     model: str | Path | LanguageModel, device: str, precision: str, backend: str
-) -> tuple[LanguageModel, Execution]:
-    """A model, loaded if it is named, and how it is computed; one that is loaded already stays where and as it is."""
+) -> tuple[LanguageModel, Backend | None]:
+    """A model, loaded if it is named, and the backend that is; None for `auto`, which the session resolves.
+
+    A model that is loaded already stays where and as it is.
+    """
     if isinstance(model, LanguageModel):
         held = model.network.device.type
         require_same_device(device, held)
-        return model, choose_execution(held, precision, backend)
-    return load_language_model(model, device=device, precision=precision), choose_execution(device, precision, backend)
+        language, execution = model, choose_execution(held, precision, backend)
+    else:
+        execution = choose_execution(device, precision, backend)
+        language = load_language_model(model, device=device, precision=precision)
+    return language, None if backend == AUTO else backend_named(execution.backend)
 
 
 def _with_size(language: LanguageModel, size: int) -> LanguageModel:

@@ -11,7 +11,6 @@ import torch
 
 from longtake import __version__
 from longtake.attention.backend import Backend
-from longtake.attention.triton import TritonBackend
 from longtake.bench.machine import device_name, synchronize
 from longtake.extras import import_from_extra
 from longtake.language.frames import PictureFormat
@@ -20,7 +19,6 @@ from longtake.language.model_config import SpecialIds, TextConfig
 from longtake.language.sampling import TextSampling
 from longtake.language.tokenizer import Tokenizer
 from longtake.runtime.dialogue import DialogueSession
-from longtake.runtime.recorded_reading import why_unrecordable
 
 _PURPOSE = "Timing questions"
 _QUESTION = " ".join(f"w{number}" for number in range(500, 508))
@@ -130,14 +128,13 @@ def measure_questions(
     )
     one_s = statistics.median(answer.timing.total_s for answer in answers)
     speeds = [answer.timing.tokens_per_s for answer in answers if answer.timing.tokens_per_s is not None]
-    is_recorded = isinstance(backend, TritonBackend) and why_unrecordable(language.model) is None
     return QuestionFigures(
         model="Qwen2.5-VL-3B, as published" if text is TEXT else "a small network",
         parameters=sum(weight.numel() for weight in language.model.parameters()),
         device=device_name(device),
         dtype=str(dtype).removeprefix("torch."),
         backend=backend.name,
-        why_portable=None if is_recorded else why_unrecordable(language.model) or f"attention is by {backend.name}",
+        why_portable=session.why_portable,
         height=size[0],
         width=size[1],
         remembered_tokens=session.context_length,

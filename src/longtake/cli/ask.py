@@ -30,7 +30,7 @@ from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.question_schedule import Asked, Due, Once, When, parse_choices, parse_every, parse_when
 from longtake.pipeline.run import Run
 from longtake.runtime.dialogue import DialogueSession
-from longtake.runtime.execution import choose_execution
+from longtake.runtime.execution import Execution, choose_execution
 from longtake.video.sampling import parse_time
 from longtake.video.source import SourceOptions, open_source
 
@@ -118,7 +118,7 @@ def ask(
     session = LiveSession(None, dialogue, settings, chunks=chunks)
     is_labelled = len(asked) > 1 if asked else not _is_typed()
     reporter: Reporter = JsonReporter() if as_json else TerminalReporter(has_answers=True, is_labelled=is_labelled)
-    reporter.uses(model, execution)
+    reporter.uses(model, execution, why_dialogue_portable(dialogue, execution))
     for note in model_notes(model, shows_world=video.shows_world):
         reporter.note(note)
     try:
@@ -130,6 +130,11 @@ def ask(
         dialogue.close()
     if not are_answered:
         sys.exit(REFUSED)
+
+
+def why_dialogue_portable(dialogue: DialogueSession, execution: Execution) -> str | None:
+    """Why a dialogue is not recorded; None where it is, and on a CPU, where there is no other way."""
+    return None if execution.device == "cpu" else dialogue.why_portable
 
 
 def parse_questions(

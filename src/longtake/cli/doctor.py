@@ -20,7 +20,7 @@ from longtake.cli.tables import show
 from longtake.errors import MissingExtraError
 from longtake.extras import import_from_extra, known_extras
 from longtake.memory.slots import Seen, view_of
-from longtake.runtime.execution import choose_execution
+from longtake.runtime.execution import Execution, choose_execution
 
 PURPOSES = {
     "cuda": "tells the GPU driver's version here; CUDA itself comes with torch",
@@ -117,12 +117,22 @@ def _attention() -> list[Finding]:
     default = choose_execution()
     findings = [
         Finding("by default", f"{default.precision} on {default.device}, attention by {default.backend}", default.why),
+        *_dialogues(default),
         Finding("attention", "sdpa", why),
     ]
     findings += _errors(device, tuple(_TOLERANCES), SdpaBackend().attend)
     why_not = why_unsuitable(device, torch.bfloat16, _HEAD_DIM)
     findings.append(Finding("", "triton", why_not or "our own kernels, which read the memory in place"))
     return findings if why_not else findings + _errors(device, (torch.bfloat16,), _attend_in_place)
+
+
+def _dialogues(default: Execution) -> list[Finding]:
+    """On a GPU, whether frames and questions are recorded; on a CPU there is no other way, and nothing to be said."""
+    if default.device == "cpu":
+        return []
+    why_not = default.why_portable()
+    found = "portable path" if why_not else "recorded as CUDA graphs"
+    return [Finding("dialogues", found, why_not or "frames, questions and words go through our own kernels")]
 
 
 def _errors(device: torch.device, dtypes: tuple[torch.dtype, ...], attend: Attend) -> list[Finding]:

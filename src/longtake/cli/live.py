@@ -1,7 +1,7 @@
 """`longtake live`: where the camera is and answers to questions, from one reader and one memory."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +12,7 @@ import typer
 from longtake.api.video import frame_sampling
 from longtake.attention.choose import backend_named
 from longtake.cli import options
-from longtake.cli.ask import QUESTION_TOKENS, AskCommand, parse_questions, require_askable
+from longtake.cli.ask import QUESTION_TOKENS, AskCommand, parse_questions, require_askable, why_dialogue_portable
 from longtake.cli.program import REFUSED
 from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
 from longtake.errors import BudgetError, SettingError
@@ -122,7 +122,6 @@ def live(
             return open_session(network, mapping, picture_size, attention)
 
     reporter: Reporter = JsonReporter() if as_json else TerminalReporter(has_answers=True)
-    reporter.uses(f"{model} and {language}", execution)
     with ExitStack() as opened:
         spoken = load_language_model(language, device=execution.device, dtype=dtype)
         with _named_share("dialogue"):
@@ -134,6 +133,13 @@ def live(
                 backend=attention,
             )
         opened.callback(dialogue.close)
+        why_portable = _why_portable(
+            {
+                model: execution.why_portable(network.config.head_dim),
+                language: why_dialogue_portable(dialogue, execution),
+            }
+        )
+        reporter.uses(f"{model} and {language}", execution, why_portable)
         require_askable(dialogue, asked)
         mapper = Mapper(open_map, Preprocessor(size=mapping.image_size, patch=network.config.patch))
         if out is not None:
@@ -147,6 +153,13 @@ def live(
             reporter.note(f"The poses are in {out / POSES_NAME}.")
     if not are_answered:
         sys.exit(REFUSED)
+
+
+def _why_portable(reasons: Mapping[str, str | None]) -> str | None:
+    """The reasons of both networks, once where they are the same; None where there is none."""
+    if len(set(reasons.values())) == 1:
+        return next(iter(reasons.values()))
+    return "; ".join(f"{name}: {why}" for name, why in reasons.items() if why is not None)
 
 
 @contextmanager

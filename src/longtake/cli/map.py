@@ -145,7 +145,6 @@ def map_(
     if not follow:
         sources = [video for text in sources for video in videos_of(text)]
     reporter: Reporter = JsonReporter() if as_json else TerminalReporter()
-    reporter.uses(model, execution)
     _note_beforehand(settings.outputs, reporter)
     tell_once = cache(reporter.note)
 
@@ -160,6 +159,7 @@ def map_(
             notes = model_notes(model, shows_world=source.shows_world)
             for note in notes:
                 tell_once(note)
+            reporter.uses(model, execution, execution.why_portable(network().config.head_dim))
             return map_video(
                 source,
                 network(),

@@ -55,8 +55,8 @@ class Reporter(ABC):
     def report(self, event: Event) -> None: ...
 
     @abstractmethod
-    def uses(self, model: str, execution: Execution) -> None:
-        """Which model runs, and how it is computed; before anything is watched."""
+    def uses(self, model: str, execution: Execution, why_portable: str | None) -> None:
+        """Which model runs, how it is computed, and on a GPU why not on our kernels; before anything is watched."""
 
     @abstractmethod
     def note(self, text: str) -> None:
@@ -142,14 +142,16 @@ class JsonReporter(Reporter):
     def __init__(self) -> None:
         self._used: dict[str, Any] = {}
 
-    def uses(self, model: str, execution: Execution) -> None:
+    def uses(self, model: str, execution: Execution, why_portable: str | None) -> None:
         self._used = {"model": model, **asdict(execution)}
+        if why_portable is not None:
+            self._used["why_portable"] = why_portable
 
     @contextmanager
     def watching(self, run: Run) -> Iterator[None]:
         out = {} if run.out is None else {"out": str(run.out)}
         self._emit("start", source=run.source.name, **out, num_frames=run.source.num_frames, **self._used)
-        self._out = out
+        self._out, self._counts = out, run.counts
         yield
 
     def report(self, event: Event) -> None:
@@ -200,7 +202,12 @@ class JsonReporter(Reporter):
         if ended.summary is not None:
             self._emit("done", **self._out, **asdict(ended.summary))
         if ended.dialogue is not None:
-            self._emit("watched", num_dropped=ended.num_dropped, **asdict(ended.dialogue))
+            self._emit(
+                "watched",
+                num_dropped=ended.num_dropped,
+                num_unreadable=self._counts[FrameStatus.UNREADABLE],
+                **asdict(ended.dialogue),
+            )
 
     def _note_each(self, notes: Iterable[str]) -> None:
         for note in notes:
@@ -220,10 +227,13 @@ class TerminalReporter(Reporter):
         self._progress = TaskProgress(self._console)
         self._run: Run | None = None
         self._is_watching = False
+        self._has_told_known = False
         self._used = ""
 
-    def uses(self, model: str, execution: Execution) -> None:
+    def uses(self, model: str, execution: Execution, why_portable: str | None) -> None:
         self._used = f"{model}, {execution.precision} on {execution.device}, attention by {execution.backend}"
+        if why_portable is not None:
+            self._used += f" (portable path: {why_portable})"
 
     @contextmanager
     def watching(self, run: Run) -> Iterator[None]:
@@ -265,7 +275,7 @@ class TerminalReporter(Reporter):
 
     def report_dialogue(self, info: DialogueInfo) -> None:
         self._console.print(
-            f"{counted(info.num_frames, 'frame')} up to {format_time(info.seen_until_s or 0.0)}, "
+            f"{counted(info.num_frames, 'frame')} up to {format_time(info.seen_until_s or 0.0)}{self._unreadable}, "
             f"{counted(info.num_tokens, 'token')} in memory ({info.live_bytes / 1e6:.1f} of "
             f"{info.num_bytes / 1e6:.1f} MB), seen in {info.seeing_s:.1f} s",
             soft_wrap=True,
@@ -289,12 +299,19 @@ class TerminalReporter(Reporter):
         num_done, dialogue = self._run.num_told, self._run.session.dialogue
         if dialogue is not None:
             info = dialogue.info
-            state = f"up to {format_time(info.seen_until_s or 0.0)}, {info.num_tokens} tokens in memory"
+            up_to = f"up to {format_time(info.seen_until_s or 0.0)}{self._unreadable}"
+            state = f"{up_to}, {info.num_tokens} tokens in memory"
             num_done = max(num_done, info.num_frames)  # frames that were seen together are told one by one
         else:
             resident, counts = format_bytes(self._run.resident_bytes).partition(" (")[0], self._run.counts
             state = f"{task.speed or 0:.1f} frames/s, {resident}, {counts[KEPT]} kept{_troubles(counts)}"
         self._progress.update(task.id, completed=num_done, state=state)
+
+    @property
+    def _unreadable(self) -> str:
+        """How many frames gave no picture; empty where all did."""
+        name = FrameStatus.UNREADABLE
+        return "" if self._run is None else _troubles({name: self._run.counts[name]})
 
     def _begin_answer(self, asking: Asking) -> None:
         for note in _notes_on(asking):
@@ -304,12 +321,15 @@ class TerminalReporter(Reporter):
             print(f"{_label(asking.due)} ", end="", flush=True)
 
     def _end_answer(self, answered: Answered) -> None:
+        refusal = None if answered.answer is None else answered.answer.refusal
         if isinstance(answered.due.asked, When):
             self._progress.stop()
             print(f"{_label(answered.due)} {answered.text}", end="")
         elif answered.choices:
             scores = ", ".join(f"{choice.text} {choice.mean_log_likelihood:.2f}" for choice in answered.choices)
             print(f"{answered.text} ({scores})", end="")
+        elif refusal is not None:
+            print(refusal.why, end="")
         attended = looked_at(answered.evidence)
         if self._run is not None and self._run.session.mapper is not None:
             print(f" ({'; '.join(filter(None, (_where(answered.pose), attended)))})", flush=True)
@@ -317,6 +337,9 @@ class TerminalReporter(Reporter):
             print(flush=True)
             if attended:
                 self._console.print(attended, style="dim", soft_wrap=True)
+        if refusal is not None and not self._has_told_known:
+            self._has_told_known = True
+            self.note(refusal.known)
         if self._is_watching:
             self._progress.start()
 

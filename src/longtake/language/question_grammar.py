@@ -7,6 +7,7 @@ places of a form, and lists for people. Without it, a tokenizer that has one id 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,13 @@ class QuestionGrammar:
         """Whether these words and signs have one of the forms."""
         return any(self._fits(form.split(), words) for form in self.forms)
 
+    def nearest(self, question: str) -> str | None:
+        """The example of the form that is most like a question; None where none is much like it."""
+        names = {word: f"{{{place}}}" for place, words in self.places.items() for word in words}
+        words = re.findall(r"\w+|[^\w\s]", question.lower())
+        near = get_close_matches(" ".join(names.get(word, word) for word in words), self.forms, n=1)
+        return self.examples[self.forms.index(near[0])] if near else None
+
     def _fits(self, form: Sequence[str], words: Sequence[str]) -> bool:
         return len(form) == len(words) and all(map(self._allows, form, words))
 
@@ -98,27 +106,41 @@ def question_ids(question: str, tokenizer: Tokenizer, known: QuestionGrammar | N
     """
     if known is not None:
         question = " ".join(question.rstrip(_END_SIGNS).split()) + " ?"
-    ids = known_ids(question, tokenizer, known)
-    if known is not None and not known.has(tokenizer.pieces(ids)):
-        raise UnknownWordsError(_refusal(tokenizer, known, f"'{question[:-2]}' is no question that I was taught"))
-    return ids
+    ids, why = tokenizer.encode(question), _why_strange(question, tokenizer)
+    if why is None and known is not None and not known.has(tokenizer.pieces(ids)):
+        why = f"'{question[:-2]}' is no question that I was taught"
+    if why is None:
+        return ids
+    near = None if known is None else known.nearest(question)
+    raise _refusal(tokenizer, known, why if near is None else f"{why} (did you mean '{near}')")
 
 
 def known_ids(text: str, tokenizer: Tokenizer, known: QuestionGrammar | None) -> tuple[int, ...]:
     """Ids of a text such as a choice, refused where the model knows a word no more than any other unknown one."""
-    ids = tokenizer.encode(text)
-    if strange := tokenizer.unknown_in(text):
-        are = "is no word" if len(strange) == 1 else "are no words"
-        named = ", ".join(f"'{word}'" for word in strange)
-        raise UnknownWordsError(_refusal(tokenizer, known, f"{named} {are} of mine"))
+    ids, why = tokenizer.encode(text), _why_strange(text, tokenizer)
+    if why is not None:
+        raise _refusal(tokenizer, known, why)
     return ids
 
 
-def _refusal(tokenizer: Tokenizer, known: QuestionGrammar | None, why: str) -> str:
-    if known is not None:
-        return f"I only know about {known.about}, and {why}; {known.in_words}; {_ANOTHER}."
-    listed = [word for word in tokenizer.plain if re.search(r"\S", word)]
-    more = f" and {len(listed) - _MOST_LISTED} more" if len(listed) > _MOST_LISTED else ""
-    return f"I only know about what can be said in words of mine, and {why}; they are: " + (
-        f"{', '.join(listed[:_MOST_LISTED])}{more}; {_ANOTHER}."
-    )
+def _why_strange(text: str, tokenizer: Tokenizer) -> str | None:
+    """Which words are unknown, or None where all are known."""
+    strange = [f"'{word}'" for word in tokenizer.unknown_in(text)]
+    if not strange:
+        return None
+    return f"{', '.join(strange)} {'is no word' if len(strange) == 1 else 'are no words'} of mine"
+
+
+def _refusal(tokenizer: Tokenizer, known: QuestionGrammar | None, why: str) -> UnknownWordsError:
+    if known is None:
+        about, listed = "what can be said in words of mine", f"they are: {_plain_words(tokenizer)}"
+    else:
+        about, listed = known.about, known.in_words
+    start, end = f"I only know about {about}", f"{listed}; {_ANOTHER}."
+    return UnknownWordsError(f"{start}, and {why}; {end}", why=f"{why}.", known=f"{start}; {end}")
+
+
+def _plain_words(tokenizer: Tokenizer) -> str:
+    words = [word for word in tokenizer.plain if re.search(r"\S", word)]
+    more = f" and {len(words) - _MOST_LISTED} more" if len(words) > _MOST_LISTED else ""
+    return f"{', '.join(words[:_MOST_LISTED])}{more}"

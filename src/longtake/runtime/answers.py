@@ -7,6 +7,7 @@ from enum import StrEnum
 import numpy as np
 from jaxtyping import Float64, Int
 
+from longtake.errors import UnknownWordsError
 from longtake.memory.policy import Segment
 
 
@@ -44,6 +45,14 @@ class Timing:
     """After the first; None where there was no more than one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The two parts of a refusal, so that of several questions what the model knows is said once."""
+
+    why: str
+    known: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The answer to a question about a video; as a string, its text."""
@@ -57,12 +66,21 @@ class Answer:
     evidence: tuple[Evidence, ...]
     """Spans of the video that its tokens attended to most, strongest first; weights sum to 1."""
     timing: Timing
+    refusal: Refusal | None = None
+    """The text in its parts, where the question was refused."""
 
     @classmethod
-    def refused(cls, why: str, seen_until_s: float | None, seconds: float) -> "Answer":
+    def refused(cls, error: UnknownWordsError, seen_until_s: float | None, seconds: float) -> "Answer":
         """To a question that was not put to the network, after so many seconds."""
-        timing = Timing(fork_s=0.0, prefill_s=0.0, first_token_s=seconds, total_s=seconds, tokens_per_s=None)
-        return cls(text=why, ids=(), ending=Ending.REFUSED, seen_until_s=seen_until_s, evidence=(), timing=timing)
+        return cls(
+            text=str(error),
+            ids=(),
+            ending=Ending.REFUSED,
+            seen_until_s=seen_until_s,
+            evidence=(),
+            timing=Timing(fork_s=0.0, prefill_s=0.0, first_token_s=seconds, total_s=seconds, tokens_per_s=None),
+            refusal=Refusal(error.why, error.known),
+        )
 
     def __str__(self) -> str:
         return self.text

@@ -21,9 +21,9 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from longtake.attention.backend import Backend, SdpaBackend
+from longtake.attention.backend import Backend
 from longtake.attention.causal import AttentionRecorder
-from longtake.attention.choose import recorded_backend
+from longtake.attention.choose import backend_named, recorded_backend
 from longtake.attention.triton import TritonBackend
 from longtake.errors import InputError, UnknownWordsError
 from longtake.language.dialogue_state import DialogueState, Portion, portions, with_frames
@@ -38,6 +38,7 @@ from longtake.memory.saved import SavedTensors, write_tensors
 from longtake.runtime.answers import Answer, Choice, DialogueInfo, LetterChoice, evidence
 from longtake.runtime.dialogue_file import DialogueRecord, StateRecord, state_pieces
 from longtake.runtime.dialogue_memory import DialogueMemory, Feed, Take
+from longtake.runtime.execution import fastest_backend, portable_by
 from longtake.runtime.generation import (
     Generated,
     Writing,
@@ -49,7 +50,7 @@ from longtake.runtime.generation import (
     require_choices,
 )
 from longtake.runtime.record import fingerprint
-from longtake.runtime.recorded_reading import recorded_reader
+from longtake.runtime.recorded_reading import recorded_reader, why_unrecordable
 
 SYSTEM = "You are a helpful assistant."
 _GREEDY = TextSampling()
@@ -76,7 +77,8 @@ class DialogueSession:
     ) -> None:
         """A session with a memory allocated here, of which `answer_tokens` are for all questions under way.
 
-        `retaining` is the policy of what is evicted when the rest is full; by default the oldest frames.
+        `retaining` is the policy of what is evicted when the rest is full; by default the oldest frames. The backend is
+        by default the fastest for the model where it is.
         """
         self._language, self._network = language, language.network
         self._settings: dict[str, Any] = {
@@ -86,7 +88,7 @@ class DialogueSession:
             "answer_tokens": answer_tokens,
         }
         self._format = stream_format
-        backend = backend or SdpaBackend()
+        backend = backend or backend_named(fastest_backend(self._network.device, language.model.dtype))
         reader = recorded_reader(language) if isinstance(backend, TritonBackend) else None
         see = None if reader is None else reader.see
         self._prompts = PromptBuilder(language, self._network, system, stream_format, see)
@@ -145,7 +147,7 @@ class DialogueSession:
             ids = self._question_ids(question)
         except UnknownWordsError as refusal:
             yield str(refusal)
-            yield Answer.refused(str(refusal), self.state.last_s, time.perf_counter() - started)
+            yield Answer.refused(refusal, self.state.last_s, time.perf_counter() - started)
             return
         with self._memory.fork() as fork:
             forked = time.perf_counter()
@@ -178,7 +180,8 @@ class DialogueSession:
         """The same in the order of the questions: text of an answer as it comes, then the answer, then the next one's.
 
         What a later one says meanwhile waits for its turn. As many are written side by side as there is room for; where
-        nothing would be shared it is one after another. Leaving early leaves no trace.
+        nothing would be shared it is one after another. Of a question that is refused only the answer comes. Leaving
+        early leaves no trace.
         """
         started = time.perf_counter()
         self._memory.require_open()
@@ -187,7 +190,6 @@ class DialogueSession:
         with closing(written):
             for each in asked:
                 if isinstance(each, Answer):
-                    yield each.text
                     yield each
                 else:
                     yield from _up_to_answer(written)
@@ -197,7 +199,7 @@ class DialogueSession:
         try:
             return self._question_ids(question)
         except UnknownWordsError as refusal:
-            return Answer.refused(str(refusal), self.state.last_s, time.perf_counter() - started)
+            return Answer.refused(refusal, self.state.last_s, time.perf_counter() - started)
 
     def _written(
         self, questions: Sequence[Sequence[int]], sampling: TextSampling, started_s: float
@@ -309,6 +311,14 @@ class DialogueSession:
     def state(self) -> DialogueState:
         """All that the next token depends on beside what is in memory."""
         return self._memory.state
+
+    @property
+    def why_portable(self) -> str | None:
+        """Why frames and questions go through the library's modules; None where they are recorded."""
+        setup = self._memory.setup
+        if setup.reader is not None:
+            return None
+        return why_unrecordable(self._language.model) or portable_by(setup.backend.name)
 
     @property
     def context_length(self) -> int:

@@ -41,6 +41,17 @@ class Execution:
     def __str__(self) -> str:
         return f"{self.precision} on {self.device}, attention by {self.backend} ({self.why})"
 
+    def why_portable(self, head_dim: int = _COMMON_HEAD_DIM) -> str | None:
+        """Why a network with heads of so many channels goes through torch's kernels on a GPU.
+
+        None where it goes through ours, and on a CPU, where there is no other way.
+        """
+        device = torch.device(self.device)
+        if device.type != "cuda":
+            return None
+        why = why_unsuitable(device, self.precision.dtype, head_dim)
+        return portable_by(self.backend) if why is None and self.backend != TritonBackend.name else why
+
 
 def choose_execution(device: str = AUTO, precision: str = AUTO, backend: str = AUTO) -> Execution:
     """The fastest that is exact enough: on a GPU half precision and the quickest backend installed, else float32.
@@ -90,18 +101,28 @@ def _precision(name: str, device: torch.device) -> Precision:
     return Precision(name)
 
 
-def _backend(name: str, device: torch.device, precision: Precision) -> str:
-    why_not = why_unsuitable(device, precision.dtype, _COMMON_HEAD_DIM)
-    if name != AUTO:
-        require_backend(name, (*BACKENDS, AUTO))
-        if name == TritonBackend.name and why_not is not None:
-            raise SettingError(f"The triton backend cannot be used here: {why_not}; choose sdpa.")
-        return name
-    if why_not is None:
+def fastest_backend(device: torch.device, dtype: torch.dtype) -> str:
+    """What `auto` is for a network on this device in this type: our kernels, else FlashInfer, else torch's."""
+    if why_unsuitable(device, dtype, _COMMON_HEAD_DIM) is None:
         return TritonBackend.name
-    if device.type == "cuda" and precision is not Precision.FP32 and find_spec("flashinfer") is not None:
+    if device.type == "cuda" and dtype != torch.float32 and find_spec("flashinfer") is not None:
         return "flashinfer-fa3" if torch.cuda.get_device_capability(device)[0] == _HOPPER else "flashinfer"
     return "sdpa"
+
+
+def portable_by(backend: str) -> str:
+    """Why steps and passes are not recorded where our kernels could be used: attention was asked for otherwise."""
+    return f"attention goes through the {backend} backend"
+
+
+def _backend(name: str, device: torch.device, precision: Precision) -> str:
+    if name == AUTO:
+        return fastest_backend(device, precision.dtype)
+    require_backend(name, (*BACKENDS, AUTO))
+    why_not = why_unsuitable(device, precision.dtype, _COMMON_HEAD_DIM)
+    if name == TritonBackend.name and why_not is not None:
+        raise SettingError(f"The triton backend cannot be used here: {why_not}; choose sdpa.")
+    return name
 
 
 def _has_bfloat16(device: torch.device) -> bool:

@@ -25,6 +25,7 @@ from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.memory.shared_pool import StreamUse
 from longtake.memory.tokens import Tokens
 from longtake.runtime.capture import captured_twin
+from longtake.runtime.execution import portable_by
 from longtake.runtime.fused_model import COMPUTING, FusedModel, products_in
 from longtake.runtime.keyframes import EveryNth, KeptCamera, KeyframeRule, rule_from_record
 from longtake.runtime.memory_plan import MemoryPlan
@@ -117,7 +118,7 @@ class SequenceSession(VideoSession):
         if self._device.type == "cuda" and not self._is_captured:
             return "recording was declined"
         if not isinstance(self._backend, TritonBackend):
-            return f"attention goes through the {self._backend.name} backend"
+            return portable_by(self._backend.name)
         return why_unrecordable(self._memory, self._device) or f"products are computed in {self._compute_dtype}"
 
     @property
