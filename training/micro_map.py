@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from longtake.errors import InputError
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
-from longtake.weights.load import save_geometry
+from longtake.weights.load import load_geometry, save_geometry
 from longtake.weights.presets import MICRO
 from training.footage import Footage, recoloured
 from training.learning import ClipTrainer, compile_parts
@@ -40,6 +41,11 @@ class MicroMapTraining(Training[Footage]):
         torch.manual_seed(0)
         self.model = GeometryModel(network)
         initialise(self.model)
+        if piece.begin_with is not None:
+            known = load_geometry(piece.begin_with)
+            if known.config != network:
+                raise InputError(f"The model in {piece.begin_with} is another network than the one that is trained.")
+            self.model.load_state_dict(known.state_dict())
         self.model.to(piece.device)
         if piece.device.type == "cuda":
             torch.set_float32_matmul_precision("high")

@@ -3,7 +3,7 @@
 import math
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -124,9 +124,11 @@ class Asking:
     moments: int
     """At which a clip is asked about: its end, one with a frame that waits for its partner, and others."""
     questions: int
-    """At each moment, where there are so many."""
+    """At each moment, where there are so many, of clips of `usual_frames` or fewer; of longer ones more, in proportion,
+    or what happened long ago would hardly be asked about."""
     question_tokens: int
-    """Places for all questions of a clip and their answers."""
+    """Places for all questions of such a clip and their answers."""
+    usual_frames: int
     judged_clips: int
     """Of each house for validation."""
 
@@ -136,6 +138,12 @@ class Asking:
         few = min(self.questions, self.judged_clips)
         _require(few >= 1, "some questions at each moment, and some clips to be judged by", few)
         _require(self.question_tokens >= LONGEST_QUESTION, "places for the longest question", self.question_tokens)
+        _require(self.usual_frames >= 1, "a usual length of clips of 1 or more", self.usual_frames)
+
+    def for_clip(self, num_frames: int) -> "Asking":
+        """What is asked about a clip of this length."""
+        more = max(1.0, num_frames / self.usual_frames)
+        return replace(self, questions=int(self.questions * more), question_tokens=int(self.question_tokens * more))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
