@@ -104,8 +104,24 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cutting:
+    """Shares of clips that are more than a stretch of a walk."""
+
+    returning: float
+    """They come back to a place that they saw."""
+    strange: float
+    """A stretch of them is of another walk."""
+
+    def __post_init__(self) -> None:
+        shares = (self.returning, self.strange)
+        _require(min(shares) >= 0 and sum(shares) <= 1, "shares of clips that add up to 1 or less", shares)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe(Schedule):
     """All that decides a training of a geometry model but the network and the machine."""
+
+    cut: Cutting
 
     depth_frames_per_step: int
     """Of these frames depth is learned; it costs the most and is learned the soonest."""
@@ -170,7 +186,7 @@ def shipped_recipe(name: str) -> Path:
 
 def read_recipe(path: Path) -> Recipe:
     """A geometry model's recipe from its TOML file."""
-    recipe: Recipe = _read(path, Recipe, {})
+    recipe: Recipe = _read(path, Recipe, {"cut": Cutting})
     return recipe
 
 
