@@ -24,12 +24,21 @@ def _add_command(network: TrainedNetwork) -> None:
         processes: Annotated[
             int | None, typer.Option(min=1, help="Processes that build houses; by default all processors but two.")
         ] = None,
+        begin_with: Annotated[
+            Path | None, typer.Option(help="A trained model whose weights it begins with, instead of at random.")
+        ] = None,
         quick: Annotated[
             bool, typer.Option("--quick", help="A few steps of a miniature, to see that all works.")
         ] = False,
     ) -> None:
         options = TrainOptions(
-            folder=folder, minutes=minutes, device=device, recipe=recipe, processes=processes, quick=quick
+            folder=folder,
+            minutes=minutes,
+            device=device,
+            recipe=recipe,
+            processes=processes,
+            begin_with=begin_with,
+            quick=quick,
         )
         run_train(options, network)
 

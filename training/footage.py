@@ -20,16 +20,18 @@ from multiprocessing import get_context
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float16, Float32, Int64, UInt8
+from jaxtyping import Bool, Float, Float16, Float32, Int64, UInt8
 from torch import Tensor
 
-from longtake.errors import InputError, SettingError
+from longtake.errors import InputError
 from longtake.world.house import House, build_house
 from longtake.world.render import Cameras, Pictures, render
 from longtake.world.scene import Scene, SceneSize
 from longtake.world.seeds import seeds, split_of
 from longtake.world.tour import Tour
 from longtake.world.walk import walk
+from training.cutting import OVERLAP_EVERY, ClipFrames, Cutter
+from training.overlap import overlaps
 
 HOUSES_AT_ONCE = 2
 """Drawn in one go; the same number each time, so that drawing is compiled once, and few enough for 32-bit indices."""
@@ -44,8 +46,11 @@ class Clips:
     image: Float[Tensor, "clips frames 3 height width"]
     """0 to 1."""
     depth: Float[Tensor, "clips frames height width"]
+    """Infinite where there is nothing but sky."""
     world_from_camera: Float[Tensor, "clips frames 4 4"]
     intrinsics: Float[Tensor, "clips frames 3 3"]
+    is_known: Bool[Tensor, "clips frames"]
+    """Whether where a frame was taken can be told from the first ones."""
 
 
 class Footage:
@@ -64,7 +69,16 @@ class Footage:
             num_houses, num_frames, 4, 4, device=device
         )
         self._intrinsics: Float32[Tensor, "houses 3 3"] = torch.empty(num_houses, 3, 3, device=device)
-        self.num_houses = 0
+        self._overlaps: list[Float32[np.ndarray, "sampled sampled"]] = []
+
+    @property
+    def num_houses(self) -> int:
+        return len(self._overlaps)
+
+    @property
+    def num_frames(self) -> int:
+        """Of every house."""
+        return self._image.shape[1]
 
     @property
     def has_room(self) -> bool:
@@ -80,30 +94,31 @@ class Footage:
         self._depth[room] = pictures.depth[:count].half()
         self._world_from_camera[room] = cameras.world_from_camera[:count]
         self._intrinsics[room] = cameras.intrinsics[:count, 0]
-        self.num_houses = room.stop
+        for at in range(count):
+            some = slice(None, None, OVERLAP_EVERY)
+            views = pictures.depth[at, some], cameras.world_from_camera[at, some], cameras.intrinsics[at, 0]
+            self._overlaps.append(overlaps(*views).cpu().numpy())
 
-    def cut(self, num_clips: int, num_frames: int, rng: np.random.Generator, *, longest_stride: int) -> Clips:
-        """Clips from anywhere, each with a stride of its own; half of them run backwards."""
-        num_filmed = self._image.shape[1]
-        if num_frames > num_filmed:
-            raise SettingError(f"Expected clips of {num_filmed} frames at most, as filmed, but got {num_frames}.")
-        longest = min(longest_stride, (num_filmed - 1) // max(1, num_frames - 1))
-        stride = rng.integers(1, longest, endpoint=True, size=num_clips)
-        start = rng.integers(0, num_filmed - (num_frames - 1) * stride)
-        frame = start[:, None] + stride[:, None] * np.arange(num_frames)
-        backwards = rng.random(num_clips) < 0.5
-        frame[backwards] = frame[backwards, ::-1]
-        return self.take(rng.integers(self.num_houses, size=num_clips), frame)
+    def cut(self, num_clips: int, num_frames: int, rng: np.random.Generator, cutter: Cutter) -> Clips:
+        """Clips from anywhere."""
+        return self.take(cutter.cut(num_clips, num_frames, rng, self._overlaps))
 
-    def take(self, house: Int64[np.ndarray, " clips"], frame: Int64[np.ndarray, "clips frames"]) -> Clips:
+    def take(self, frames: ClipFrames) -> Clips:
         """Clips of these frames."""
-        house_at, frame_at = torch.from_numpy(house).to(self._device), torch.from_numpy(frame).to(self._device)
+        house, frame = (torch.from_numpy(index).to(self._device) for index in (frames.walk, frames.frame))
         return Clips(
-            image=self._image[house_at[:, None], frame_at].float() / 255,
-            depth=self._depth[house_at[:, None], frame_at].float(),
-            world_from_camera=self._world_from_camera[house_at[:, None], frame_at],
-            intrinsics=self._intrinsics[house_at][:, None].expand(-1, frame.shape[1], -1, -1),
+            image=self._image[house, frame].float() / 255,
+            depth=self._depth[house, frame].float(),
+            world_from_camera=self._world_from_camera[house, frame],
+            intrinsics=self._intrinsics[house],
+            is_known=torch.from_numpy(frames.is_known).to(self._device),
         )
+
+    def beginnings(self, num_frames: int) -> Clips:
+        """The first frames of every house."""
+        walk = np.repeat(np.arange(self.num_houses)[:, None], num_frames, axis=1)
+        frame = np.tile(np.arange(num_frames), (self.num_houses, 1))
+        return self.take(ClipFrames(walk=walk, frame=frame, is_known=np.ones_like(walk, dtype=np.bool_)))
 
 
 @dataclass(frozen=True, slots=True)

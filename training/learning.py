@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from longtake.geometry.heads.dense import Dpt
@@ -44,13 +44,14 @@ class ClipTrainer:
         self,
         images: Float[Tensor, "clips frames 3 height width"],
         pose: Float[Tensor, "clips frames 9"],
+        is_known: Bool[Tensor, "clips frames"],
         depth: Float[Tensor, "clips deep height width"],
         deep: Int64[Tensor, " deep"],
     ) -> tuple[Float[Tensor, ""], Float[Tensor, " parts"]]:
         prediction = self.predict(images, deep)
         losses_of_poses = fused(pose_losses, pose.device)  # thousands of tiny products become a few kernels
         of_depth = depth_losses(prediction.depth, prediction.confidence, depth)
-        parts = torch.stack([*losses_of_poses(prediction.poses, pose), *of_depth])
+        parts = torch.stack([*losses_of_poses(prediction.poses, pose, is_known), *of_depth])
         return weighted(parts), parts
 
     def predict(

@@ -7,7 +7,7 @@ of its own, and the network is never asked to know metres.
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
@@ -18,6 +18,8 @@ _ITERATION_DECAY = 0.6
 _PLACE_BETA, _STEP_BETA = 0.02, 0.005
 """Below these the loss is quadratic."""
 _CONFIDENCE_SHARE = 0.1
+_OF_SKY = 1.0
+"""How far off, in logarithms, every depth of sky is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,16 +28,22 @@ class Targets:
 
     pose: Float[Tensor, "clips frames 9"]
     depth: Float[Tensor, "clips frames height width"]
+    """Infinite where there is nothing but sky."""
+    is_known: Bool[Tensor, "clips frames"]
+    """Whether a frame's pose can be told from the first ones."""
 
 
 def targets(clips: Clips, num_scale_frames: int) -> Targets:
     """Seen from the first camera, in units of the mean depth of the scale frames."""
-    scale = clips.depth[:, :num_scale_frames].mean(dim=(1, 2, 3))
+    near = clips.depth[:, :num_scale_frames]
+    is_there = near.isfinite()
+    scale = torch.where(is_there, near, 0).sum(dim=(1, 2, 3)) / is_there.sum(dim=(1, 2, 3)).clamp_min(1)
     relative = invert_rigid(clips.world_from_camera[:, :1]) @ clips.world_from_camera
     relative[..., :3, 3] /= scale[:, None, None]
     return Targets(
         pose=encode_pose(relative, clips.intrinsics, *clips.depth.shape[-2:]),
         depth=clips.depth / scale[:, None, None, None],
+        is_known=clips.is_known,
     )
 
 
@@ -51,13 +59,15 @@ def weighted(parts: Float[Tensor, " parts"]) -> Float[Tensor, ""]:
 
 
 def pose_losses(
-    predicted: Float[Tensor, "iterations clips frames 9"], truth: Float[Tensor, "clips frames 9"]
+    predicted: Float[Tensor, "iterations clips frames 9"],
+    truth: Float[Tensor, "clips frames 9"],
+    is_known: Bool[Tensor, "clips frames"],
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""], Float[Tensor, ""], Float[Tensor, ""]]:
-    """Place, turn, step and lens; later iterations count more."""
-    place = _away(predicted[..., :3], truth[..., :3], _PLACE_BETA)
-    turn = _away(_upright(predicted[..., 3:7], truth[..., 3:7]), truth[..., 3:7], _PLACE_BETA)
+    """Place, turn and step of the frames whose pose can be known, lens of all; later iterations count more."""
+    place = _away(predicted[..., :3], truth[..., :3], _PLACE_BETA, is_known)
+    turn = _away(_upright(predicted[..., 3:7], truth[..., 3:7]), truth[..., 3:7], _PLACE_BETA, is_known)
     length = (predicted[..., 3:7].norm(dim=-1) - 1).abs().flatten(1).mean(dim=1)
-    steps = [_step(predicted, truth, gap) for gap in _gaps(predicted.shape[2])]
+    steps = [_step(predicted, truth, is_known, gap) for gap in _gaps(predicted.shape[2])]
     lens = (predicted[..., 7:] - truth[..., 7:]).abs().flatten(1).mean(dim=1)
     parts = torch.stack([place, turn + 0.05 * length, torch.stack(steps).mean(dim=0), lens])
     weights = _ITERATION_DECAY ** torch.arange(len(predicted) - 1, -1, -1, device=predicted.device)
@@ -66,11 +76,15 @@ def pose_losses(
 
 
 def _away(
-    predicted: Float[Tensor, "iterations *rest"], truth: Float[Tensor, "*rest"], beta: float
+    predicted: Float[Tensor, "iterations clips frames *rest"],
+    truth: Float[Tensor, "clips frames *rest"],
+    beta: float,
+    counts: Bool[Tensor, "clips frames"],
 ) -> Float[Tensor, " iterations"]:
-    """Of each iteration; below beta it is quadratic."""
+    """Of each iteration, over the frames that count; below beta it is quadratic."""
     each = functional.smooth_l1_loss(predicted, truth.expand_as(predicted), beta=beta, reduction="none")
-    return each.flatten(1).mean(dim=1)
+    of_frames = each.flatten(3).mean(dim=3) * counts
+    return of_frames.flatten(1).sum(dim=1) / counts.sum().clamp_min(1)
 
 
 def _upright(
@@ -87,12 +101,15 @@ def _gaps(num_frames: int) -> list[int]:
 
 
 def _step(
-    predicted: Float[Tensor, "iterations clips frames 9"], truth: Float[Tensor, "clips frames 9"], gap: int
+    predicted: Float[Tensor, "iterations clips frames 9"],
+    truth: Float[Tensor, "clips frames 9"],
+    is_known: Bool[Tensor, "clips frames"],
+    gap: int,
 ) -> Float[Tensor, " iterations"]:
     """How frames so far apart lie to each other, seen from the earlier one."""
     (moved, turned), (true_moved, true_turned) = (_between(pose, gap) for pose in (predicted, truth))
-    beta = _STEP_BETA if gap == 1 else _PLACE_BETA
-    return _away(moved, true_moved, beta) + 0.5 * _away(turned, true_turned, beta)
+    beta, both = _STEP_BETA if gap == 1 else _PLACE_BETA, is_known[:, gap:] & is_known[:, :-gap]
+    return _away(moved, true_moved, beta, both) + 0.5 * _away(turned, true_turned, beta, both)
 
 
 def _between(
@@ -109,9 +126,20 @@ def depth_losses(
     confidence: Float[Tensor, "clips frames height width"],
     truth: Float[Tensor, "clips frames height width"],
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""], Float[Tensor, ""]]:
-    """Depth, edges, and the mean error of depth over depth."""
-    away = predicted.log() - truth.log()
-    depth = (confidence * away.abs() - _CONFIDENCE_SHARE * confidence.log()).mean()
-    edge = away.diff(dim=-1).abs().mean() + away.diff(dim=-2).abs().mean()
-    error = ((predicted - truth).abs() / truth).mean()
+    """Depth, edges, and the mean error of depth over depth; of sky any depth is as wrong, so no confidence pays."""
+    is_there = truth.isfinite()
+    true = torch.where(is_there, truth, 1)
+    away = torch.where(is_there, predicted.log() - true.log(), 0)
+    depth = (confidence * torch.where(is_there, away.abs(), _OF_SKY) - _CONFIDENCE_SHARE * confidence.log()).mean()
+    edge = sum(_between_neighbours(away, is_there, dim) for dim in (-1, -2))
+    error = (torch.where(is_there, (predicted - true).abs() / true, 0)).sum() / is_there.sum().clamp_min(1)
+    assert isinstance(edge, Tensor)
     return depth, edge, error.detach()
+
+
+def _between_neighbours(
+    away: Float[Tensor, "clips frames height width"], is_there: Bool[Tensor, "clips frames height width"], dim: int
+) -> Float[Tensor, ""]:
+    size = away.shape[dim]
+    both = is_there.narrow(dim, 1, size - 1) & is_there.narrow(dim, 0, size - 1)
+    return (away.diff(dim=dim).abs() * both).mean()

@@ -8,10 +8,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from longtake.errors import InputError
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
-from longtake.weights.load import save_geometry
+from longtake.weights.load import load_geometry, save_geometry
 from longtake.weights.presets import MICRO
+from training.cutting import Cutter
 from training.footage import Footage, recoloured
 from training.learning import ClipTrainer, compile_parts
 from training.losses import PARTS, targets, weighted
@@ -40,6 +42,11 @@ class MicroMapTraining(Training[Footage]):
         torch.manual_seed(0)
         self.model = GeometryModel(network)
         initialise(self.model)
+        if piece.begin_with is not None:
+            known = load_geometry(piece.begin_with)
+            if known.config != network:
+                raise InputError(f"The model in {piece.begin_with} is another network than the one that is trained.")
+            self.model.load_state_dict(known.state_dict())
         self.model.to(piece.device)
         if piece.device.type == "cuda":
             torch.set_float32_matmul_precision("high")
@@ -48,6 +55,12 @@ class MicroMapTraining(Training[Footage]):
         self._recipe = recipe
         with torch.no_grad():
             self._grid = self.model.grid(recipe.film.height, recipe.film.width)
+        self._cutter = Cutter(
+            num_filmed=recipe.film.house_frames,
+            longest_stride=recipe.film.longest_stride,
+            returning=recipe.cut.returning,
+            strange=recipe.cut.strange,
+        )
         self._trainers: dict[int, list[ClipTrainer]] = {}
 
     def export(self, path: Path) -> None:
@@ -67,10 +80,10 @@ class MicroMapTraining(Training[Footage]):
         trainer = self._trainer(num_frames)
         num_clips = max(1, recipe.frames_per_step // num_frames)
         num_deep = min(num_frames, max(1, recipe.depth_frames_per_step // num_clips))
-        clips = footage.cut(num_clips, num_frames, self._rng, longest_stride=recipe.film.longest_stride)
+        clips = footage.cut(num_clips, num_frames, self._rng, self._cutter)
         truth = targets(clips, trainer.pattern.num_scale_frames)
         deep = torch.from_numpy(np.sort(self._rng.permutation(num_frames)[:num_deep])).to(self._device)
-        inputs = [recoloured(clips.image), truth.pose, truth.depth[:, deep], deep]
+        inputs = [recoloured(clips.image), truth.pose, truth.is_known, truth.depth[:, deep], deep]
         parts = trainer.learn(inputs, self._weights, self._pool)
         self._follow_gradients()
         return parts

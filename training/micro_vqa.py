@@ -23,7 +23,7 @@ from training.reading import FIGURES, Reading
 from training.recipe import VqaRecipe
 from training.trainer import Line, Piece, Training
 from training.vocabulary import Vocabulary
-from training.vqa_model import MICRO_VQA, PICTURE_FORMAT, VqaConfig, build_vqa, save_vqa
+from training.vqa_model import MICRO_VQA, PICTURE_FORMAT, VqaConfig, begin_with, build_vqa, save_vqa
 
 _RECOLOURING = 0.4
 """Of what micro-map gets: here colours are asked for."""
@@ -40,7 +40,10 @@ class MicroVqaTraining(Training[ClipStore]):
         """Begun anew, or resumed from its checkpoint; `tell` is given every figure as it comes."""
         self._fit = _fit(recipe.film.height, recipe.film.width)
         torch.manual_seed(0)
-        self.model = build_vqa(network).to(piece.device)
+        self.model = build_vqa(network)
+        if piece.begin_with is not None:
+            begin_with(self.model, piece.begin_with)
+        self.model.to(piece.device)
         if piece.device.type == "cuda":
             torch.set_float32_matmul_precision("high")
         super().__init__(recipe, piece, tell, self.model)
@@ -84,9 +87,10 @@ class MicroVqaTraining(Training[ClipStore]):
         self._cuts.append((cut, job.shape))
 
     def _job(self, store: ClipStore, cut: Cut, seed: tuple[int, ...]) -> QuestionJob:
-        ask = self._recipe.ask
+        num_frames = cut.frame.shape[1]
+        ask = self._recipe.ask.for_clip(num_frames)
         return QuestionJob(
-            shape=self._shape(cut.frame.shape[1]),
+            shape=self._shape(num_frames),
             tokens_per_second=self._tokens_per_second,
             moments=ask.moments,
             questions=ask.questions,
@@ -103,7 +107,7 @@ class MicroVqaTraining(Training[ClipStore]):
         return Shape(
             num_frames=num_frames,
             num_held=NUM_HELD,
-            question_tokens=self._recipe.ask.question_tokens,
+            question_tokens=self._recipe.ask.for_clip(num_frames).question_tokens,
             rows=self._fit.rows,
             columns=self._fit.columns,
             num_opening=len(open_clip(words.special_ids, words.system)),

@@ -3,7 +3,7 @@
 import math
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +104,24 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cutting:
+    """Shares of clips that are more than a stretch of a walk."""
+
+    returning: float
+    """They come back to a place that they saw."""
+    strange: float
+    """A stretch of them is of another walk."""
+
+    def __post_init__(self) -> None:
+        shares = (self.returning, self.strange)
+        _require(min(shares) >= 0 and sum(shares) <= 1, "shares of clips that add up to 1 or less", shares)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe(Schedule):
     """All that decides a training of a geometry model but the network and the machine."""
+
+    cut: Cutting
 
     depth_frames_per_step: int
     """Of these frames depth is learned; it costs the most and is learned the soonest."""
@@ -124,9 +140,11 @@ class Asking:
     moments: int
     """At which a clip is asked about: its end, one with a frame that waits for its partner, and others."""
     questions: int
-    """At each moment, where there are so many."""
+    """At each moment, where there are so many, of clips of `usual_frames` or fewer; of longer ones more, in proportion,
+    or what happened long ago would hardly be asked about."""
     question_tokens: int
-    """Places for all questions of a clip and their answers."""
+    """Places for all questions of such a clip and their answers."""
+    usual_frames: int
     judged_clips: int
     """Of each house for validation."""
 
@@ -136,6 +154,12 @@ class Asking:
         few = min(self.questions, self.judged_clips)
         _require(few >= 1, "some questions at each moment, and some clips to be judged by", few)
         _require(self.question_tokens >= LONGEST_QUESTION, "places for the longest question", self.question_tokens)
+        _require(self.usual_frames >= 1, "a usual length of clips of 1 or more", self.usual_frames)
+
+    def for_clip(self, num_frames: int) -> "Asking":
+        """What is asked about a clip of this length."""
+        more = max(1.0, num_frames / self.usual_frames)
+        return replace(self, questions=int(self.questions * more), question_tokens=int(self.question_tokens * more))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +186,7 @@ def shipped_recipe(name: str) -> Path:
 
 def read_recipe(path: Path) -> Recipe:
     """A geometry model's recipe from its TOML file."""
-    recipe: Recipe = _read(path, Recipe, {})
+    recipe: Recipe = _read(path, Recipe, {"cut": Cutting})
     return recipe
 
 

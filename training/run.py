@@ -33,6 +33,7 @@ class TrainOptions:
     device: str
     recipe: Path | None
     processes: int | None
+    begin_with: Path | None
     quick: bool
 
 
@@ -87,6 +88,7 @@ def run_train(options: TrainOptions, kind: TrainedNetwork = MAPPING) -> None:
         seconds=60 * options.minutes,
         device=choose_device("cpu" if options.quick else options.device),
         processes=options.processes or (_QUICK_PROCESSES if options.quick else None),
+        begin_with=options.begin_with,
     )
     with _Bar(recipe.num_steps, piece.seconds) as bar:
         training = kind.begin(recipe, piece, bar.tell, options.quick)

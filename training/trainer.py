@@ -39,6 +39,8 @@ class Piece:
     device: torch.device
     processes: int | None = None
     """That build houses; by default one for each processor but two."""
+    begin_with: Path | None = None
+    """A trained model whose weights a training begins with; one that goes on has its own."""
 
 
 @runtime_checkable

@@ -1,6 +1,5 @@
 """How good a network in training is by now, on walks through houses that it does not learn from."""
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -19,8 +18,7 @@ _DEPTH_EVERY = 6
 def judge(model: GeometryModel, grid: Grid, footage: Footage, num_frames: int) -> dict[str, float]:
     """On the first frames of each house: error of the path over its length, and of depth over depth."""
     trainer = ClipTrainer(model, StreamPattern(num_frames=num_frames, num_scale_frames=4, window=16, interval=1), grid)
-    houses = np.arange(footage.num_houses)
-    clips = footage.take(houses, np.tile(np.arange(num_frames), (len(houses), 1)))
+    clips = footage.beginnings(num_frames)
     truth = targets(clips, trainer.pattern.num_scale_frames)
     deep = torch.arange(0, num_frames, _DEPTH_EVERY, device=clips.image.device)
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):

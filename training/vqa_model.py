@@ -112,6 +112,19 @@ def _generation(transformers: Any, words: Vocabulary) -> Any:
     return transformers.GenerationConfig(do_sample=False, eos_token_id=end, pad_token_id=words.id_of(_PADDING))
 
 
+def begin_with(model: Any, folder: Path) -> None:
+    """Give a model the weights of one that `save_vqa` wrote."""
+    transformers = import_from_extra("transformers", "qwen", _PURPOSE)
+    kind = transformers.Qwen2_5_VLForConditionalGeneration
+    try:
+        with quiet():
+            known = kind.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+        model.load_state_dict(known.state_dict())
+    except (OSError, RuntimeError, ValueError) as error:
+        why = str(error).partition("\n")[0]
+        raise InputError(f"Expected a micro-vqa to begin with, but {folder} is none ({why}).") from error
+
+
 def save_vqa(model: Any, folder: Path) -> None:
     """Write the model in half precision with all that a folder of the hub has; the one given stays as it is."""
     transformers = import_from_extra("transformers", "qwen", _PURPOSE)

@@ -67,4 +67,5 @@ def wandering() -> Clips:
         depth=1 + 3 * torch.rand(2, 10, *SIZE, generator=generator),
         world_from_camera=rigid_pose(matrix_from_quaternion(turns), places),
         intrinsics=lens.expand(2, 10, 3, 3),
+        is_known=torch.ones(2, 10, dtype=torch.bool),
     )

@@ -42,7 +42,7 @@ class Learner:
             self.model, StreamPattern(num_frames=10, num_scale_frames=2, window=4, interval=1), grid
         )
         truth, deep = targets(clips, 2), torch.tensor([0, 4, 9])
-        self.inputs = [clips.image, truth.pose, truth.depth[:, deep], deep]
+        self.inputs = [clips.image, truth.pose, truth.is_known, truth.depth[:, deep], deep]
 
     def losses(self, num_steps: int) -> list[float]:
         losses = []

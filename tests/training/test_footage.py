@@ -5,20 +5,20 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from longtake.errors import InputError, SettingError
+from longtake.errors import InputError
 from longtake.world.house import build_house
 from longtake.world.scene import SceneSize
 from longtake.world.seeds import Split, seeds
 from longtake.world.tour import Tour, View
 from longtake.world.walk import walk
 from training import footage as footage_module
+from training.cutting import ClipFrames, Cutter
 from training.footage import Footage, Walkers, in_groups, recoloured, walk_through
 
 CPU = torch.device("cpu")
@@ -31,9 +31,16 @@ def tours() -> list[list[View]]:
     return [list(islice(Tour(seed=seed, width=42, height=28).views(), 12)) for seed in SEEDS]
 
 
+def of_walks(houses: list[int], frames: Any) -> ClipFrames:
+    """These frames, each clip of one house."""
+    frame = np.array(frames)
+    walk = np.repeat(np.array(houses)[:, None], frame.shape[1], axis=1)
+    return ClipFrames(walk=walk, frame=frame, is_known=np.ones_like(walk, dtype=np.bool_))
+
+
 def test_a_clip_is_what_the_tour_shows_at_those_frames(filmed: Footage, tours: list[list[View]]) -> None:
     frames = np.array([[0, 1, 2], [11, 9, 7], [4, 4, 4]])
-    clips = filmed.take(np.array([0, 1, 0]), frames)
+    clips = filmed.take(of_walks([0, 1, 0], frames))
     for clip, (house, at) in enumerate(zip((0, 1, 0), frames, strict=True)):
         for place, frame in enumerate(at):
             view = tours[house][frame]
@@ -44,43 +51,21 @@ def test_a_clip_is_what_the_tour_shows_at_those_frames(filmed: Footage, tours: l
             assert torch.equal(clips.intrinsics[clip, place], view.intrinsics)
 
 
-def cut_frames(filmed: Footage, num_clips: int, num_frames: int, seed: int, stride: int) -> list[tuple[int, list[int]]]:
-    """House and frames of each clip that is cut, found again by their poses."""
-    clips = filmed.cut(num_clips, num_frames, np.random.default_rng(seed), longest_stride=stride)
-    every = filmed.take(np.array([0, 1]), np.tile(np.arange(12), (2, 1)))
+def test_the_beginnings_of_all_houses_are_their_first_frames(filmed: Footage) -> None:
+    got, want = filmed.beginnings(3), filmed.take(of_walks([0, 1], [[0, 1, 2]] * 2))
+    assert torch.equal(got.image, want.image)
+    assert bool(got.is_known.all())
+
+
+def test_cut_clips_are_frames_that_were_filmed(filmed: Footage) -> None:
+    cutter = Cutter(num_filmed=12, longest_stride=3, returning=0.3, strange=0.4)
+    clips = filmed.cut(100, 6, np.random.default_rng(1), cutter)
+    every = filmed.beginnings(12)
     same = (clips.world_from_camera[:, :, None, None] == every.world_from_camera).all(dim=(-1, -2))
     assert (same.sum(dim=(-1, -2)) == 1).all()
-    found = []
-    for clip in range(num_clips):
-        house, frame = same[clip].nonzero()[:, 1:].unbind(dim=-1)
-        assert torch.equal(clips.image[clip], every.image[house, frame])
-        assert torch.equal(clips.depth[clip], every.depth[house, frame])
-        assert torch.equal(clips.intrinsics[clip], every.intrinsics[house, frame])
-        assert len(set(house.tolist())) == 1
-        found.append((int(house[0]), frame.tolist()))
-    return found
-
-
-def test_cut_clips_begin_anywhere_skip_frames_and_run_both_ways(filmed: Footage) -> None:
-    found = cut_frames(filmed, 200, 4, seed=1, stride=3)
-    strides = [set(np.diff(frames).tolist()) for _, frames in found]
-    assert all(len(of_clip) == 1 for of_clip in strides)
-    assert set().union(*strides) == {-3, -2, -1, 1, 2, 3}
-    assert {house for house, _ in found} == {0, 1}
-    assert {min(frames) for _, frames in found} == set(range(9))
-    assert {max(frames) for _, frames in found} >= {3, 11}
-
-
-@settings(deadline=None, max_examples=20)
-@given(num_frames=st.integers(2, 12), stride=st.integers(1, 9), seed=st.integers(0, 99))
-def test_a_stride_gives_way_to_the_length_of_the_clip(filmed: Footage, num_frames: int, stride: int, seed: int) -> None:
-    for _, frames in cut_frames(filmed, 3, num_frames, seed, stride):
-        assert abs(frames[1] - frames[0]) <= min(stride, 11 // (num_frames - 1))
-
-
-def test_a_clip_longer_than_what_was_filmed_is_refused(filmed: Footage) -> None:
-    with pytest.raises(SettingError, match="clips of 12 frames at most, as filmed, but got 13"):
-        filmed.cut(1, 13, np.random.default_rng(0), longest_stride=1)
+    house = same.any(dim=3).int().argmax(dim=2)
+    assert torch.equal(house == house[:, :1], clips.is_known)
+    assert not bool(clips.is_known.all())
 
 
 def test_of_more_houses_than_there_is_room_for_the_first_are_filmed(filmed: Footage) -> None:
@@ -89,7 +74,7 @@ def test_of_more_houses_than_there_is_room_for_the_first_are_filmed(filmed: Foot
     small.add(walk_through(SEEDS, 12))
     assert not small.has_room
     assert small.num_houses == 1
-    here, there = (one.take(np.array([0]), np.arange(12)[None]) for one in (small, filmed))
+    here, there = (one.take(of_walks([0], np.arange(12)[None])) for one in (small, filmed))
     assert torch.equal(here.image, there.image)
     assert torch.equal(here.depth, there.depth)
     assert filmed.has_room
@@ -147,7 +132,7 @@ def test_a_process_that_was_killed_is_told_in_a_sentence(idle: Walkers) -> None:
 
 
 def test_other_colours_stay_within_range_and_leave_the_truth_alone(filmed: Footage) -> None:
-    clips = filmed.take(np.array([0, 0]), np.tile(np.arange(6), (2, 1)))
+    clips = filmed.take(of_walks([0, 0], np.tile(np.arange(6), (2, 1))))
     before = clips.image.clone()
     torch.manual_seed(0)
     changed = recoloured(clips.image)
@@ -160,6 +145,6 @@ def test_other_colours_stay_within_range_and_leave_the_truth_alone(filmed: Foota
 
 
 def test_other_colours_show_the_same_things(filmed: Footage) -> None:
-    clips = filmed.take(np.array([0, 1] * 10), np.tile(np.arange(6), (20, 1)))
+    clips = filmed.take(of_walks([0, 1] * 10, np.tile(np.arange(6), (20, 1))))
     pairs = torch.stack([recoloured(clips.image).flatten(1), clips.image.flatten(1)], dim=1)
     assert min(float(torch.corrcoef(pair)[0, 1]) for pair in pairs) > 0.9

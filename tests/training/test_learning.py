@@ -6,6 +6,7 @@ import torch
 
 from longtake.geometry.model import GeometryModel
 from longtake.weights.presets import TINY
+from training.cutting import ClipFrames
 from training.footage import Clips, Footage
 from training.learning import ClipTrainer
 from training.losses import PARTS, depth_losses, pose_losses, targets, weighted
@@ -46,13 +47,13 @@ def test_every_weight_learns_from_one_clip(model: GeometryModel, wandering: Clip
     with torch.no_grad():
         grid = model.grid(*SIZE)
     way = ClipTrainer(model, WATCHING, grid)
-    parts = way.learn([wandering.image, truth.pose, truth.depth, deep], weights, None)
+    parts = way.learn([wandering.image, truth.pose, truth.is_known, truth.depth, deep], weights, None)
     untouched = [name for name, weight in model.named_parameters() if float(weight.grad.abs().sum()) == 0]
     assert untouched == []
     with torch.no_grad():
         said = way.predict(wandering.image, deep)
     of_depth = depth_losses(said.depth, said.confidence, truth.depth)
-    expected = torch.stack([*pose_losses(said.poses, truth.pose), *of_depth])
+    expected = torch.stack([*pose_losses(said.poses, truth.pose, truth.is_known), *of_depth])
     assert parts.shape == (len(PARTS),)
     torch.testing.assert_close(parts, expected, atol=1e-5, rtol=1e-4)
 
@@ -62,12 +63,15 @@ def test_one_clip_is_learned_by_heart(model: GeometryModel, filmed: Footage) -> 
     weights = list(model.parameters())
     prepare_gradients(weights)
     optimisers = Optimisers(model, weight_decay=0.0)
-    clips = filmed.take(np.array([0]), np.arange(10)[None])
+    frames = ClipFrames(
+        walk=np.zeros((1, 10), dtype=np.int64), frame=np.arange(10)[None], is_known=np.ones((1, 10), dtype=np.bool_)
+    )
+    clips = filmed.take(frames)
     truth, deep = targets(clips, 2), torch.tensor([0, 5])
     way = ClipTrainer(model, WATCHING, model.grid(*SIZE))
     losses = []
     for _ in range(30):
-        parts = way.learn([clips.image, truth.pose, truth.depth[:, deep], deep], weights, None)
+        parts = way.learn([clips.image, truth.pose, truth.is_known, truth.depth[:, deep], deep], weights, None)
         optimisers.step(2e-3)
         losses.append(dict(zip(PARTS, parts.tolist(), strict=True)) | {"all": float(weighted(parts))})
     print(losses[0], losses[-1])

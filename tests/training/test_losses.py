@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from longtake.spatial.pose import invert_rigid, matrix_from_quaternion, rigid_pose
+from training import losses
 from training.footage import Clips
-from training.losses import PARTS, depth_losses, pose_losses, targets, weighted
+from training.losses import PARTS, depth_losses, targets, weighted
+
+
+def pose_losses(said: Tensor, truth: Tensor) -> tuple[Tensor, ...]:
+    """Where all poses can be known."""
+    return losses.pose_losses(said, truth, torch.ones(truth.shape[:2], dtype=torch.bool))
 
 
 @pytest.fixture
@@ -73,7 +79,13 @@ def _wander() -> Clips:
     poses[0, 3:, :3, :3] = matrix_from_quaternion(torch.tensor([0.1, 0.3, 0.0, 1.0]))
     depth = 1 + torch.rand(1, 6, 4, 5, generator=torch.Generator().manual_seed(1))
     intrinsics = torch.tensor([[4.0, 0.0, 2.5], [0.0, 4.0, 2.0], [0.0, 0.0, 1.0]]).expand(1, 6, 3, 3)
-    return Clips(image=torch.zeros(1, 6, 3, 4, 5), depth=depth, world_from_camera=poses, intrinsics=intrinsics)
+    return Clips(
+        image=torch.zeros(1, 6, 3, 4, 5),
+        depth=depth,
+        world_from_camera=poses,
+        intrinsics=intrinsics,
+        is_known=torch.ones(1, 6, dtype=torch.bool),
+    )
 
 
 def test_the_truth_itself_costs_nothing(truth: Tensor) -> None:
@@ -201,3 +213,56 @@ def test_the_mean_error_of_depth_is_only_looked_at() -> None:
     without = parts.clone()
     without[PARTS.index("depth_error")] = 100.0
     assert float(weighted(parts)) == float(weighted(without)) == 23.0
+
+
+def test_frames_whose_pose_nobody_can_know_are_not_asked_for(truth: Tensor) -> None:
+    is_known = torch.ones(truth.shape[:2], dtype=torch.bool)
+    is_known[0, 6:] = False
+    said = nudged(truth, 0.1)
+    lost = said.clone()
+    lost[:, 0, 6:, :7] = torch.nn.functional.normalize(torch.randn(3, 4, 7), dim=-1)
+    here, there = (losses.pose_losses(each, truth, is_known) for each in (said, lost))
+    for one, other in zip(here[::2], there[::2], strict=True):
+        torch.testing.assert_close(one, other)
+    (place, _, step, _), alone = here, pose_losses(said[:, 1:], truth[1:])
+    assert float(place) != pytest.approx(float(alone[0]))
+    first, _, _, _ = pose_losses(said[:, :1, :6], truth[:1, :6])
+    assert float(place) == pytest.approx((6 * float(first) + 10 * float(alone[0])) / 16, rel=1e-4)
+    assert float(step) > 0
+
+
+def test_sky_has_no_depth_and_only_sureness_costs_there() -> None:
+    truth = 1 + torch.rand(1, 2, 4, 5, generator=torch.Generator().manual_seed(2))
+    truth[..., :2, :] = torch.inf
+    said = truth.clamp_max(7)
+    sure, unsure = torch.ones_like(truth), torch.ones_like(truth)
+    unsure[..., :2, :] = 0.2
+    other = said.clone()
+    other[..., :2, :] = 3
+    for confidence in (sure, unsure):
+        for one, two in zip(depth_losses(said, confidence, truth), depth_losses(other, confidence, truth), strict=True):
+            torch.testing.assert_close(one, two)
+    assert depth_losses(said, unsure, truth)[0] < depth_losses(said, sure, truth)[0]
+    assert float(depth_losses(said, sure, truth)[1]) == float(depth_losses(said, sure, truth)[2]) == 0
+
+
+def test_sky_is_left_out_of_the_unit_of_length(wandering: Clips) -> None:
+    depth = wandering.depth.clone()
+    depth[:, :, :9] = torch.inf
+    got = targets(replace(wandering, depth=depth), 3)
+    for clip in range(2):
+        unit = float(depth[clip, :3, 9:].mean())
+        torch.testing.assert_close(got.depth[clip, :, 9:], depth[clip, :, 9:] / unit)
+    assert bool(got.depth[:, :, :9].isinf().all())
+    assert bool(got.pose.isfinite().all())
+
+
+def test_gradients_are_finite_beside_the_sky() -> None:
+    truth = torch.ones(1, 1, 4, 4)
+    truth[..., 0, :] = torch.inf
+    said, confidence = torch.full((1, 1, 4, 4), 2.0, requires_grad=True), torch.ones(1, 1, 4, 4, requires_grad=True)
+    depth, edge, _ = depth_losses(said, confidence, truth)
+    (depth + edge).backward()
+    assert bool(said.grad.isfinite().all())
+    assert bool(confidence.grad.isfinite().all())
+    assert not bool(said.grad[..., 0, :].any())

@@ -179,3 +179,20 @@ def test_micro_map_is_small_enough_to_come_with_the_package(tmp_path: Path) -> N
     assert sum(weight.numel() for weight in model.parameters()) <= 6_000_000
     save_geometry(model.half(), tmp_path / "micro-map.safetensors")
     assert (tmp_path / "micro-map.safetensors").stat().st_size <= 12_000_000
+
+
+def test_a_training_may_begin_with_the_weights_of_a_model_of_its_kind(miniature: Recipe, tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    known = GeometryModel(TINY)
+    save_geometry(known.half(), tmp_path / "known.safetensors")
+    piece = Piece(
+        folder=tmp_path / "training",
+        seconds=1.0,
+        device=torch.device("cpu"),
+        begin_with=tmp_path / "known.safetensors",
+    )
+    begun = MicroMapTraining(miniature, piece, lambda line: None, network=TINY)
+    want = known.float().state_dict()
+    assert all(torch.equal(weight, want[name]) for name, weight in begun.model.state_dict().items())
+    with pytest.raises(InputError, match=r"known\.safetensors is another network"):
+        MicroMapTraining(miniature, piece, lambda line: None, network=MICRO)

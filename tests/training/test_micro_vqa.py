@@ -13,7 +13,7 @@ import pytest
 import torch
 from sighted import made_up
 
-from longtake.errors import SettingError
+from longtake.errors import InputError, SettingError
 from longtake.language.load import load_language
 from longtake.world.seeds import Split, split_of
 from training import question_batches, trainer
@@ -24,7 +24,7 @@ from training.packing import KINDS
 from training.question_validation import accuracies
 from training.recipe import Stage, VqaRecipe, read_vqa_recipe, shipped_recipe
 from training.trainer import Piece
-from training.vqa_model import TINY_VQA
+from training.vqa_model import TINY_VQA, build_vqa, save_vqa
 
 
 class Imagined(Walkers):
@@ -155,3 +155,15 @@ def test_frames_of_a_size_that_the_model_does_not_ask_for_are_refused(
 ) -> None:
     with pytest.raises(SettingError, match="168x112"):
         train(film=replace(recipe.film, height=56, width=84))
+
+
+def test_a_training_may_begin_with_the_weights_of_a_model_of_its_kind(recipe: VqaRecipe, tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    known = build_vqa(TINY_VQA)
+    save_vqa(known, tmp_path / "known")
+    piece = Piece(folder=tmp_path / "training", seconds=1.0, device=torch.device("cpu"), begin_with=tmp_path / "known")
+    begun = MicroVqaTraining(recipe, piece, lambda line: None, network=TINY_VQA)
+    want = known.half().float().state_dict()
+    assert all(torch.equal(weight, want[name]) for name, weight in begun.model.state_dict().items())
+    with pytest.raises(InputError, match=r"to begin with, but .*nothing is none"):
+        MicroVqaTraining(recipe, replace(piece, begin_with=tmp_path / "nothing"), lambda line: None, network=TINY_VQA)

@@ -122,8 +122,16 @@ def test_the_recipe_of_micro_vqa_mixes_rates_and_lengths() -> None:
     assert recipe.cooldown_steps < recipe.num_steps
     assert (recipe.film.height, recipe.film.width) == FRAME_SIZE
     assert (recipe.ask.shortest_stride, recipe.film.longest_stride) == (3, 10)
-    assert {16, 32, 64} <= {length for stage in recipe.stages for length in stage.clip_frames}
+    assert {16, 32, 64, 128} <= {length for stage in recipe.stages for length in stage.clip_frames}
     assert read_vqa_recipe(shipped_recipe("micro-vqa-quick")).num_steps < 20
+
+
+def test_longer_clips_are_asked_about_more() -> None:
+    ask = read_vqa_recipe(shipped_recipe("micro-vqa")).ask
+    assert ask.for_clip(16) == ask.for_clip(32) == ask
+    longer = ask.for_clip(128)
+    assert (longer.questions, longer.question_tokens) == (4 * ask.questions, 4 * ask.question_tokens)
+    assert longer.moments == ask.moments
 
 
 @pytest.mark.parametrize(
@@ -136,8 +144,9 @@ def test_the_recipe_of_micro_vqa_mixes_rates_and_lengths() -> None:
         ("question_tokens = 360", "question_tokens = 19", "places for the longest question, but got 19"),
         ("shortest_stride = 3", "shortest_stride = 0", "a stride of 1 or more"),
         ("longest_stride = 10", "longest_stride = 2", "a shortest stride no longer than the longest"),
-        ("shortest_stride = 3", "shortest_stride = 7", "over 400 frames at most, as filmed, but got 442"),
-        ("clip_frames = [16, 32]", "clip_frames = [16, 31]", "clips of pairs of frames"),
+        ("shortest_stride = 3", "shortest_stride = 7", "over 640 frames at most, as filmed, but got 890"),
+        ("clip_frames = [16, 32, 64]", "clip_frames = [16, 31]", "clips of pairs of frames"),
+        ("usual_frames = 32", "usual_frames = 0", "a usual length of clips"),
     ],
 )
 def test_a_recipe_of_micro_vqa_that_cannot_be_followed_is_refused(
