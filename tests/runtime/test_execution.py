@@ -95,7 +95,10 @@ def test_why_the_portable_path_is_taken_is_said_of_a_gpu_alone(monkeypatch: pyte
     assert choose_execution(precision="fp32").why_portable() == (
         "the kernels compute in float16 or bfloat16, not in torch.float32"
     )
-    assert choose_execution().why_portable(48) == "there are kernels for heads of 64 and 128 channels, not of 48"
+    default, why = choose_execution(), "there are kernels for heads of 64 and 128 channels, not of 48"
+    assert default.why_portable(48) == why
+    assert default.of(64) == default
+    assert default.of(48).why == f"{default.why}; portable path: {why}"
 
 
 @pytest.mark.usefixtures("gpu")

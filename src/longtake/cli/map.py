@@ -150,21 +150,24 @@ def map_(
 
     @cache
     def network() -> GeometryModel:
-        """Loaded when the first source is to be mapped, and once for all of them."""
-        return load_model(model, device=execution.device, trunk_dtype=execution.precision.dtype)
+        """Loaded, and said how it is computed, when the first source is to be mapped; once for all of them."""
+        loaded = load_model(model, device=execution.device, trunk_dtype=execution.precision.dtype)
+        reporter.uses(model, execution, execution.why_portable(loaded.config.head_dim))
+        return loaded
 
     with WriterProcess(at_once=execution.device != "cpu") as writer_process:
 
         def open_run(source: Source, folder: Path) -> Run:
+            config = network().config
             notes = model_notes(model, shows_world=source.shows_world)
             for note in notes:
                 tell_once(note)
-            reporter.uses(model, execution, execution.why_portable(network().config.head_dim))
+            adjusted, computed = adjust(usual_settings(config)), execution.of(config.head_dim)
             return map_video(
                 source,
                 network(),
                 folder,
-                replace(settings, session=adjust(usual_settings(network().config)), notes=notes),
+                replace(settings, session=adjusted, execution=computed, notes=notes),
                 overwrite=overwrite,
                 resume=resume,
                 on_export=reporter.exporting,

@@ -1,6 +1,6 @@
 """How a network is computed: its device, number type and attention backend, chosen once and said with the reason."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib.util import find_spec
 
@@ -51,6 +51,11 @@ class Execution:
             return None
         why = why_unsuitable(device, self.precision.dtype, head_dim)
         return portable_by(self.backend) if why is None and self.backend != TritonBackend.name else why
+
+    def of(self, head_dim: int) -> "Execution":
+        """The same with the reason why such a network goes through torch's kernels, where it does."""
+        why = self.why_portable(head_dim)
+        return self if why is None else replace(self, why=f"{self.why}; portable path: {why}")
 
 
 def choose_execution(device: str = AUTO, precision: str = AUTO, backend: str = AUTO) -> Execution:
