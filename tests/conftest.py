@@ -259,10 +259,21 @@ def offline(word_language: Path, tmp_path_factory: pytest.TempPathFactory) -> di
 
 
 @pytest.fixture(scope="session")
-def longtake(offline: dict[str, str]) -> Callable[..., Done]:
-    """Runs the command line in a process of its own, in that environment."""
+def fork_server(offline: dict[str, str]) -> None:
+    """From now on, processes with all that commands import can be forked, in that environment."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in offline.items():
             patch.setenv(name, value)
         forked.start()
+
+
+@pytest.fixture(scope="session")
+def longtake(fork_server: None) -> Callable[..., Done]:
+    """Runs the command line in a process of its own."""
     return forked.run
+
+
+@pytest.fixture(scope="session")
+def run_program(fork_server: None) -> Callable[..., Done]:
+    """Runs a program in a process of its own."""
+    return forked.run_program

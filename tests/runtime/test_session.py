@@ -2,8 +2,6 @@
 
 import gzip
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from done import Done
 from selected import rest_in_extra
 from torch import Tensor
 
@@ -284,7 +283,11 @@ print([i for part in parts for i in part.frame_index])
 
 @pytest.mark.parametrize("stop_after", rest_in_extra([9, 2, 0, 1], keep=1))
 def test_saved_session_resumes_bit_identically_in_a_new_process(
-    stop_after: int, tmp_path: Path, golden_frames: Tensor, tiny_model: GeometryModel
+    stop_after: int,
+    tmp_path: Path,
+    golden_frames: Tensor,
+    tiny_model: GeometryModel,
+    run_program: Callable[..., Done],
 ) -> None:
     from safetensors.torch import load_file, save_file
 
@@ -296,7 +299,7 @@ def test_saved_session_resumes_bit_identically_in_a_new_process(
     save_file(tiny_model.state_dict(), tmp_path / "weights.safetensors")
     save_file({"frames": frames[stop_after:].clone()}, tmp_path / "rest.safetensors")
     (tmp_path / "config.json").write_text(tiny_model.config.to_json())
-    done = subprocess.run([sys.executable, "-c", RESUME, str(tmp_path)], capture_output=True, text=True, check=False)
+    done = run_program(RESUME, str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(list(range(answered, 14)))
     resumed = load_file(tmp_path / "out.safetensors")
