@@ -21,6 +21,7 @@ from typing import Any  # noqa: E402
 
 import forked  # noqa: E402
 import pytest  # noqa: E402
+import remembered  # noqa: E402
 from done import Done  # noqa: E402
 from safetensors import safe_open  # noqa: E402
 from torch import Tensor  # noqa: E402
@@ -34,8 +35,10 @@ from longtake.geometry.config import (  # noqa: E402
     TrunkConfig,
 )
 from longtake.geometry.model import GeometryModel  # noqa: E402
+from longtake.runtime import record  # noqa: E402
 from longtake.weights.published import UNUSED, published_name, rename_published  # noqa: E402
 
+record.fingerprint = remembered.once_for_each_state(record.fingerprint)
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"  # for the processes that tests start: two of them share two cores
 
