@@ -1,4 +1,4 @@
-"""The fingerprint of a model's weights, which every save and resume asks for: computed once while they stay the same."""
+"""A model's fingerprint, which every save and resume asks for: computed once while the weights stay as they are."""
 
 from collections.abc import Callable
 from typing import Any
