@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import itertools
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
@@ -15,7 +14,6 @@ from beartype.door import die_if_unbearable
 from torch import Tensor
 
 CHECKER = "beartype.beartype"
-MANY_CALLS = 4000
 _jaxtyped = jaxtyping.jaxtyped
 
 
@@ -29,8 +27,7 @@ def jaxtyped(*, typechecker: Callable[..., Any]) -> Callable[[Any], Any]:
     """In place of jaxtyping's, which binds arguments by their signature and checks them twice, at every call.
 
     A function without shapes has nothing that beartype alone would miss. One with shapes is checked once for each
-    combination of types, shapes, dtypes and, where these are sizes, numbers: what passed before would pass again. Of
-    a function that is called thousands of times, only every eighth further call is looked at.
+    combination of types, shapes, dtypes and, where these are sizes, numbers: what passed before would pass again.
     """
 
     def check(checked: Any) -> Any:
@@ -87,14 +84,10 @@ def _once(
         _PASSED[key] = {}
         checked()
     passed = _PASSED[key]
-    calls = itertools.count()
 
     @functools.wraps(unchecked)
     def call(*arguments: Any, **named: Any) -> Any:
         __tracebackhide__ = True
-        number = next(calls)
-        if number > MANY_CALLS and number % 8:
-            return unchecked(*arguments, **named)
         given = (*map(told_by, arguments), *named, *map(told_by, named.values()))
         results = passed.get(given)
         if results is None:
