@@ -21,6 +21,7 @@ from typing import Any  # noqa: E402
 
 import forked  # noqa: E402
 import pytest  # noqa: E402
+import remembered  # noqa: E402
 from done import Done  # noqa: E402
 from safetensors import safe_open  # noqa: E402
 from torch import Tensor  # noqa: E402
@@ -34,8 +35,10 @@ from longtake.geometry.config import (  # noqa: E402
     TrunkConfig,
 )
 from longtake.geometry.model import GeometryModel  # noqa: E402
+from longtake.runtime import record  # noqa: E402
 from longtake.weights.published import UNUSED, published_name, rename_published  # noqa: E402
 
+record.fingerprint = remembered.once_for_each_state(record.fingerprint)
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"  # for the processes that tests start: two of them share two cores
 
@@ -259,10 +262,21 @@ def offline(word_language: Path, tmp_path_factory: pytest.TempPathFactory) -> di
 
 
 @pytest.fixture(scope="session")
-def longtake(offline: dict[str, str]) -> Callable[..., Done]:
-    """Runs the command line in a process of its own, in that environment."""
+def fork_server(offline: dict[str, str]) -> None:
+    """From now on, processes with all that commands import can be forked, in that environment."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in offline.items():
             patch.setenv(name, value)
         forked.start()
+
+
+@pytest.fixture(scope="session")
+def longtake(fork_server: None) -> Callable[..., Done]:
+    """Runs the command line in a process of its own."""
     return forked.run
+
+
+@pytest.fixture(scope="session")
+def run_program(fork_server: None) -> Callable[..., Done]:
+    """Runs a program in a process of its own."""
+    return forked.run_program

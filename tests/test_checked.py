@@ -118,6 +118,18 @@ def test_sizes_that_are_values_and_types_that_are_named_later_are_checked() -> N
         count(0)
 
 
+def test_a_result_is_checked_again_where_a_size_is_an_argument() -> None:
+    @check
+    def give(size: tuple[int, int], result: list[object]) -> Float[Tensor, "{size[0]} {size[1]}"]:
+        return result[0]  # type: ignore[return-value]
+
+    for size in ((2, 3), (4, 5), (2, 3)):
+        assert give(size, Holder([torch.zeros(size)])).shape == size
+    for size in ((2, 3), (3, 2)):
+        with pytest.raises(REFUSED):
+            give(size, Holder([torch.zeros(4, 5)]))
+
+
 def test_a_call_within_a_call_has_axes_of_its_own() -> None:
     @check
     def outer(tensor: Float[Tensor, "tokens"]) -> Float[Tensor, "tokens"]:

@@ -3,18 +3,38 @@
 import signal
 import sys
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from done import Done
 
 from longtake.cli.main import main
+from longtake.hub.bundled import DEFAULT_LANGUAGE, bundled_folder
+from longtake.language.load import LanguageModel, load_language
 from longtake.runtime.dialogue import DialogueSession
 
 
+@pytest.fixture(scope="session")
+def load_once(word_language: Path) -> Callable[..., LanguageModel]:
+    """Loads a language model, but one that all tests leave as it is only once."""
+    remembered = cache(load_language)
+
+    def load(folder: Path | str, **settings: Any) -> LanguageModel:
+        is_shared = str(folder) in (str(word_language), str(bundled_folder(DEFAULT_LANGUAGE)))
+        return (remembered if is_shared else load_language)(folder, **settings)
+
+    return load
+
+
 @pytest.fixture
-def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+def run_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], load_once: Callable[..., LanguageModel]
+) -> Callable[..., Done]:
     def run(*arguments: str) -> Done:
+        monkeypatch.setattr("longtake.hub.load.load_language", load_once)
         monkeypatch.setattr(sys, "argv", ["longtake", *arguments])
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:

@@ -20,7 +20,7 @@ from selected import rest_in_extra
 
 import longtake.cli.progress as progress
 from longtake.cli.reporting import looked_at
-from longtake.language.load import load_language
+from longtake.language.load import LanguageModel
 from longtake.language.sampling import TextSampling
 from longtake.memory.registry import segment_policy_named
 from longtake.pipeline.prefetch import WhenFull
@@ -71,8 +71,8 @@ def ask(model: Path, monkeypatch: pytest.MonkeyPatch, run_here: Callable[..., Do
 
 
 @pytest.fixture
-def session(model: Path) -> Iterator[DialogueSession]:
-    session = DialogueSession(load_language(model), budget_bytes=BUDGET)
+def session(model: Path, load_once: Callable[..., LanguageModel]) -> Iterator[DialogueSession]:
+    session = DialogueSession(load_once(model), budget_bytes=BUDGET)
     yield session
     session.close()
 
@@ -274,12 +274,14 @@ def test_of_an_answer_and_its_opposite_one_turns_first(ask: Callable[..., Done])
 
 
 @pytest.mark.extra
-def test_policy_says_what_stays_when_the_memory_is_full(ask: Callable[..., Done], model: Path) -> None:
+def test_policy_says_what_stays_when_the_memory_is_full(
+    ask: Callable[..., Done], model: Path, load_once: Callable[..., LanguageModel]
+) -> None:
     source, budget = "world:3?frames=36&size=112x84&fps=2", 1_200_000
     found = {}
     for name in ("window", "thinned"):
         session = DialogueSession(
-            load_language(model), budget_bytes=budget, retaining=segment_policy_named(name), answer_tokens=1024 + 4
+            load_once(model), budget_bytes=budget, retaining=segment_policy_named(name), answer_tokens=1024 + 4
         )
         for frame in open_source(source).frames():
             assert frame.image is not None

@@ -111,7 +111,7 @@ def test_interrupted_a_run_finishes_its_frames_and_says_how_to_go_on(
 def test_where_nobody_reads_what_is_printed_a_run_stops_and_goes_on_when_resumed(
     num_lines: int, tmp_path: Path, map_: Callable[..., Done]
 ) -> None:
-    options = ("world:3?frames=60&size=28x28", "--size", "28", "--format", "tum", "--out", str(tmp_path / "out"))
+    options = ("world:3?frames=40&size=28x28", "--size", "28", "--format", "tum", "--out", str(tmp_path / "out"))
     with subprocess.Popen(
         [LONGTAKE, "map", *MODEL, *options, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -127,7 +127,7 @@ def test_where_nobody_reads_what_is_printed_a_run_stops_and_goes_on_when_resumed
         assert said == f"longtake: Nobody reads what is printed any more; {stopped}\n"
         assert json.loads((tmp_path / "out" / SUMMARY_NAME).read_text())["is_complete"] is False
     assert map_(*options, "--resume").returncode == 0
-    assert len(read_take(tmp_path / "out")) == 60
+    assert len(read_take(tmp_path / "out")) == 40
 
 
 def test_videos_beside_pictures_are_told(tmp_path: Path, map_: Callable[..., Done]) -> None:
@@ -401,7 +401,7 @@ def test_asked_to_end_a_run_finishes_its_frames_and_goes_on_when_resumed(
 ) -> None:
     """The signal comes from within, with the first frame."""
     options = [
-        "world:1?frames=40&size=42x28",
+        "world:1?frames=24&size=42x28",
         *MODEL,
         "--size",
         "42",
@@ -416,7 +416,7 @@ def test_asked_to_end_a_run_finishes_its_frames_and_goes_on_when_resumed(
     assert done.returncode == 130, done.stderr
     assert "go on with --resume" in done.stdout
     assert run_here("map", *options, "--resume").returncode == 0
-    assert len(read_take(tmp_path / "out")) == 40
+    assert len(read_take(tmp_path / "out")) == 24
 
 
 def test_asked_to_end_before_anything_is_mapped_a_command_leaves_nothing(

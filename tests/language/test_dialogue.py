@@ -520,7 +520,7 @@ def test_questions_leave_the_memory_identical_to_the_bit(
     for start in range(0, 12, 2):
         show(asked, frames, [2], start)
         show(silent, frames, [2], start)
-        for number in range(17):
+        for number in range(5):
             asked.ask(f"w{60 + number} w70", TextSampling(max_new_tokens=3))
         asked.ask_choice(QUESTION, ["w72", "w154 w12"])
         assert digest(asked) == digest(silent)

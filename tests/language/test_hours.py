@@ -220,10 +220,10 @@ def test_remembered_questions_now_and_then_leave_positions_within_the_range(
     corrections: dict[int, int],
 ) -> None:
     """Only the words that are remembered add up."""
-    session = open_small(num_grids=8, num_words=20 * (150 // every), retaining=rule)
-    limit_positions(session, 150 + 20 * (150 // every))
+    session = open_small(num_grids=8, num_words=20 * (90 // every), retaining=rule)
+    limit_positions(session, 90 + 20 * (90 // every))
     twin = SlowTwin(session, monkeypatch)
-    for number in range(150):
+    for number in range(90):
         twin.show(frames, number, number + 1)
         if number % every == every - 1:
             session.ask(QUESTION, THREE, remember=True)

@@ -32,7 +32,7 @@ from longtake.video.resize import Preprocessor
 from longtake.video.sampling import Extent
 from longtake.world.tour import Tour
 
-NUM_FRAMES, TORN = 26, frozenset({0, 9, 17})
+NUM_FRAMES, TORN = 20, frozenset({0, 9, 17})
 PICTURES = [
     (view.image.movedim(0, -1) * 255).byte().numpy()
     for view in islice(Tour(seed=3, width=56, height=42).views(), NUM_FRAMES)
@@ -147,7 +147,7 @@ def test_ages_of_provisional_results_are_in_the_summary(mapped: Mapped) -> None:
         assert 1 <= ages["largest_frames"] <= 6
 
 
-@pytest.mark.parametrize("stopped_after", rest_in_extra([12, 7, 19], keep=1))
+@pytest.mark.parametrize("stopped_after", rest_in_extra([12, 7, 16], keep=1))
 def test_a_run_that_goes_on_tells_and_corrects_as_if_never_stopped(
     tiny_model: GeometryModel, tmp_path: Path, stopped_after: int
 ) -> None:

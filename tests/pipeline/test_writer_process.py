@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import NoReturn
@@ -91,8 +91,13 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
+@cache
+def pictures() -> list[np.ndarray]:
+    views = islice(Tour(seed=2, width=56, height=42).views(), max(12, MOST_IN_FLIGHT + 3))
+    return [(view.image.movedim(0, -1) * 255).byte().numpy() for view in views]
+
+
 def frames(count: int) -> list[MappedFrame]:
-    views = islice(Tour(seed=2, width=56, height=42).views(), count)
     return [
         MappedFrame(
             index=index,
@@ -104,11 +109,11 @@ def frames(count: int) -> list[MappedFrame]:
             intrinsics=torch.tensor([[40.0, 0, 27.5], [0, 40, 20.5], [0, 0, 1]], dtype=torch.float64),
             depth=np.linspace(1, 2, 42 * 56, dtype=np.float32).reshape(42, 56),
             confidence=np.linspace(2, 1, 42 * 56, dtype=np.float32).reshape(42, 56),
-            image=(view.image.movedim(0, -1) * 255).byte().numpy(),
-            source_image=(view.image.movedim(0, -1) * 255).byte().numpy(),
+            image=picture,
+            source_image=picture,
             placement=Placement(56, 42, 1.0, 1.0),
         )
-        for index, view in enumerate(views)
+        for index, picture in enumerate(pictures()[:count])
     ]
 
 
@@ -476,12 +481,13 @@ def test_a_process_that_still_imports_ends_with_the_one_that_is_killed() -> None
     assert not alive
 
 
-def test_signals_are_left_to_the_process_that_maps(own: WriterProcess, tmp_path: Path) -> None:
-    mapped = frames(3)
-    with WriterProcessSink(own, partial(open_sinks, tmp_path, OUTPUTS)) as sink:
+def test_signals_are_left_to_the_process_that_maps(ready: WriterProcess, tmp_path: Path) -> None:
+    assert ready._process is not None
+    mapped, writing = frames(3), psutil.Process(ready._process.pid)
+    with WriterProcessSink(ready, partial(open_sinks, tmp_path, OUTPUTS)) as sink:
         for frame, number in zip(mapped, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP), strict=True):
             sink.write(frame)
-            helper().send_signal(number)
+            writing.send_signal(number)
     assert len(read_take(tmp_path)) == 3
 
 

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from longtake.types import Geometry
 GOLDEN = Path(__file__).parent.parent / "golden" / "stream3r"
 SIZE = (56, 70)
 TOKENS, SPECIAL, LAYERS, FRAMES = 25, 5, 4, 8
+WALKED = 12
 PLENTY = 10**7
 MANAGED = Managed(num_frames=4, special_frames=3, camera_frames=5)
 RULES_HERE: dict[str, StreamPolicy] = {
@@ -117,6 +119,38 @@ def _is_quaternion() -> np.ndarray:
     return np.array([0, 0, 0, 1, 1, 1, 1, 0, 0])
 
 
+@pytest.fixture(scope="module")
+def keeping_all(load_vggt: Callable[[str], GeometryModel], vggt_frames: Tensor) -> Callable[[str], list[Geometry]]:
+    """What a network says of the golden frames when it forgets nothing."""
+
+    @cache
+    def run(name: str) -> list[Geometry]:
+        return list(map(session_of(load_vggt(name), KeepAll(), PLENTY).step, vggt_frames[0]))
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class Unbroken:
+    """A run that nothing disturbed."""
+
+    results: list[Geometry]
+    ids: list[list[int]]
+
+
+@pytest.fixture(scope="module")
+def unbroken(load_vggt: Callable[[str], GeometryModel]) -> Callable[[StreamPolicy], Unbroken]:
+    """What a rule's session says of `walk(WALKED)`, and what it remembers in the end."""
+
+    @cache
+    def run(rule: StreamPolicy) -> Unbroken:
+        session = session_of(load_vggt("stream3r"), rule)
+        results = list(map(session.step, walk(WALKED)))
+        return Unbroken(results, [ids(session, layer) for layer in range(LAYERS)])
+
+    return run
+
+
 @pytest.mark.parametrize("name", ["stream3r", "streamvggt"])
 @pytest.mark.parametrize(
     "rule",
@@ -129,12 +163,15 @@ def _is_quaternion() -> np.ndarray:
     ids=["managed", "key diversity", "farthest frames", "layerwise"],
 )
 def test_budget_that_holds_all_equals_keeping_all(
-    name: str, rule: StreamPolicy, load_vggt: Callable[[str], GeometryModel], vggt_frames: Tensor
+    name: str,
+    rule: StreamPolicy,
+    load_vggt: Callable[[str], GeometryModel],
+    vggt_frames: Tensor,
+    keeping_all: Callable[[str], list[Geometry]],
 ) -> None:
-    model = load_vggt(name)
-    evicting, keeping = session_of(model, rule), session_of(model, KeepAll(), PLENTY)
-    for image in vggt_frames[0]:
-        assert same(evicting.step(image), keeping.step(image))
+    evicting = session_of(load_vggt(name), rule)
+    for image, want in zip(vggt_frames[0], keeping_all(name), strict=True):
+        assert same(evicting.step(image), want)
 
 
 def test_published_streams_share_the_camera_memory_of_all_iterations(
@@ -153,18 +190,22 @@ def test_published_streams_share_the_camera_memory_of_all_iterations(
 
 @pytest.mark.parametrize("rule", RULES_HERE.values(), ids=RULES_HERE.keys())
 def test_resumed_session_goes_on_as_if_it_had_never_stopped(
-    rule: StreamPolicy, load_vggt: Callable[[str], GeometryModel], tmp_path: Path
+    rule: StreamPolicy,
+    load_vggt: Callable[[str], GeometryModel],
+    unbroken: Callable[[StreamPolicy], Unbroken],
+    tmp_path: Path,
 ) -> None:
-    model, frames = load_vggt("stream3r"), walk(16)
+    model, frames, want = load_vggt("stream3r"), walk(WALKED), unbroken(rule)
     session = session_of(model, rule)
-    for image in frames[:9]:
+    for image in frames[:8]:
         session.step(image)
     session.save(tmp_path / "session.safetensors")
     resumed = resume_session(tmp_path / "session.safetensors", model)
     assert isinstance(resumed, SequenceSession)
-    for image in frames[9:]:
-        assert same(session.step(image), resumed.step(image))
-    assert all(ids(session, layer) == ids(resumed, layer) for layer in range(LAYERS))
+    for going_on in (session, resumed):
+        for image, result in zip(frames[8:], want.results[8:], strict=True):
+            assert same(going_on.step(image), result)
+        assert [ids(going_on, layer) for layer in range(LAYERS)] == want.ids
 
 
 @pytest.mark.parametrize("rule", rest_in_extra(RULES_HERE.values(), keep=3), ids=RULES_HERE.keys())
@@ -190,17 +231,21 @@ def test_fork_goes_on_alone_and_leaves_no_trace(rule: StreamPolicy, load_vggt: C
 
 @pytest.mark.parametrize("rule", RULES_HERE.values(), ids=RULES_HERE.keys())
 def test_frame_that_fails_leaves_the_notes_as_they_were(
-    rule: StreamPolicy, load_vggt: Callable[[str], GeometryModel], monkeypatch: pytest.MonkeyPatch
+    rule: StreamPolicy,
+    load_vggt: Callable[[str], GeometryModel],
+    unbroken: Callable[[StreamPolicy], Unbroken],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    model, frames = load_vggt("stream3r"), walk(12)
-    plain, disturbed = session_of(model, rule), session_of(model, rule)
+    model, frames, want = load_vggt("stream3r"), walk(WALKED), unbroken(rule)
+    disturbed = session_of(model, rule)
     for index, image in enumerate(frames):
         if index == 7:
             with monkeypatch.context() as patch:
                 patch.setattr(model.depth_head, "forward", _fail)
                 with pytest.raises(RuntimeError, match="broken"):
                     disturbed.step(frames[0])
-        assert same(plain.step(image), disturbed.step(image))
+        assert same(disturbed.step(image), want.results[index])
+    assert [ids(disturbed, layer) for layer in range(LAYERS)] == want.ids
 
 
 def _fail(*_: object) -> None:
@@ -213,7 +258,7 @@ def test_memory_stays_within_what_was_allocated_and_protected_tokens_stay(
 ) -> None:
     session = session_of(load_vggt("stream3r"), rule)
     declared = session.num_bytes
-    for index, image in enumerate(walk(40)):
+    for index, image in enumerate(walk(40 if isinstance(rule, Layerwise) else 20)):
         session.step(image)
         use = session.use()["trunk"]
         assert use.live + use.free == use.num_slots
@@ -284,13 +329,14 @@ def test_memory_counted_in_frames(name: str, load_vggt: Callable[[str], Geometry
 @pytest.mark.parametrize("name", rest_in_extra(["stream3r", "tiny"], keep=1))
 @pytest.mark.parametrize("rule", RULES_HERE.values(), ids=RULES_HERE.keys())
 def test_every_rule_runs_on_every_network(
-    name: str, rule: StreamPolicy, load_vggt: Callable[[str], GeometryModel], tiny_model: GeometryModel
+    name: str, rule: StreamPolicy, unbroken: Callable[[StreamPolicy], Unbroken], tiny_model: GeometryModel
 ) -> None:
     """The geometric context transformer has scale frames, which come as one clip."""
-    model = tiny_model if name == "tiny" else load_vggt(name)
-    session = session_of(model, rule, num_scale_frames=3 if name == "tiny" else 1)
-    parts = list(session.run(walk(12)))
-    assert sum(map(len, parts)) == 12
+    if name == "tiny":
+        parts = list(session_of(tiny_model, rule, num_scale_frames=3).run(walk(WALKED)))
+    else:
+        parts = unbroken(rule).results
+    assert sum(map(len, parts)) == WALKED
     assert all(torch.isfinite(part.depth).all() for part in parts)
 
 

@@ -5,8 +5,6 @@ import gzip
 import itertools
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from done import Done
 from safetensors.torch import load_file, save_file
 from selected import rest_in_extra
 from torch import Tensor
@@ -150,7 +149,7 @@ def test_video_of_any_length_is_answered_whole(
 def test_bad_frame_leaves_a_windowed_session_unchanged(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
     plain = WindowedSession(open_session(tiny_model), Windows(size=5))
     disturbed = WindowedSession(open_session(tiny_model), Windows(size=5))
-    for frame in golden_frames[0]:
+    for frame in golden_frames[0, :9]:
         with pytest.raises(InputError, match="resize it"):
             disturbed.step(frame[:, :28])
         got, want = disturbed.step(frame), plain.step(frame)
@@ -402,16 +401,16 @@ def test_last_version_of_every_result_is_the_final_one(name: str, small_model: G
 )
 def test_every_frame_after_the_scale_block_is_answered_at_once(name: str, small_model: GeometryModel) -> None:
     session = SETTINGS[name].open(small_model)
-    given = [session.step(frame).frame_index for frame in make_frames(30)]
+    given = [session.step(frame).frame_index for frame in make_frames(18)]
     scale = session.session.plan.num_scale_frames
-    assert given == [()] * (scale - 1) + [tuple(range(scale))] + [(index,) for index in range(scale, 30)]
+    assert given == [()] * (scale - 1) + [tuple(range(scale))] + [(index,) for index in range(scale, 18)]
 
 
 def test_correction_says_how_frames_moved_as_a_whole(small_model: GeometryModel) -> None:
     session = SETTINGS["overlap-in-frames"].open(small_model)
     newest: dict[int, Geometry] = {}
     spans = []
-    for frame in make_frames(20):
+    for frame in make_frames(14):
         geometry = session.step(frame)
         if geometry.moved is not None:
             (span,) = geometry.moved.spans
@@ -456,6 +455,8 @@ def test_run_saved_and_resumed_after_every_frame_equals_the_unbroken_one(
         broken.save(path)
         broken = WindowedSession.resume(path, small_model)
         require_equal(broken.step(frame, 0.1 * index), plain.step(frame, 0.1 * index))
+        if len(plain.windows) > 5:
+            break
     broken.save(path)
     broken = WindowedSession.resume(path, small_model)
     require_equal(broken.finish(), plain.finish())
@@ -487,7 +488,7 @@ def require_any_to_go_on(setting: Setting, model: GeometryModel, counts: range, 
 def test_saving_leaves_no_trace_and_resumed_sessions_go_on_to_the_end(
     name: str, tmp_path: Path, small_model: GeometryModel
 ) -> None:
-    require_any_to_go_on(SETTINGS[name], small_model, range(3, 24, 7), tmp_path)
+    require_any_to_go_on(SETTINGS[name], small_model, range(3, 18, 7), tmp_path)
 
 
 @pytest.mark.extra
@@ -607,12 +608,12 @@ def test_resumed_session_holds_nothing_of_its_file(name: str, tmp_path: Path, sm
 def test_file_grows_by_one_line_a_window(tmp_path: Path, small_model: GeometryModel) -> None:
     session, path = Setting(windows=Windows(size=3, overlap_frames=1)).open(small_model), tmp_path / "it.safetensors"
     sizes = []
-    for index, frame in enumerate(make_frames(61)):
+    for index, frame in enumerate(make_frames(31)):
         session.step(frame.double() / 255 if frame.dtype == torch.uint8 else frame.double(), float(index))
-        if len(session.windows) in (10, 30) and session.windows[-1].num_frames == 2:
+        if len(session.windows) in (5, 15) and session.windows[-1].num_frames == 2:
             session.save(path)
             sizes.append(path.stat().st_size)
-    assert sizes[1] - sizes[0] <= 20 * 100
+    assert sizes[1] - sizes[0] <= 10 * 100
 
 
 RESUME = """
@@ -645,7 +646,7 @@ session.save(folder / "session.safetensors")
 
 
 def test_resumed_in_a_new_process_and_killed_while_saving_leaves_the_earlier_file_whole(
-    tmp_path: Path, small_model: GeometryModel
+    tmp_path: Path, small_model: GeometryModel, run_program: Callable[..., Done]
 ) -> None:
     session, frames, path = FLOW.open(small_model), make_frames(16), tmp_path / "session.safetensors"
     for frame in frames[:10]:
@@ -656,7 +657,7 @@ def test_resumed_in_a_new_process_and_killed_while_saving_leaves_the_earlier_fil
     rest = {f"{index:02d}": frame.contiguous() for index, frame in enumerate(frames[10:])}
     save_file(rest, tmp_path / "rest.safetensors")
     (tmp_path / "config.json").write_text(SMALL.to_json())
-    done = subprocess.run([sys.executable, "-c", RESUME, str(tmp_path)], capture_output=True, text=True, check=False)
+    done = run_program(RESUME, str(tmp_path))
     assert done.returncode == -signal.SIGKILL, done.stderr
     unfinished = path.with_name("session.safetensors.unfinished")
     assert unfinished.stat().st_size > 0
@@ -691,12 +692,19 @@ def test_interrupted_save_leaves_the_session_and_the_earlier_file_as_they_were(
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.fixture
-def saved_flow(tmp_path: Path, small_model: GeometryModel) -> Path:
-    session, path = FLOW.open(small_model), tmp_path / "session.safetensors"
+@pytest.fixture(scope="module")
+def bytes_of_saved_flow(tmp_path_factory: pytest.TempPathFactory, small_model: GeometryModel) -> bytes:
+    session, path = FLOW.open(small_model), tmp_path_factory.mktemp("flow") / "session.safetensors"
     for frame in make_frames(9):
         session.step(frame)
     session.save(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def saved_flow(tmp_path: Path, bytes_of_saved_flow: bytes) -> Path:
+    path = tmp_path / "session.safetensors"
+    path.write_bytes(bytes_of_saved_flow)
     return path
 
 

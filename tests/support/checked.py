@@ -27,7 +27,7 @@ def jaxtyped(*, typechecker: Callable[..., Any]) -> Callable[[Any], Any]:
     """In place of jaxtyping's, which binds arguments by their signature and checks them twice, at every call.
 
     A function without shapes has nothing that beartype alone would miss. One with shapes is checked once for each
-    combination of types, shapes and dtypes: what passed before would pass again.
+    combination of types, shapes, dtypes and, where these are sizes, numbers: what passed before would pass again.
     """
 
     def check(checked: Any) -> Any:
@@ -43,12 +43,14 @@ def jaxtyped(*, typechecker: Callable[..., Any]) -> Callable[[Any], Any]:
         hints = [hint for annotation in checked.__annotations__.values() for hint in _parts(annotation)]
         shapes = [hint for hint in hints if inspect.isclass(hint) and issubclass(hint, jaxtyping.AbstractArray)]
         is_named_later = any(isinstance(hint, str | typing.ForwardRef) for hint in hints)
-        is_of_values = any("{" in shape.dim_str for shape in shapes)
+        of_values = [shape.dim_str for shape in shapes if "{" in shape.dim_str]
+        is_of_attributes = any("." in axes for axes in of_values)
         if not shapes and not is_named_later:
             return beartype(checked)
-        if inspect.isgeneratorfunction(checked) or is_of_values:
+        if inspect.isgeneratorfunction(checked) or is_of_attributes:
             return _jaxtyped(typechecker=typechecker)(checked)
-        return _once(checked, _jaxtyped(typechecker=typechecker)(checked) if is_named_later else _with_axes(checked))
+        checks = _jaxtyped(typechecker=typechecker) if is_named_later or of_values else _with_axes
+        return _once(checked, checks, _size if of_values else _kind)
 
     return check
 
@@ -72,25 +74,37 @@ def _with_axes(unchecked: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _once(unchecked: Callable[..., Any], checked: Callable[..., Any]) -> Callable[..., Any]:
-    passed: dict[Any, set[Any]] = {}
-    """Results that passed, by arguments."""
+def _once(
+    unchecked: Callable[..., Any], checks: Callable[..., Any], told_by: Callable[[Any], Any]
+) -> Callable[..., Any]:
+    """A function within another is made again and again: what passed once passes in all that are made of its code."""
+    checked = functools.cache(lambda: checks(unchecked))
+    key = (unchecked.__module__, unchecked.__qualname__, unchecked.__code__)
+    if key not in _PASSED:
+        _PASSED[key] = {}
+        checked()
+    passed = _PASSED[key]
 
     @functools.wraps(unchecked)
     def call(*arguments: Any, **named: Any) -> Any:
         __tracebackhide__ = True
-        given = (tuple(map(_kind, arguments)), tuple((name, _kind(value)) for name, value in named.items()))
-        if given not in passed:
-            result = checked(*arguments, **named)
+        given = (*map(told_by, arguments), *named, *map(told_by, named.values()))
+        results = passed.get(given)
+        if results is None:
+            result = checked()(*arguments, **named)
             passed[given] = {_kind(result)}
             return result
         result = unchecked(*arguments, **named)
-        if (kind := _kind(result)) not in passed[given]:
+        if (kind := _kind(result)) not in results:
             _check_result(unchecked, arguments, named, result)
-            passed[given].add(kind)
+            results.add(kind)
         return result
 
     return call
+
+
+_PASSED: dict[Any, dict[Any, set[Any]]] = {}
+"""Of each function, the results that passed, by arguments."""
 
 
 def _kind(value: Any) -> Any:
@@ -98,9 +112,9 @@ def _kind(value: Any) -> Any:
     own = type(value)
     if own in _PLAIN:
         return own
-    if issubclass(own, Tensor | np.ndarray):
+    if own is Tensor or issubclass(own, _ARRAYS):
         return own, value.shape, value.dtype
-    if issubclass(own, tuple | list):
+    if issubclass(own, _SEQUENCES):
         return own, *map(_kind, value)
     if issubclass(own, dict):
         return own, *((_kind(key), _kind(each)) for key, each in value.items())
@@ -110,6 +124,15 @@ def _kind(value: Any) -> Any:
     return own
 
 
+def _size(value: Any) -> Any:
+    """All that a check may look at where the size of an axis is an argument, or one of its numbers."""
+    if isinstance(value, int):
+        return type(value), value
+    return (type(value), *map(_size, value)) if isinstance(value, _SEQUENCES) else _kind(value)
+
+
+_ARRAYS = (Tensor, np.ndarray)
+_SEQUENCES = (tuple, list)
 _PLAIN: set[type] = set()
 """Met, and told by their type alone."""
 
@@ -117,8 +140,13 @@ _PLAIN: set[type] = set()
 def _check_result(function: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any], result: Any) -> None:
     """Arguments that passed give the sizes of the axes."""
     hints = typing.get_type_hints(function, include_extras=True)
-    with _jaxtyped("context"):
+
+    @_jaxtyped(typechecker=None)
+    @functools.wraps(function)
+    def check(*arguments: Any, **named: Any) -> None:
         for name, value in inspect.signature(function).bind(*arguments, **named).arguments.items():
             if name in hints:
                 die_if_unbearable(value, hints[name])
         die_if_unbearable(result, hints.get("return", object))
+
+    check(*arguments, **named)

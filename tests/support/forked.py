@@ -1,7 +1,8 @@
-"""The command line in a process of its own that has no need to import torch: it is forked from one that did so."""
+"""Commands and programs in a process of their own that need not import torch: it is forked from one that did so."""
 
 import os
 import sys
+from collections.abc import Callable
 from multiprocessing import forkserver, get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,22 +29,40 @@ def start() -> None:
 
 def run(*arguments: str, cwd: Path | None = None) -> Done:
     """What the installed script does with these arguments."""
+    return _done(_command, arguments, cwd or Path.cwd())
+
+
+def run_program(program: str, *arguments: str) -> Done:
+    """What `python -c` does with this program and these arguments."""
+    return _done(_program, (program, *arguments), Path.cwd())
+
+
+def _done(target: Callable[[tuple[str, ...]], None], arguments: tuple[str, ...], cwd: Path) -> Done:
     with TemporaryDirectory() as told:
-        process = CONTEXT.Process(target=_main, args=(arguments, cwd or Path.cwd(), Path(told)))
+        process = CONTEXT.Process(target=_main, args=(target, arguments, cwd, Path(told)))
         process.start()
         process.join(200)
         is_late = process.exitcode is None
         process.kill()
         process.join()
-        assert not is_late, f"longtake {' '.join(arguments)} took too long"
+        assert not is_late, f"{' '.join(arguments)} took too long"
         return Done(process.exitcode, (Path(told) / "1").read_text(), (Path(told) / "2").read_text())
 
 
-def _main(arguments: tuple[str, ...], cwd: Path, told: Path) -> None:
-    from longtake.cli.main import main
-
+def _main(target: Callable[[tuple[str, ...]], None], arguments: tuple[str, ...], cwd: Path, told: Path) -> None:
     for number in (1, 2):
         os.dup2(os.open(told / str(number), os.O_WRONLY | os.O_CREAT), number)
     os.chdir(cwd)
+    target(arguments)
+
+
+def _command(arguments: tuple[str, ...]) -> None:
+    from longtake.cli.main import main
+
     sys.argv = ["longtake", *arguments]
     main()
+
+
+def _program(arguments: tuple[str, ...]) -> None:
+    program, *sys.argv[1:] = arguments
+    exec(program, {"__name__": "__main__"})

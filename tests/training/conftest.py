@@ -54,7 +54,7 @@ def asked_seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seeds
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def wandering() -> Clips:
     """Two clips of ten frames along ways that nobody filmed, with walls at any depth."""
     generator = torch.Generator().manual_seed(5)

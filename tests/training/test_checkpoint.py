@@ -64,6 +64,14 @@ def learner(wandering: Clips) -> Learner:
     return learner
 
 
+@pytest.fixture(scope="module")
+def trained(wandering: Clips) -> Learner:
+    """Tests share it and must leave it as it is."""
+    learner = Learner(wandering)
+    learner.losses(3)
+    return learner
+
+
 @pytest.fixture
 def in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("training.checkpoint.MOST_BYTES", 1_000_000)
@@ -74,14 +82,14 @@ def equal(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
 
 
 @pytest.mark.usefixtures("in_small_parts")
-def test_weights_come_back_as_they_were_and_moments_rounded(learner: Learner, wandering: Clips, tmp_path: Path) -> None:
+def test_weights_come_back_as_they_were_and_moments_rounded(trained: Learner, wandering: Clips, tmp_path: Path) -> None:
     assert not is_training(tmp_path / "new")
-    save_training(tmp_path / "new", learner.model, learner.optimisers, REACHED)
+    save_training(tmp_path / "new", trained.model, trained.optimisers, REACHED)
     assert is_training(tmp_path / "new")
     assert len(list((tmp_path / "new").iterdir())) > 2
     other = Learner(wandering, seed=1)
     assert resume_training(tmp_path / "new", other.model, other.optimisers) == REACHED
-    before, after = learner.state(), other.state()
+    before, after = trained.state(), other.state()
     assert before.keys() == after.keys()
     for name, value in before.items():
         rounded = value.bfloat16().float() if "/" in name and value.ndim else value
@@ -201,9 +209,9 @@ def lack_a_tensor(part: Path) -> None:
 )
 @pytest.mark.usefixtures("in_small_parts")
 def test_a_damaged_training_is_refused_and_changes_nothing(
-    damage: Callable[[Path], None], told: str, learner: Learner, wandering: Clips, tmp_path: Path
+    damage: Callable[[Path], None], told: str, trained: Learner, wandering: Clips, tmp_path: Path
 ) -> None:
-    save_training(tmp_path, learner.model, learner.optimisers, REACHED)
+    save_training(tmp_path, trained.model, trained.optimisers, REACHED)
     damage(tmp_path / "training-1.safetensors")
     other = Learner(wandering, seed=1)
     before = other.state()
@@ -213,8 +221,8 @@ def test_a_damaged_training_is_refused_and_changes_nothing(
     assert equal(before, other.state())
 
 
-def test_a_training_of_another_network_is_refused(learner: Learner, tmp_path: Path) -> None:
-    save_training(tmp_path, learner.model, learner.optimisers, REACHED)
+def test_a_training_of_another_network_is_refused(trained: Learner, tmp_path: Path) -> None:
+    save_training(tmp_path, trained.model, trained.optimisers, REACHED)
     other = GeometryModel(MICRO)
     with pytest.raises(InputError, match="of another network"):
         resume_training(tmp_path, other, Optimisers(other, weight_decay=0.0))

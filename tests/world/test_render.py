@@ -123,21 +123,20 @@ def test_points_of_one_frame_are_met_again_from_another_in_place_depth_and_colou
     u, v, depth = land(cameras, pictures, 0, 1)
     inside = (depth > 0.1) & (u >= 0) & (v >= 0) & (u <= WIDTH - 1) & (v <= HEIGHT - 1)
     picked = inside.nonzero()[:, 0][::7]
-    found_depth, landed, shade = [], [], []
-    for place in picked.tolist():
-        # a camera of one pixel whose middle is exactly that place
-        shifted = cameras.intrinsics[:, 1:].clone().double()
-        shifted[..., 0, 2] -= u[place]
-        shifted[..., 1, 2] -= v[place]
-        one = Cameras(world_from_camera=cameras.world_from_camera[:, 1:], intrinsics=shifted.float(), height=1, width=1)
-        spot = render(scene, one)
-        found_depth.append(float(spot.depth) - float(depth[place]))
-        point = unproject(spot.depth[0, 0].double(), shifted[0, 0], one.world_from_camera[0, 0].double())[0, 0]
-        back = invert_rigid(cameras.world_from_camera[0, 0].double())
-        in_first = cameras.intrinsics[0, 0].double() @ (back[:3, :3] @ point + back[:3, 3])
-        landed.append((in_first[:2] / in_first[2] - torch.tensor([place % WIDTH, place // WIDTH])).norm())
-        shade.append((spot.image.flatten() - pictures.image[0, 0].flatten(1)[:, place]).abs().max())
-    differences, distance_px, colour = torch.tensor(found_depth), torch.stack(landed), torch.stack(shade)
+    # cameras of one pixel whose middle is exactly that place
+    shifted = cameras.intrinsics[:, 1:].double().repeat(1, len(picked), 1, 1)
+    shifted[0, :, 0, 2] -= u[picked]
+    shifted[0, :, 1, 2] -= v[picked]
+    poses = cameras.world_from_camera[:, 1:].expand(-1, len(picked), -1, -1)
+    spots = render(scene, Cameras(world_from_camera=poses, intrinsics=shifted.float(), height=1, width=1))
+    differences = (spots.depth[0, :, 0, 0].double() - depth[picked]).float()
+    points = unproject(spots.depth[0].double(), shifted[0], poses[0].double())[:, 0, 0]
+    back = invert_rigid(cameras.world_from_camera[0, 0].double())
+    in_first = (points @ back[:3, :3].T + back[:3, 3]) @ cameras.intrinsics[0, 0].double().T
+    distance_px = (in_first[:, :2] / in_first[:, 2:] - torch.stack([picked % WIDTH, picked // WIDTH], dim=1)).norm(
+        dim=1
+    )
+    colour = (spots.image[0, :, :, 0, 0] - pictures.image[0, 0].flatten(1)[:, picked].T).abs().amax(dim=1)
     seen = differences > -2e-3 * depth[picked]
     assert seen.float().mean() > 0.7
     same = differences.abs() < 2e-3 * depth[picked]
@@ -153,21 +152,19 @@ def test_normals_are_those_of_neighbouring_points(seed: int) -> None:
     house = build_house(seed)
     fine = cameras_of(house, seed, [25])
     # pixels a hundredth as wide: neighbours lie on one surface, as a rule, and nearly flat
-    zoomed = fine.intrinsics.double().clone()
+    places = torch.tensor(list(itertools.product(range(4, WIDTH, 9), range(4, HEIGHT, 9))), dtype=torch.float64)
+    zoomed = fine.intrinsics.double().repeat(1, len(places), 1, 1)
     zoomed[..., :2, :2] *= 100
-    normals, finite = [], []
-    for u, v in itertools.product(range(4, WIDTH, 9), range(4, HEIGHT, 9)):
-        k = zoomed.clone()
-        k[..., 0, 2] = 1 - (u - WIDTH / 2) * 100
-        k[..., 1, 2] = 1 - (v - HEIGHT / 2) * 100
-        patch = Cameras(world_from_camera=fine.world_from_camera, intrinsics=k.float(), height=3, width=3)
-        picture = render(Scene.of([house]), patch)
-        points = unproject(picture.depth[0, 0].double(), k[0, 0], fine.world_from_camera[0, 0].double())
-        across = torch.linalg.cross(points[2, 1] - points[0, 1], points[1, 2] - points[1, 0])
-        finite.append(across / across.norm())
-        normals.append(picture.normal[0, 0, 1, 1].double())
-    agreement = (torch.stack(normals) * torch.stack(finite)).sum(dim=-1)
-    assert torch.allclose(torch.stack(normals).norm(dim=-1), torch.ones(len(normals), dtype=torch.float64))
+    zoomed[0, :, :2, 2] = 1 - (places - torch.tensor([WIDTH / 2, HEIGHT / 2])) * 100
+    poses = fine.world_from_camera.expand(-1, len(places), -1, -1)
+    patches = Cameras(world_from_camera=poses, intrinsics=zoomed.float(), height=3, width=3)
+    pictures = render(Scene.of([house]), patches)
+    points = unproject(pictures.depth[0].double(), zoomed[0], poses[0].double())
+    across = torch.linalg.cross(points[:, 2, 1] - points[:, 0, 1], points[:, 1, 2] - points[:, 1, 0])
+    finite = across / across.norm(dim=-1, keepdim=True)
+    normals = pictures.normal[0, :, 1, 1].double()
+    agreement = (normals * finite).sum(dim=-1)
+    assert torch.allclose(normals.norm(dim=-1), torch.ones(len(normals), dtype=torch.float64))
     assert agreement.median() > 0.99999
     assert (agreement > 0.995).double().mean() > 0.97
 
