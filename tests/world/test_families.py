@@ -1,6 +1,8 @@
 """Every family of worlds: drawn by its seed alone, true to its geometry, and filmed by cameras that see something."""
 
 import math
+import subprocess
+import sys
 from functools import cache
 from itertools import islice
 
@@ -335,3 +337,44 @@ def test_padded_rays_change_nothing() -> None:
     plain, padded = render(scene, cameras), render(scene, cameras, pad_rays=1300)
     assert torch.equal(plain.depth, padded.depth)
     assert torch.equal(plain.image, padded.image)
+
+
+# In a process of its own: torch's compiler cannot look through the checks of types that tests add to functions.
+ONE_PROGRAM = """
+from itertools import islice
+import numpy as np, torch
+from longtake.world import render as rendering
+from longtake.world.families import ANY_SIZE, Family, build_world, route
+from longtake.world.scene import Scene
+from longtake.world.tour import Tour
+
+programs = []
+def count(graph, inputs):
+    programs.append(graph)
+    return graph
+
+compiled = torch.compile(rendering._draw, dynamic=False, fullgraph=True, backend=count)
+rendering._fused_draw = lambda: compiled
+worlds = [build_world(family, 1) for family in Family]
+poses = [[s.world_from_camera for s in islice(route(f, w), 1)] for f, w in zip(Family, worlds)]
+scene = Scene.of(worlds, size=ANY_SIZE)
+for height, width in ((14, 18), (18, 14), (12, 20), (20, 12), (10, 24), (16, 16)):
+    lenses = [Tour(seed=1, width=width, height=height, family=family).intrinsics() for family in Family]
+    cameras = rendering.Cameras(
+        world_from_camera=torch.from_numpy(np.array(poses)).float(),
+        intrinsics=torch.stack(lenses)[:, None],
+        height=height,
+        width=width,
+    )
+    fused = rendering.render(scene, cameras, fuse=True, pad_rays=256)
+    assert fused.depth.shape == (len(worlds), 1, height, width)
+    assert torch.isclose(fused.depth, rendering.render(scene, cameras).depth, rtol=1e-4).float().mean() > 0.99
+print(len(programs))
+"""
+
+
+@pytest.mark.extra
+def test_one_compiled_program_draws_all_families_in_pictures_of_every_shape() -> None:
+    done = subprocess.run([sys.executable, "-c", ONE_PROGRAM], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["1"]

@@ -39,7 +39,7 @@ class WorldTour(Source):
         num_frames: int | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        super().__init__(f"world {tour.seed}{_of_family(tour)}", sampling, shows_world=True)
+        super().__init__(f"world {tour.seed}{_of_family(tour)}", sampling, shows_world=tour.family is Family.HOUSE)
         if num_frames is not None and num_frames < 1:
             raise SettingError(f"Expected a world of 1 frame at least, but got {num_frames}.")
         self._tour, self._num_frames, self._device = tour, num_frames, device

@@ -19,6 +19,9 @@ _FEWEST, _MOST = 75, 320
 """Solids drawn, of which some lie in the way and are left out."""
 _MOTIONS = {Motion.ORBIT: 0.25, Motion.FLY: 0.2, Motion.HANDHELD: 0.35, Motion.TURN: 0.13, Motion.STILL: 0.07}
 
+_AT_MIDDLE = {Motion.ORBIT, Motion.TURN, Motion.STILL}
+"""Motions that would look away from everything if they did not look at the middle."""
+
 
 def build_clutter(seed: int, rng: np.random.Generator) -> World:
     """The clutter of this seed: first the camera's way, then solids beside it."""
@@ -58,13 +61,14 @@ def _track(size: float, kind: str, rng: np.random.Generator) -> Track:
         points = ring(middle, (0.5 * size, 0.9 * size), (-0.25 * size, 0.4 * size), rng)
     else:
         corners = rng.uniform([-0.8, -0.95, -0.8], [0.8, -0.12, 0.8], size=(int(rng.integers(4, 8)), 3)) * size
+        corners = corners[np.argsort(np.arctan2(corners[:, 0], corners[:, 2]))]  # around the middle, never back
         points = rounded(corners, is_closed=True)
     return Track(
         motion=motion,
         points=points,
         is_closed=True,
         clearance=0.05 * size,
-        focus=middle if motion is Motion.ORBIT or rng.random() < (0.7 if kind == "yard" else 0.4) else None,
+        focus=middle if motion in _AT_MIDDLE or rng.random() < (0.7 if kind == "yard" else 0.4) else None,
         least_down_rad=-math.pi if kind != "yard" else 0.05,
     )
 
@@ -73,7 +77,7 @@ def _enclosure(size: float, kind: str, rng: np.random.Generator) -> list[Solid]:
     """Four walls, some walls, or great solids far around."""
     half = 1.15 * size
     if kind == "nowhere":
-        count = int(rng.integers(20, 30))
+        count = int(rng.integers(22, 32))
         return [_backdrop(index, count, size, rng) for index in range(count)]
     walls = [
         Solid(Shape.BOX, (x * (half + 0.05 * size), -size, z * (half + 0.05 * size)), (width, 1.5 * size, depth))
@@ -94,7 +98,7 @@ def _backdrop(index: int, count: int, size: float, rng: np.random.Generator) -> 
     level = math.sqrt(1 - up * up)
     away = size * float(rng.uniform(2.4, 3.5))
     center = (away * level * math.sin(turn), -0.5 * size - away * up, away * level * math.cos(turn))
-    half = size * rng.uniform(0.5, 0.9, size=3)
+    half = size * rng.uniform(0.6, 1.0, size=3)
     return _turned(Solid(Shape(int(rng.choice([0, 0, 1]))), center, triple(half)), rng)
 
 
@@ -102,7 +106,8 @@ def _clutter(size: float, kind: str, rng: np.random.Generator) -> Iterator[Solid
     """More than will find a place, here and there and around a few middles, some of them on the ground."""
     count = int(np.exp(rng.uniform(np.log(_FEWEST), np.log(_MOST))))
     upright = rng.choice([0.0, 0.3, 0.8])
-    bounds = (0.015 * size, float(rng.uniform(0.12, 0.4)) * size)
+    few = (150 / count) ** (1 / 3)  # fewer solids are larger, so that there is as much to see
+    bounds = (0.02 * few * size, float(rng.uniform(0.15, 0.4)) * few * size)
     clusters = rng.uniform([-0.8, -0.8, -0.8], [0.8, -0.1, 0.8], size=(int(rng.integers(3, 9)), 3)) * size
     for _ in range(count):
         solid = _random_solid(Shape(int(rng.choice(3, p=[0.58, 0.24, 0.18]))), bounds, rng)

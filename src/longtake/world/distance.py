@@ -13,7 +13,8 @@ def distance_to(points: Float[np.ndarray, "points 3"], solids: Sequence[Solid]) 
     nearest = np.full(len(points), np.inf)
     for solid in solids:
         own = (points - np.array(solid.center)) @ solid.world_from_own
-        nearest = np.minimum(nearest, _OF_SHAPE[solid.shape](own, np.array(solid.half)))
+        to_ball_around = np.linalg.norm(own, axis=1) - reach_of(solid)
+        nearest = np.minimum(nearest, np.maximum(_OF_SHAPE[solid.shape](own, np.array(solid.half)), to_ball_around))
     return nearest
 
 

@@ -229,7 +229,7 @@ def _park_track(rng: np.random.Generator) -> Track:
         points=points,
         is_closed=True,
         clearance=0.4,
-        focus=(0.0, -1.2, 0.0) if motion is Motion.ORBIT else None,
+        focus=(0.0, -1.2, 0.0) if motion in {Motion.ORBIT, Motion.STILL} else None,
         least_down_rad=0.02,
     )
 

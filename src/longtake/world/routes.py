@@ -27,8 +27,13 @@ _PROBE = (6, 8)
 """Height and width of the picture that tells how far things are."""
 _FRAMES_PER_PROBE = 6
 _FRAMES_TO_TURN_BACK = 4
+_MOST_TRIES = 12
+"""At a step's length: as the way begins, or where the next frame would see too little of this one."""
+_BRAKING = 1.6
 _FAR = 1e4
 _MOST_DOWN_RAD = 1.3
+_SWEEP_RAD = 1.4
+"""How far a camera that does not turn all around looks to each side."""
 _TREMOR_OF_CLEARANCE = 0.1
 """How much of the clearance a shaking hand may use."""
 
@@ -87,8 +92,11 @@ def travel(world: World, fov_rad: float, rng: np.random.Generator) -> Iterator[F
             if frame % _FRAMES_PER_PROBE == 0:
                 points = _points_seen(scene, pose, fov_rad)
             flow = usual_flow * (1 + 0.4 * pace.at(float(frame)))
-            for _ in range(12 if frame == 0 else 1):
-                step = _adjusted(step, _flow(points, pose, ride.pose_at(travelled + step), fov_rad), flow, ride.length)
+            for _ in range(_MOST_TRIES):
+                seen = _flow(points, pose, ride.pose_at(travelled + step), fov_rad)
+                step = _adjusted(step, seen, flow, ride.length)
+                if frame > 0 and seen < _BRAKING * flow:
+                    break
         yield Footstep(tremor.shaken(pose), 0, world.track.motion in {Motion.TURN, Motion.HANDHELD})
         frame += 1
         travelled += step * (_forth_and_back(frame, frames_each_way) if turns_back else 1)
@@ -211,7 +219,10 @@ class _Ride:
         aside = self._wander_rad * self._sides.at(place)
         if self._track.motion is Motion.TURN:
             turn = 2 * np.pi * place / self.length
-            return self._yaw_rad + (turn if self._is_full_turn else 1.6 * math.sin(turn)), self._down_rad
+            if self._track.focus is not None:
+                toward = np.array(self._track.focus) - position
+                return self._bearing(toward) + _SWEEP_RAD * math.sin(turn), self._down_rad
+            return self._yaw_rad + (turn if self._is_full_turn else _SWEEP_RAD * math.sin(turn)), self._down_rad
         if self._track.focus is not None:
             toward = np.array(self._track.focus) - position
             return self._bearing(toward) + aside, math.atan2(toward[1], math.hypot(toward[0], toward[2]))
