@@ -12,6 +12,7 @@ from longtake.spatial.pinhole import unproject
 from longtake.spatial.pose import invert_rigid
 from longtake.takes.folder_lock import locked
 from longtake.takes.take import read_take
+from longtake.world.families import Family
 from longtake.world.question import Question
 from longtake.world.tour import Tour
 
@@ -115,3 +116,27 @@ def test_a_take_that_is_there_is_replaced_only_when_asked(tmp_path: Path) -> Non
         film(out, overwrite=True)
     film(out, frames=1, overwrite=True)
     assert len(read_take(out)) == 1
+
+
+def test_another_family_is_filmed_without_names_or_questions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "street"
+    film(out, family="outdoors", questions=None)
+    assert "2 frames of outdoors 9 (test), in" in capsys.readouterr().out
+    take = read_take(out)
+    assert take.header.world == {"seed": 9, "family": "outdoors", "split": "test"}
+    assert take.records[0].room is None
+    assert not (out / "questions.json").exists()
+    view = next(Tour(seed=9, width=64, height=48, family=Family.OUTDOORS).views())
+    depth = torch.as_tensor(take.depth(0))
+    assert torch.equal(depth == 0, view.depth.isinf())
+    assert (depth == 0).any()
+    assert (depth - view.depth)[depth > 0].abs().max() <= take.header.depth.step / 2 + 1e-4
+
+
+def test_only_houses_can_be_asked_about(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="Only houses can be asked about, but the family is table"):
+        film(tmp_path / "table", family="table", questions=3)
+    with pytest.raises(SettingError, match="no family of worlds 'moon'"):
+        film(tmp_path / "moon", family="moon")

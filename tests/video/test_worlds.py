@@ -9,6 +9,7 @@ from longtake.errors import InputError, LongtakeError, SettingError
 from longtake.video import worlds
 from longtake.video.sampling import FrameSampling
 from longtake.video.worlds import WorldTour, open_world
+from longtake.world.families import Family
 from longtake.world.tour import Tour
 
 TOUR = Tour(seed=5, width=40, height=30, fps=8.0)
@@ -97,3 +98,15 @@ def test_settings_without_meaning_are_refused() -> None:
 def test_numbers_without_end_are_one_sentence(text: str) -> None:
     with pytest.raises(LongtakeError):
         open_world(text)
+
+
+def test_a_family_is_part_of_the_address() -> None:
+    source = open_world("world:9?family=outdoors&frames=2&size=32x24")
+    assert source.name == "world 9 of outdoors"
+    assert source.identity == {"width": 32, "height": 24, "family": "outdoors"}
+    assert not source.shows_world  # the bundled models know houses
+    views = Tour(seed=9, width=32, height=24, family=Family.OUTDOORS).views()
+    for frame, view in zip(source.frames(), views, strict=False):
+        np.testing.assert_array_equal(frame.image, (view.image.movedim(0, -1) * 255).round().byte().numpy())
+    with pytest.raises(SettingError, match="no family of worlds 'moon'; choose house, rooms"):
+        open_world("world:9?family=moon")

@@ -2,6 +2,7 @@ import psutil
 import pytest
 
 from longtake.errors import SettingError
+from longtake.world.families import Family
 from longtake.world.tour import Tour
 
 
@@ -32,3 +33,8 @@ def test_tours_of_other_sizes_show_the_same_walk() -> None:
         assert one.world_from_camera.equal(two.world_from_camera)
         assert one.depth.mean() == pytest.approx(float(two.depth.mean()), rel=0.1)
         assert one.intrinsics[0, 0] * 4 == pytest.approx(float(two.intrinsics[0, 0]))
+
+
+def test_only_a_tour_of_a_house_has_one() -> None:
+    with pytest.raises(SettingError, match="Only houses have rooms and things with names, but the family is clutter"):
+        Tour(seed=0, width=8, height=8, family=Family.CLUTTER).house()

@@ -22,7 +22,8 @@ class TakeImages(Source):
         super().__init__(str(folder), sampling)
         self._take = read_take(folder)
         self._files = self._take.header.images
-        self.shows_world = self._take.header.world is not None
+        world = self._take.header.world
+        self.shows_world = world is not None and world.get("family", "house") == "house"
         if self._files is None:
             raise InputError(f"Expected images in the take {folder}, but it has none; make it with images.")
         self._video = _open_video(folder, threads) if self._files is ImageFiles.VIDEO else None

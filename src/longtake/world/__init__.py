@@ -1,4 +1,4 @@
-"""Procedural houses with exact truth: rooms, walks, ray casting, and questions about what was visible.
+"""Procedural worlds with exact truth: houses and other families, ways of a camera, ray casting, and questions.
 
 World axes are those of a camera that looks level: x right, y down, z forward, in metres; the floor is y = 0.
 """
