@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
+from jaxtyping import Float
 
+from longtake.world.axis_turns import about_x, about_y, about_z
 from longtake.world.things import Kind
 
 
@@ -18,19 +20,21 @@ class Shape(IntEnum):
     BOX = 0
     """`half` is half its size along its own x, y, z."""
     BALL = 1
-    """`half` is its radius, three times."""
+    """`half` is its radius, three times; an ellipsoid where the three half axes differ."""
     TAPER = 2
-    """An upright cylinder or cone: `half` is (radius at its foot, half its height, radius at its top)."""
+    """A cylinder or cone along its own y: `half` is (radius at its foot, half its height, radius at its top)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Solid:
-    """One convex solid, turned about the vertical by `turn_rad`."""
+    """One convex solid: rolled about its own z, pitched about x, then turned about the vertical."""
 
     shape: Shape
     center: tuple[float, float, float]
     half: tuple[float, float, float]
     turn_rad: float = 0.0
+    pitch_rad: float = 0.0
+    roll_rad: float = 0.0
 
     def moved(self, x: float, y: float, z: float, turn_rad: float) -> "Solid":
         """Turned about the origin's vertical, then moved."""
@@ -38,6 +42,17 @@ class Solid:
         own_x, own_y, own_z = self.center
         center = (float(cos * own_x + sin * own_z + x), own_y + y, float(-sin * own_x + cos * own_z + z))
         return replace(self, center=center, turn_rad=self.turn_rad + turn_rad)
+
+    @property
+    def world_from_own(self) -> Float[np.ndarray, "3 3"]:
+        """The rotation of its own axes."""
+        return np.asarray(about_y(self.turn_rad) @ about_x(self.pitch_rad) @ about_z(self.roll_rad))
+
+
+def triple(values: np.ndarray) -> tuple[float, float, float]:
+    """Three numbers of an array as solids hold them."""
+    first, second, third = (float(value) for value in values)
+    return (first, second, third)
 
 
 def build(kind: Kind, rng: np.random.Generator) -> tuple[Solid, ...]:

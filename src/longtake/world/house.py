@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from longtake.errors import SettingError
+from longtake.world.content import Part, Room, World
 from longtake.world.furniture import Shape, Solid, build
-from longtake.world.materials import Material, ceiling, floor, glow, paint, trim, wallpaper, woven
+from longtake.world.materials import ceiling, floor, glow, paint, trim, wallpaper, woven
 from longtake.world.occupancy import Occupancy
 from longtake.world.plan import Door, Plan, Rectangle, Wall, draw_plan
 from longtake.world.things import Colour, Kind, Thing
@@ -18,40 +19,11 @@ TRIM_HALF = 0.04
 _TRIES = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A solid of the house, what it is made of, and which thing it belongs to."""
-
-    solid: Solid
-    material: Material | None
-    """None for walls: their paper is that of the room they face."""
-    thing: int | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
-    """One room: its place, the colour of its walls, its surfaces and its lamp."""
+class House(World):
+    """Rooms on a floor plan."""
 
-    area: Rectangle
-    colour: Colour
-    walls: Material
-    floor: Material
-    ceiling: Material
-    light: tuple[float, float, float]
-    """Brightness of its lamp in red, green and blue."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class House:
-    """Everything there is to see."""
-
-    seed: int
     plan: Plan
-    height: float
-    """From floor to ceiling."""
-    rooms: tuple[Room, ...]
-    things: tuple[Thing, ...]
-    parts: tuple[Part, ...]
     occupancy: Occupancy
     """Where a camera can go."""
 
@@ -64,15 +36,15 @@ def build_house(seed: int) -> House:
     plan = draw_plan(rng)
     height = float(rng.uniform(2.4, 2.9))
     rooms = _paint_rooms(plan, rng)
-    parts = [Part(solid, None) for solid in _walls(plan, height)]
-    parts += _fixtures(plan, rooms, height, rng)
+    parts = [Part(solid, None) for solid in walls_of(plan, height)]
+    parts += fixtures(plan, rooms, height, rng)
     occupancy = Occupancy.of_plan(plan, WALL_HALF)
     things: list[Thing] = []
     names = _names(rng)
     for index, room in enumerate(rooms):
         for _ in range(int(rng.integers(2, 5))):
             colour, kind = next(names)
-            placed = _place(kind, room.area, occupancy, rng)
+            placed = place(kind, room.area, occupancy, rng)
             if placed is not None:
                 material = paint(colour, rng)
                 parts += [Part(solid, material, len(things)) for solid in placed]
@@ -110,18 +82,19 @@ def _names(rng: np.random.Generator) -> Iterator[tuple[Colour, Kind]]:
     return (pairs[index] for index in np.argsort(rng.exponential(size=len(pairs)) / favour))
 
 
-def _walls(plan: Plan, height: float) -> Iterator[Solid]:
+def walls_of(plan: Plan, height: float) -> Iterator[Solid]:
+    """All walls of a plan, with their doors open."""
     for wall in plan.walls:
         doors = sorted((door for door in plan.doors if door.wall == wall), key=lambda door: door.middle)
         start = wall.start - WALL_HALF
         for door in doors:
-            yield _upright(wall, start, door.middle - door.width / 2, (0.0, height))
-            yield _upright(wall, door.middle - door.width / 2, door.middle + door.width / 2, (door.height, height))
+            yield upright(wall, start, door.middle - door.width / 2, (0.0, height))
+            yield upright(wall, door.middle - door.width / 2, door.middle + door.width / 2, (door.height, height))
             start = door.middle + door.width / 2
-        yield _upright(wall, start, wall.stop + WALL_HALF, (0.0, height))
+        yield upright(wall, start, wall.stop + WALL_HALF, (0.0, height))
 
 
-def _upright(
+def upright(
     wall: Wall,
     start: float,
     stop: float,
@@ -138,7 +111,7 @@ def _upright(
     return Solid(Shape.BOX, center, size)
 
 
-def _fixtures(plan: Plan, rooms: tuple[Room, ...], height: float, rng: np.random.Generator) -> list[Part]:
+def fixtures(plan: Plan, rooms: tuple[Room, ...], height: float, rng: np.random.Generator) -> list[Part]:
     """Door frames, windows, pictures, rugs and panels of light: what makes a room a room, and is never asked about."""
     frame, pane = trim(rng), glow((0.82, 0.9, 1.0))
     parts = [Part(solid, frame) for door in plan.doors for solid in _door_frame(door)]
@@ -147,9 +120,9 @@ def _fixtures(plan: Plan, rooms: tuple[Room, ...], height: float, rng: np.random
         if wall.rooms is None and rng.random() < 0.8:
             middle = float(rng.uniform(wall.start + 1, wall.stop - 1))
             face = wall.at + inner_side * WALL_HALF
-            parts.append(Part(_upright(wall, middle - 0.6, middle + 0.6, (0.9, 1.9), 0.03, face), frame))
+            parts.append(Part(upright(wall, middle - 0.6, middle + 0.6, (0.9, 1.9), 0.03, face), frame))
             for side in (-0.29, 0.29):
-                panes = _upright(wall, middle + side - 0.24, middle + side + 0.24, (0.98, 1.82), 0.035, face)
+                panes = upright(wall, middle + side - 0.24, middle + side + 0.24, (0.98, 1.82), 0.035, face)
                 parts.append(Part(panes, pane))
     for room in rooms:
         x, z = room.area.center
@@ -164,9 +137,9 @@ def _door_frame(door: Door) -> list[Solid]:
     left, right = door.middle - door.width / 2, door.middle + door.width / 2
     half = WALL_HALF + 0.015
     return [
-        _upright(door.wall, left - TRIM_HALF, left + 0.01, (0.0, door.height), half),
-        _upright(door.wall, right - 0.01, right + TRIM_HALF, (0.0, door.height), half),
-        _upright(door.wall, left - TRIM_HALF, right + TRIM_HALF, (door.height - 0.01, door.height + TRIM_HALF), half),
+        upright(door.wall, left - TRIM_HALF, left + 0.01, (0.0, door.height), half),
+        upright(door.wall, right - 0.01, right + TRIM_HALF, (0.0, door.height), half),
+        upright(door.wall, left - TRIM_HALF, right + TRIM_HALF, (door.height - 0.01, door.height + TRIM_HALF), half),
     ]
 
 
@@ -184,12 +157,12 @@ def _pictures(plan: Plan, rng: np.random.Generator) -> list[Part]:
         if clear and inside:
             low = float(rng.uniform(1.2, 1.4))
             high = low + float(rng.uniform(0.35, 0.6))
-            solid = _upright(wall, middle - half_width, middle + half_width, (low, high), WALL_HALF + 0.015)
+            solid = upright(wall, middle - half_width, middle + half_width, (low, high), WALL_HALF + 0.015)
             parts.append(Part(solid, woven(rng)))
     return parts
 
 
-def _place(kind: Kind, area: Rectangle, occupancy: Occupancy, rng: np.random.Generator) -> tuple[Solid, ...] | None:
+def place(kind: Kind, area: Rectangle, occupancy: Occupancy, rng: np.random.Generator) -> tuple[Solid, ...] | None:
     """A thing at a free place of the room that leaves every way open, or none where it does not fit."""
     solids = build(kind, rng)
     for _ in range(_TRIES):

@@ -15,11 +15,13 @@ from longtake.world.surface import colours, surfaces_at
 
 TESTS_AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 29}
 """Tests of a ray against a solid computed in one go: what fits a processor's cache, or a few GB of a GPU."""
+_LARGEST_INDEX = (1 << 31) - 1
+"""Compiled kernels count tests with 32 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cameras:
-    """Where pictures are taken from: some frames in each house of a scene."""
+    """Where pictures are taken from: some frames in each world of a scene."""
 
     world_from_camera: Float[Tensor, "houses frames 4 4"]
     intrinsics: Float[Tensor, "houses frames 3 3"]
@@ -34,37 +36,51 @@ class Pictures:
     image: Float[Tensor, "houses frames 3 height width"]
     """0 to 1."""
     depth: Float[Tensor, "houses frames height width"]
-    """Along each camera's z axis, in metres."""
+    """Along each camera's z axis, in metres; infinite where there is sky."""
     normal: Float[Tensor, "houses frames height width 3"]
     """Of length 1, in the world's axes, towards the camera."""
     thing: Int[Tensor, "houses frames height width"]
-    """Which thing of the house, -1 for none."""
+    """Which thing of the world, -1 for none."""
 
 
-def render(scene: Scene, cameras: Cameras, *, fuse: bool = False) -> Pictures:
-    """Every frame of every house, some at a time.
+def render(scene: Scene, cameras: Cameras, *, fuse: bool = False, pad_rays: int = 0) -> Pictures:
+    """Every frame of every world, some at a time.
 
     `fuse` compiles all steps of a ray into few kernels. On a GPU that is ten times as fast, after half a minute to
-    compile for each new size, and worth it where many pictures are asked for; values differ by rounding alone.
+    compile for each new size, and worth it where many pictures are asked for; values differ by rounding alone. Pictures
+    of several shapes share what is compiled where `pad_rays` fills up their rays to one number, that of the largest.
     """
     houses, frames = cameras.world_from_camera.shape[:2]
     house = torch.arange(houses, device=scene.ceiling.device).repeat_interleave(frames)
     world_from_camera, intrinsics = cameras.world_from_camera.flatten(0, 1), cameras.intrinsics.flatten(0, 1)
-    num_rays, num_solids = cameras.height * cameras.width, scene.solids.center.shape[1]
+    num_rays, num_solids = max(pad_rays, cameras.height * cameras.width), scene.solids.center.shape[1]
     draw, tests_per_ray = (_fused_draw(), 8) if fuse else (_draw_in_pieces, num_solids)
     at_once = max(1, TESTS_AT_ONCE[house.device.type] // (num_rays * tests_per_ray))
+    if fuse:
+        at_once = max(1, min(at_once, len(house), _LARGEST_INDEX // (num_rays * num_solids)))
     parts = []
     for start in range(0, len(house), at_once):
-        some = slice(start, start + at_once)
+        some = torch.arange(start, start + at_once if fuse else min(start + at_once, len(house)))
+        # a last piece that is smaller repeats its last view, so that it needs no program of its own
+        some = some.clamp_max(len(house) - 1).to(house.device)
         rays = camera_rays(world_from_camera[some], intrinsics[some], cameras.height, cameras.width)
-        parts.append(draw(scene.pick(house[some]), rays))
+        parts.append(draw(scene.pick(house[some]), _padded(rays, num_rays)))
+    drawn = _joined(parts, dim=0, views=len(house), rays=cameras.height * cameras.width)
     shape = (houses, frames, cameras.height, cameras.width)
     return Pictures(
-        image=torch.cat([drawn.colour for drawn in parts]).view(*shape, 3).movedim(-1, 2),
-        depth=torch.cat([drawn.depth for drawn in parts]).view(shape),
-        normal=torch.cat([drawn.normal for drawn in parts]).view(*shape, 3),
-        thing=torch.cat([drawn.thing for drawn in parts]).view(shape),
+        image=drawn.colour.reshape(*shape, 3).movedim(-1, 2),
+        depth=drawn.depth.reshape(shape),
+        normal=drawn.normal.reshape(*shape, 3),
+        thing=drawn.thing.reshape(shape),
     )
+
+
+def view_depth(
+    scene: Scene, world_from_camera: Float[Tensor, "4 4"], intrinsics: Float[Tensor, "3 3"], size: tuple[int, int]
+) -> Float[Tensor, "height width"]:
+    """Depth alone of one view of one world, infinite where there is sky."""
+    rays = camera_rays(world_from_camera[None], intrinsics[None], *size)
+    return first_hits(rays, replace(scene, solids=_only_in_sight(scene.solids, rays))).depth.view(size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +95,7 @@ class _Drawn:
 
 def _draw(scene: Scene, rays: Rays) -> _Drawn:
     """The scene is given view by view."""
-    hits = first_hits(rays, scene.solids, scene.ceiling)
+    hits = first_hits(rays, scene)
     surfaces = surfaces_at(rays, hits, scene)
     return _Drawn(colours(rays, hits, surfaces, scene), hits.depth, surfaces.normal, surfaces.thing)
 
@@ -98,12 +114,25 @@ def _draw_in_pieces(scene: Scene, rays: Rays) -> _Drawn:
         _draw(seen, Rays(rays.origin, direction, rays.forward, rays.pixel))
         for direction in rays.direction.split(at_once, dim=1)
     ]
+    return _joined(parts, dim=1, views=len(rays.origin), rays=rays.direction.shape[1])
+
+
+def _joined(parts: list[_Drawn], *, dim: int, views: int, rays: int) -> _Drawn:
+    """Views or rays of all parts, without what was filled up."""
     return _Drawn(
-        torch.cat([drawn.colour for drawn in parts], dim=1),
-        torch.cat([drawn.depth for drawn in parts], dim=1),
-        torch.cat([drawn.normal for drawn in parts], dim=1),
-        torch.cat([drawn.thing for drawn in parts], dim=1),
+        torch.cat([drawn.colour for drawn in parts], dim=dim)[:views, :rays],
+        torch.cat([drawn.depth for drawn in parts], dim=dim)[:views, :rays],
+        torch.cat([drawn.normal for drawn in parts], dim=dim)[:views, :rays],
+        torch.cat([drawn.thing for drawn in parts], dim=dim)[:views, :rays],
     )
+
+
+def _padded(rays: Rays, num_rays: int) -> Rays:
+    """As many rays a view; what is missing repeats the last."""
+    missing = num_rays - rays.direction.shape[1]
+    if missing == 0:
+        return rays
+    return replace(rays, direction=torch.cat([rays.direction, rays.direction[:, -1:].expand(-1, missing, -1)], dim=1))
 
 
 def camera_rays(

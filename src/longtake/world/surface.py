@@ -10,9 +10,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from longtake.world.noise_textures import BANDS, NOISE_TEXELS, NUM_SHADES, TEXEL
-from longtake.world.ray_casting import CEILING, Hits, Rays
-from longtake.world.scene import Scene
+from longtake.world.daylight import Daylight
+from longtake.world.materials import NUM_PLAIN
+from longtake.world.patterns import Tables, brightness, cells_at, decorate
+from longtake.world.ray_casting import CEILING, SKY, Hits, Rays
+from longtake.world.scene import NOWHERE, Scene
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +36,21 @@ class Surfaces:
 def surfaces_at(rays: Rays, hits: Hits, scene: Scene) -> Surfaces:
     """Where and what was hit; the scene is given view by view."""
     solids = scene.solids
-    position = rays.origin[:, None] + rays.direction * hits.depth[..., None]
+    # sky has a place too, so that all numbers stay finite
+    position = rays.origin[:, None] + rays.direction * hits.depth.clamp_max(NOWHERE)[..., None]
     is_solid = hits.solid >= 0
     index = hits.solid.clamp_min(0)
-    center, half, turn = (_of_hit(values, index) for values in (solids.center, solids.half, solids.turn))
+    center, half = (_of_hit(values, index) for values in (solids.center, solids.half))
+    turn = _turns(scene, index)
     own = _turned(position - center, turn, back=True)
     is_box, is_ball = (
         index < solids.num_boxes,
         (index >= solids.num_boxes) & (index < solids.num_boxes + solids.num_balls),
     )
     round_normal, is_cap = _taper_normal(own, half)
+    ball_normal = own / half.square().clamp_min(1e-12) if scene.varied else own
     own_normal = torch.where(
-        is_box[..., None], _box_normal(own, half), torch.where(is_ball[..., None], own, round_normal)
+        is_box[..., None], _box_normal(own, half), torch.where(is_ball[..., None], ball_normal, round_normal)
     )
     own_normal = own_normal / own_normal.square().sum(dim=-1, keepdim=True).sqrt().clamp_min(1e-9)
     flat = torch.zeros_like(position)
@@ -53,8 +58,12 @@ def surfaces_at(rays: Rays, hits: Hits, scene: Scene) -> Surfaces:
     normal = torch.where(is_solid[..., None], _turned(own_normal, turn, back=False), flat)
     thing = torch.where(is_solid, solids.thing.gather(1, index), -1)
     # things carry their pattern along, walls share one that runs through
-    charted = torch.where((thing >= 0)[..., None], own, position)
-    chart_normal = torch.where((thing >= 0)[..., None], own_normal, normal)
+    is_own = thing >= 0
+    if scene.varied:
+        normal = torch.where((hits.solid == SKY)[..., None], -_unit(rays.direction), normal)
+        is_own = is_own | (is_solid & solids.own_pattern.gather(1, index))
+    charted = torch.where(is_own[..., None], own, position)
+    chart_normal = torch.where(is_own[..., None], own_normal, normal)
     is_wrapped = is_solid & ~is_box & ~(is_cap & ~is_ball)
     room = _room_at(position + 0.03 * normal, scene)
     material = torch.where(is_solid, solids.material.gather(1, index), -1)
@@ -73,9 +82,24 @@ def _of_hit(values: Float[Tensor, "views solids columns"], index: Int[Tensor, "v
     return values.gather(1, index[..., None].expand(-1, -1, values.shape[-1]))
 
 
-def _turned(vector: Float[Tensor, "views rays 3"], turn: Float[Tensor, "views rays 2"], *, back: bool) -> Tensor:
-    cos, sin = turn[..., 0], -turn[..., 1] if back else turn[..., 1]
+def _unit(vector: Float[Tensor, "views rays 3"]) -> Float[Tensor, "views rays 3"]:
+    return vector / vector.square().sum(dim=-1, keepdim=True).sqrt()
+
+
+def _turns(scene: Scene, index: Int[Tensor, "views rays"]) -> Float[Tensor, "views rays numbers"]:
+    """The rotation of each hit's solid, or cosine and sine alone where all stand upright."""
+    rotation = scene.solids.rotation
+    return _of_hit(rotation.flatten(-2) if scene.varied else rotation[..., 0, ::2], index)
+
+
+def _turned(vector: Float[Tensor, "views rays 3"], turn: Float[Tensor, "views rays numbers"], *, back: bool) -> Tensor:
+    """From a solid's own axes to the world's, or back."""
     x, y, z = vector.unbind(dim=-1)
+    if turn.shape[-1] > 2:
+        rotation = turn.view(*vector.shape, 3)
+        to_x, to_y, to_z = rotation.unbind(dim=-2 if back else -1)
+        return to_x * x[..., None] + to_y * y[..., None] + to_z * z[..., None]
+    cos, sin = turn[..., 0], -turn[..., 1] if back else turn[..., 1]
     return torch.stack([cos * x + sin * z, y, cos * z - sin * x], dim=-1)
 
 
@@ -123,74 +147,45 @@ def _room_at(position: Float[Tensor, "views rays 3"], scene: Scene) -> Int[Tenso
 
 def colours(rays: Rays, hits: Hits, surfaces: Surfaces, scene: Scene) -> Float[Tensor, "views rays 3"]:
     """The colour of each surface, 0 to 1."""
-    footprint = _footprint(rays, hits, surfaces.normal)
+    if scene.varied:
+        return _varied_colours(rays, hits, surfaces, scene).clamp(0, 1)
+    footprint, tables = _footprint(rays, hits, surfaces.normal), Tables(scene.noise, scene.shades)
+    rows = _of_hit(scene.materials[..., :NUM_PLAIN], surfaces.material)
+    pattern = brightness(cells_at(surfaces.chart, rows), surfaces.chart, rows, footprint, tables)
+    light = (_lamps(surfaces, scene) * _shadow(surfaces, scene))[..., None] * _of_hit(scene.light, surfaces.room)
+    return _shining(rows[..., :3], pattern, light, rows).clamp(0, 1)
+
+
+def _varied_colours(rays: Rays, hits: Hits, surfaces: Surfaces, scene: Scene) -> Float[Tensor, "views rays 3"]:
+    """With second colours, under lamps and the sky, through the air."""
+    footprint, tables = _footprint(rays, hits, surfaces.normal), Tables(scene.noise, scene.shades)
     rows = _of_hit(scene.materials, surfaces.material)
+    decoration = decorate(surfaces.chart, rows, footprint, tables)
+    colour = torch.lerp(rows[..., :3], rows[..., 16:19], decoration.second[..., None])
+    pattern = brightness(decoration.cells, surfaces.chart, rows, footprint, tables)
+    daylight = Daylight.of(scene.surroundings)
+    lamps = _lamps(surfaces, scene)[..., None] * _of_hit(scene.light, surfaces.room)
+    light = (lamps + daylight.on(surfaces.normal)) * _shadow_at_any_height(surfaces, scene)[..., None]
+    return daylight.seen(_shining(colour, pattern, light, rows), rays, hits.depth, scene.noise)
+
+
+def _shining(colour: Tensor, pattern: Tensor, light: Tensor, rows: Tensor) -> Float[Tensor, "views rays 3"]:
+    """What is lit, and what shines by itself."""
     glow = rows[..., 15, None]
-    lit = rows[..., :3] * _pattern(surfaces.chart, rows, footprint, scene)[..., None] * _light(surfaces, scene)
-    return (glow * rows[..., :3] + (1 - glow) * lit).clamp(0, 1)
+    return glow * colour + (1 - glow) * (colour * pattern[..., None] * light)
 
 
 def _footprint(rays: Rays, hits: Hits, normal: Float[Tensor, "views rays 3"]) -> Float[Tensor, "views rays"]:
     """Metres of surface under a pixel, longer where it is seen aslant."""
     slant = (rays.direction * normal).sum(dim=-1).abs() / rays.direction.square().sum(dim=-1).sqrt()
-    return hits.depth * rays.pixel[:, None] / slant.clamp_min(0.15)
+    return hits.depth.clamp_max(NOWHERE) * rays.pixel[:, None] / slant.clamp_min(0.15)
 
 
-def _pattern(
-    chart: Float[Tensor, "views rays 2"],
-    rows: Float[Tensor, "views rays 16"],
-    footprint: Float[Tensor, "views rays"],
-    scene: Scene,
-) -> Float[Tensor, "views rays"]:
-    """Brightness by cells, joints and grain, 1 on average."""
-    cell_u, cell_v, stagger, joint, joint_shade, contrast = rows[..., 3:9].unbind(dim=-1)
-    offset = rows[..., 14]
-    v = chart[..., 1] / cell_v + offset
-    row = v.floor()
-    u = chart[..., 0] / cell_u + offset + stagger * row
-    column = u.floor()
-    entry = (row.long() * 57 + column.long() * 131 + (offset * 97).long()) % NUM_SHADES
-    shade = 1 + contrast * scene.shades[entry] * _fade(footprint, torch.minimum(cell_u, cell_v))
-    to_u, to_v = (0.5 - (u - column - 0.5).abs()) * cell_u, (0.5 - (v - row - 0.5).abs()) * cell_v
-    to_joint = torch.minimum(to_u, to_v)
-    wide = torch.maximum(footprint, joint / 8).clamp_min(1e-6)
-    cover = ((joint / 2 - to_joint) / wide + 0.5).clamp(0, 1) * (joint / wide).clamp_max(1)
-    return shade * (1 - (1 - joint_shade) * cover) * (1 + _grain(chart, rows, footprint, scene))
-
-
-def _grain(chart: Tensor, rows: Tensor, footprint: Tensor, scene: Scene) -> Float[Tensor, "views rays"]:
-    stretch, size, offset = rows[..., 12], rows[..., 13], rows[..., 14]
-    texel = TEXEL * size
-    u, v = chart[..., 0] / (texel * stretch) + offset * 613, chart[..., 1] / texel + offset * 271
-    bands = _sample_noise(scene.noise, u, v)
-    strength = [rows[..., 9 + band] * _fade(footprint, texel * longest) for band, (_, longest) in enumerate(BANDS)]
-    return (bands * torch.stack(strength, dim=-1)).sum(dim=-1)
-
-
-def _fade(
-    footprint: Float[Tensor, "views rays"], wavelength: Float[Tensor, "views rays"]
-) -> Float[Tensor, "views rays"]:
-    """What a pixel of this footprint leaves of detail of this wavelength: all when it is small, nothing beyond half."""
-    return (2 - 4 * footprint / wavelength).clamp(0, 1)
-
-
-def _sample_noise(
-    noise: Float[Tensor, "texels 3"], u: Float[Tensor, "views rays"], v: Float[Tensor, "views rays"]
-) -> Float[Tensor, "views rays 3"]:
-    """Between the four texels around, of a picture that repeats."""
-    left, top = u.floor(), v.floor()
-    right_share, low_share = (u - left)[..., None], (v - top)[..., None]
-    columns = [(left.long() + i) % NOISE_TEXELS for i in (0, 1)]
-    rows = [(top.long() + i) % NOISE_TEXELS * NOISE_TEXELS for i in (0, 1)]
-    upper, lower = (torch.lerp(noise[row + columns[0]], noise[row + columns[1]], right_share) for row in rows)
-    return torch.lerp(upper, lower, low_share)
-
-
-def _light(surfaces: Surfaces, scene: Scene) -> Float[Tensor, "views rays 3"]:
+def _lamps(surfaces: Surfaces, scene: Scene) -> Float[Tensor, "views rays"]:
     """A lamp under each ceiling, light from everywhere, and dimmer edges where surfaces meet."""
     low, high = (_of_hit(bound, surfaces.room) for bound in (scene.room_low, scene.room_high))
     middle = (low + high) / 2
-    ceiling = scene.ceiling[:, None].expand_as(surfaces.room)
+    ceiling = scene.ceiling.clamp_max(NOWHERE)[:, None].expand_as(surfaces.room)
     lamp = torch.stack([middle[..., 0], 0.35 - ceiling, middle[..., 1]], dim=-1)
     away = lamp - surfaces.position
     distance = away.square().sum(dim=-1).sqrt()
@@ -203,13 +198,23 @@ def _light(surfaces: Surfaces, scene: Scene) -> Float[Tensor, "views rays 3"]:
     )
     to_flat = torch.minimum(-y, y + ceiling)
     corner = (1 - 0.22 * (-to_flat.clamp_min(0) / 0.18).exp()) * (1 - 0.22 * (-to_wall.clamp_min(0) / 0.25).exp())
-    return ((direct + around) * corner * _shadow(surfaces, scene))[..., None] * _of_hit(scene.light, surfaces.room)
+    return (direct + around) * corner
 
 
 def _shadow(surfaces: Surfaces, scene: Scene) -> Float[Tensor, "views rays"]:
     """Soft darkness under things, on what faces up below knee height."""
     x, y, z = surfaces.position[..., None, :].unbind(dim=-1)
-    at_x, at_z, reach = scene.standing[:, None].unbind(dim=-1)
+    at_x, at_z, reach = scene.standing[:, None, :, :3].unbind(dim=-1)
     square = ((x - at_x).square() + (z - at_z).square()) / reach.square()
     under = (-square).exp().sum(dim=-1).clamp_max(1) * (1 + y[..., 0] / 0.3).clamp(0, 1)
+    return 1 - 0.45 * under * (surfaces.normal[..., 1] < -0.5)
+
+
+def _shadow_at_any_height(surfaces: Surfaces, scene: Scene) -> Float[Tensor, "views rays"]:
+    """Soft darkness around what stands about, on what faces up at its foot."""
+    x, y, z = surfaces.position[..., None, :].unbind(dim=-1)
+    at_x, at_z, reach, foot = scene.standing[:, None].unbind(dim=-1)
+    square = ((x - at_x).square() + (z - at_z).square()) / reach.square()
+    near_foot = (1 - (foot - y).abs() / (0.3 * reach.clamp(0.1, 1))).clamp(0, 1)
+    under = ((-square).exp() * near_foot).sum(dim=-1).clamp_max(1)
     return 1 - 0.45 * under * (surfaces.normal[..., 1] < -0.5)

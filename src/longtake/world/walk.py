@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
+from longtake.world.axis_turns import about_x, about_y, about_z
 from longtake.world.house import House
 from longtake.world.occupancy import CELL, Occupancy, cell_at, steps_to
 
@@ -39,8 +40,12 @@ class Footstep:
 
 def walk(house: House, seed: int) -> Iterator[Footstep]:
     """Camera poses frame by frame, without an end; the same house and seed give the same walk."""
-    rng = np.random.default_rng([seed, 1])
-    gaze = _Gaze(rng)
+    return stroll(house, np.random.default_rng([seed, 1]))
+
+
+def stroll(house: House, rng: np.random.Generator, eye_height: float | None = None) -> Iterator[Footstep]:
+    """A walk drawn by any generator, at the height of a grown-up's eyes or at another."""
+    gaze = _Gaze(rng, eye_height)
     for position, ahead, stride in _positions(house, rng):
         gaze.follow(ahead - position, stride)
         yield Footstep(gaze.pose_at(position), room_at(house, position), gaze.looks_around)
@@ -52,6 +57,12 @@ def room_at(house: House, position: Float[np.ndarray, "2"]) -> int:
         if bool((position >= room.area.low).all() and (position < room.area.high).all()):
             return index
     raise AssertionError(f"{position} lies outside the house")
+
+
+def way(house: House, rng: np.random.Generator, height: float) -> tuple[tuple[float, float, float], ...]:
+    """A way from one place to another far from it, through doors, at a height above the floor."""
+    path = next(_legs(house, rng))
+    return tuple((float(x), -height, float(z)) for x, z in path)
 
 
 def _positions(
@@ -154,9 +165,10 @@ def _smooth(corners: Float[np.ndarray, "corners 2"]) -> Float[np.ndarray, "point
 class _Gaze:
     """Where the camera looks: along its path two thirds of the time, else from side to side; and its bob."""
 
-    def __init__(self, rng: np.random.Generator) -> None:
+    def __init__(self, rng: np.random.Generator, height: float | None) -> None:
         self._rng = rng
-        self._height = float(rng.uniform(1.35, 1.6))
+        usual_height = float(rng.uniform(1.35, 1.6))
+        self._height = usual_height if height is None else height
         self._yaw_rad = float(rng.uniform(-np.pi, np.pi))
         self._yaw_step_rad = 0.0
         self._nod, self._tilt = 0.0, 0.0
@@ -184,7 +196,7 @@ class _Gaze:
     def pose_at(self, position: Float[np.ndarray, "2"]) -> Float[np.ndarray, "4 4"]:
         """`world_from_camera` at a point of the plan."""
         pose = np.eye(4)
-        pose[:3, :3] = _about_y(self._yaw_rad) @ _about_x(self._nod - 0.14) @ _about_z(self._tilt)
+        pose[:3, :3] = about_y(self._yaw_rad) @ about_x(self._nod - 0.14) @ about_z(self._tilt)
         bob = 0.015 * np.sin(self._walked / 0.7 * 2 * np.pi)
         pose[:3, 3] = (position[0], bob - self._height, position[1])
         return pose
@@ -200,18 +212,3 @@ class _Gaze:
             self._frames_left = self._frames
         else:
             self._frames_left = 2 * self._frames
-
-
-def _about_x(angle: float) -> Float[np.ndarray, "3 3"]:
-    cos, sin = np.cos(angle), np.sin(angle)
-    return np.array([[1, 0, 0], [0, cos, -sin], [0, sin, cos]])
-
-
-def _about_y(angle: float) -> Float[np.ndarray, "3 3"]:
-    cos, sin = np.cos(angle), np.sin(angle)
-    return np.array([[cos, 0, sin], [0, 1, 0], [-sin, 0, cos]])
-
-
-def _about_z(angle: float) -> Float[np.ndarray, "3 3"]:
-    cos, sin = np.cos(angle), np.sin(angle)
-    return np.array([[cos, -sin, 0], [sin, cos, 0], [0, 0, 1]])
