@@ -111,7 +111,7 @@ def test_moments_in_bfloat16_change_the_next_losses_by_little(
 
 def test_a_training_that_has_not_begun_can_be_put_away(wandering: Clips, tmp_path: Path) -> None:
     fresh, other = Learner(wandering), Learner(wandering, seed=1)
-    save_training(tmp_path, fresh.model, fresh.optimisers, Reached(step=0, houses=0))
+    save_training(tmp_path, fresh.model, fresh.optimisers, Reached(step=0, worlds=0))
     resume_training(tmp_path, other.model, other.optimisers)
     assert equal(fresh.state(), other.state())
     assert fresh.losses(2) == other.losses(2)

@@ -73,7 +73,7 @@ def test_of_more_houses_than_there_is_room_for_the_first_are_filmed(filmed: Foot
     assert small.has_room
     small.add(walk_through(SEEDS, 12))
     assert not small.has_room
-    assert small.num_houses == 1
+    assert small.num_worlds == 1
     here, there = (one.take(of_walks([0], np.arange(12)[None])) for one in (small, filmed))
     assert torch.equal(here.image, there.image)
     assert torch.equal(here.depth, there.depth)

@@ -92,12 +92,12 @@ def test_no_house_for_validation_is_learned_from(
     train: Callable[..., MicroMapTraining], miniature: Recipe, asked_seeds: list[int]
 ) -> None:
     odd = replace(miniature.judge, houses=1, every_steps=100)
-    training = train(judge=odd, film=replace(miniature.film, houses=3, first_houses=3))
+    training = train(judge=odd, film=replace(miniature.film, houses=3, first_worlds=3))
     learned = []
     learn = training._learn
 
     def note(footage: Any) -> Any:
-        learned.append(footage.num_houses)
+        learned.append(footage.num_worlds)
         return learn(footage)
 
     training._learn = note

@@ -42,12 +42,12 @@ class Imagined(Walkers):
 
 def imagine(store: ClipStore, seeds: list[Any]) -> None:
     """Instead of filming: flat pictures, in stripes that differ from house to house."""
-    for seed in seeds[: len(store._image) - store.num_houses]:
+    for seed in seeds[: len(store._image) - store.num_worlds]:
         generator = torch.Generator().manual_seed(seed)
         num_frames = store._image.shape[1]
         coarse = torch.rand(num_frames, 3, 4, 6, generator=generator)
         image = torch.nn.functional.interpolate(coarse, size=tuple(store._size)) * 255
-        store._image[store.num_houses] = image.to(torch.uint8)
+        store._image[store.num_worlds] = image.to(torch.uint8)
         store._seen.append(made_up(seed, num_frames, step_s=0.1))
 
 

@@ -24,7 +24,7 @@ def test_the_shipped_recipe_trains_from_short_clips_to_long_ones(shipped: Recipe
     assert longest == sorted(longest)
     assert longest[-1] >= 48
     assert MICRO.patches(shipped.film.height, shipped.film.width) == (7, 9)
-    assert max(shipped.judge.clip_frames) <= shipped.film.house_frames
+    assert max(shipped.judge.clip_frames) <= shipped.film.world_frames
 
 
 def test_the_quick_recipe_is_of_a_few_steps() -> None:
