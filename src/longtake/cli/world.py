@@ -1,4 +1,4 @@
-"""`longtake world`: film a walk through a procedural house and write it as a take with its truth."""
+"""`longtake world`: film a way through a procedural world and write it as a take with its truth."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -27,6 +27,8 @@ from longtake.takes.header import Content, TakeHeader
 from longtake.takes.images import ImageFiles
 from longtake.takes.writer import TakeWriter
 from longtake.types import counted
+from longtake.world.content import World
+from longtake.world.families import Family, family_named
 from longtake.world.house import House
 from longtake.world.question import Question
 from longtake.world.question_sampler import QuestionSampler
@@ -40,6 +42,7 @@ SHEET_NAME = "sheet.png"
 _SHEET_COLUMNS, _SHEET_ROWS = 4, 3
 _DEPTHS = ("png", "npz", "none")
 _ASKED_EVERY_S = 5.0
+_QUESTIONS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,7 @@ class WorldSettings:
 
     out: Path
     seed: int
+    family: Family = Family.HOUSE
     frames: int
     size: str
     fps: float = WALK_FPS
@@ -64,53 +68,64 @@ app = command_app()
 @app.command()
 def world(
     out: Annotated[Path, typer.Option(help="Folder to write; new or empty.")],
-    seed: Annotated[int, typer.Option(min=0, help="Which house and which walk.")] = 7,
-    frames: Annotated[int, typer.Option(min=1, help="Length of the walk.")] = 600,
+    seed: Annotated[int, typer.Option(min=0, help="Which world and which way through it.")] = 7,
+    family: Annotated[str, typer.Option(help=f"{', '.join(Family)}.")] = Family.HOUSE.value,
+    frames: Annotated[int, typer.Option(min=1, help="Length of the way.")] = 600,
     size: Size = "448x336",
     fps: Annotated[float, typer.Option(help="Frames a second.")] = WALK_FPS,
     images: Annotated[str, typer.Option(help="mp4, png or jpg.")] = "mp4",
     depth: Annotated[str, typer.Option(help="png (16 bits), npz (float32) or none.")] = "png",
-    questions: Annotated[int, typer.Option(min=0, help="Questions to ask along the way.")] = 40,
+    questions: Annotated[int | None, typer.Option(min=0, help="Questions to ask along the way; 40 in a house.")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     overwrite: Annotated[bool, typer.Option(help="Replace a take that is there.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Film a walk through a procedural house, with its exact truth: poses, depth, what is visible, questions."""
+    """Film a procedural house or another world, with its exact truth: poses, depth, what is visible, questions."""
     settings = WorldSettings(
         out=out,
         seed=seed,
+        family=family_named(family),
         frames=frames,
         size=size,
         fps=fps,
         images=images,
         depth=depth,
-        questions=questions,
+        questions=_num_questions(questions, family_named(family)),
         device=device,
         overwrite=overwrite,
     )
     torch.set_num_threads(1)  # rays are cast in pieces too small to share
     seen, asked = film(settings, plain_console(stderr=as_json))
     record = _record(settings, seen, asked)
-    line = (
-        f"{counted(len(seen), 'frame')} of house {seed} ({record['split']}): {record['rooms_visited']} of "
-        f"{record['rooms']} rooms, {record['things_seen']} of {record['things']} things, "
-        f"{counted(len(asked), 'question')}, in {out}"
-    )
-    show(record, [line], as_json=as_json)
+    filmed = f"{counted(len(seen), 'frame')} of {settings.family} {seed} ({record['split']})"
+    if settings.family is Family.HOUSE:
+        filmed += (
+            f": {record['rooms_visited']} of {record['rooms']} rooms, {record['things_seen']} of {record['things']} "
+            f"things, {counted(len(asked), 'question')}"
+        )
+    show(record, [f"{filmed}, in {out}"], as_json=as_json)
+
+
+def _num_questions(asked_for: int | None, family: Family) -> int:
+    if family is Family.HOUSE:
+        return _QUESTIONS if asked_for is None else asked_for
+    if asked_for:
+        raise SettingError(f"Only houses can be asked about, but the family is {family}; leave the questions out.")
+    return 0
 
 
 def film(settings: WorldSettings, console: Console) -> tuple[Sightings, list[Question]]:
     """Write the take; return what was seen and asked."""
     height, width = parse_size(settings.size)
-    tour = Tour(seed=settings.seed, width=width, height=height, fps=settings.fps)
-    house = tour.house()
+    tour = Tour(seed=settings.seed, width=width, height=height, fps=settings.fps, family=settings.family)
+    house = tour.world()
     header = _header(settings, tour, house)
     sheet = _Sheet(settings.frames)
     device = choose_device(settings.device)
     with locked(settings.out), TakeWriter(settings.out, header, overwrite=settings.overwrite) as writer:
         views = islice(tour.views(device), settings.frames)
-        steps = counted_steps(views, f"Filming house {settings.seed}", settings.frames, console)
-        seen = sightings(tour, house, _written(steps, house, header, writer, sheet))
+        steps = counted_steps(views, f"Filming {settings.family} {settings.seed}", settings.frames, console)
+        seen = sightings(tour, house, _written(steps, tour, house, writer, sheet))
         questions = _ask(settings.seed, seen, settings.questions)
         if questions:
             writer.write_questions([question.to_json() for question in questions])
@@ -118,14 +133,13 @@ def film(settings: WorldSettings, console: Console) -> tuple[Sightings, list[Que
     return seen, questions
 
 
-def _header(settings: WorldSettings, tour: Tour, house: House) -> TakeHeader:
+def _header(settings: WorldSettings, tour: Tour, house: World) -> TakeHeader:
     if settings.depth not in _DEPTHS:
         raise SettingError(f"Expected depth as {', '.join(_DEPTHS)}, but got '{settings.depth}'.")
     kinds = {"mp4": ImageFiles.VIDEO, "png": ImageFiles.PNG, "jpg": ImageFiles.JPEG}
     if settings.images not in kinds:
         raise SettingError(f"Expected images as {', '.join(kinds)}, but got '{settings.images}'.")
-    farthest = math.hypot(*house.plan.footprint.size, house.height)
-    depth = {"png": DepthFiles(step_for(farthest)), "npz": DepthFiles(None), "none": None}[settings.depth]
+    depth = {"png": DepthFiles(step_for(house.farthest)), "npz": DepthFiles(None), "none": None}[settings.depth]
     return TakeHeader(
         content=Content.TRUTH,
         width=tour.width,
@@ -135,21 +149,27 @@ def _header(settings: WorldSettings, tour: Tour, house: House) -> TakeHeader:
         depth=depth,
         world={
             "seed": settings.seed,
+            "family": settings.family.value,
             "split": split_of(settings.seed).value,
-            "ceiling_m": house.height,
-            "rooms": [{"name": room.colour, "low": room.area.low, "high": room.area.high} for room in house.rooms],
-            "doors": [{"position": door.position, "width": door.width} for door in house.plan.doors],
-            "things": [
-                {"name": thing.name, "colour": thing.colour, "kind": thing.kind, "room": house.rooms[thing.room].colour}
-                for thing in house.things
-            ],
+            **(_inventory(tour.house()) if tour.family is Family.HOUSE else {}),
         },
     )
 
 
-def _written(
-    views: Iterable[View], house: House, header: TakeHeader, writer: TakeWriter, sheet: "_Sheet"
-) -> Iterator[View]:
+def _inventory(house: House) -> dict[str, Any]:
+    """Rooms and things, which have names in houses alone."""
+    return {
+        "ceiling_m": house.height,
+        "rooms": [{"name": room.colour, "low": room.area.low, "high": room.area.high} for room in house.rooms],
+        "doors": [{"position": door.position, "width": door.width} for door in house.plan.doors],
+        "things": [
+            {"name": thing.name, "colour": thing.colour, "kind": thing.kind, "room": house.rooms[thing.room].colour}
+            for thing in house.things
+        ],
+    }
+
+
+def _written(views: Iterable[View], tour: Tour, house: World, writer: TakeWriter, sheet: "_Sheet") -> Iterator[View]:
     """Each view, once it is on its way to the disk."""
     for view in views:
         image = (view.image.movedim(0, -1) * 255).round().byte().cpu().numpy()
@@ -161,8 +181,8 @@ def _written(
                 world_from_camera=view.world_from_camera,
                 intrinsics=view.intrinsics.cpu(),
                 image=image,
-                depth=None if header.depth is None else view.depth.cpu().numpy(),
-                room=house.rooms[view.room].colour,
+                depth=None if writer.header.depth is None else view.depth.cpu().numpy(),
+                room=house.rooms[view.room].colour if tour.family is Family.HOUSE else None,
                 visible=tuple(
                     Visible(thing.name, int(pixels), float(column))
                     for thing, pixels, column in zip(house.things, view.pixels, view.column, strict=True)

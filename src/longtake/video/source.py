@@ -63,6 +63,7 @@ def open_source(text: str, sampling: FrameSampling = EVERY_FRAME, options: Sourc
     rtsp://…, http://…           a network stream, or a file on a server
     camera:0, /dev/video0        a camera
     world:7?frames=300           a walk through a procedural house
+    world:7?family=outdoors      another family of worlds
     a folder                     a take, or pictures in natural order
     a file                       a picture, or whatever FFmpeg decodes
     my_package.rig:open_rig?left a source of one's own: `open_rig("left", sampling, options)` returns it

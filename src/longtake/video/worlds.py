@@ -1,4 +1,4 @@
-"""Walks through procedural houses as videos without an end, or with one where it is asked for."""
+"""Ways through procedural worlds as videos without an end, or with one where it is asked for."""
 
 import math
 import re
@@ -16,14 +16,16 @@ from longtake.errors import InputError, SettingError
 from longtake.video.frame import PendingFrame
 from longtake.video.reading import EVERY_FRAME, Source
 from longtake.video.sampling import Extent, FrameSampling
+from longtake.world.families import Family, family_named, route
 from longtake.world.render import Cameras, render
 from longtake.world.scene import Scene
 from longtake.world.tour import Tour
-from longtake.world.walk import Footstep, walk
+from longtake.world.walk import Footstep
 
 _SIZE = "448x336"
 _FPS = "10"
 _EXAMPLE = "world:7?frames=300&size=448x336&fps=10"
+_OTHER_EXAMPLE = "world:7?family=outdoors"
 
 
 class WorldTour(Source):
@@ -37,7 +39,7 @@ class WorldTour(Source):
         num_frames: int | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        super().__init__(f"world {tour.seed}", sampling, shows_world=True)
+        super().__init__(f"world {tour.seed}{_of_family(tour)}", sampling, shows_world=True)
         if num_frames is not None and num_frames < 1:
             raise SettingError(f"Expected a world of 1 frame at least, but got {num_frames}.")
         self._tour, self._num_frames, self._device = tour, num_frames, device
@@ -48,12 +50,13 @@ class WorldTour(Source):
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        return {"width": self._tour.width, "height": self._tour.height}
+        size = {"width": self._tour.width, "height": self._tour.height}
+        return size if self._tour.family is Family.HOUSE else size | {"family": self._tour.family.value}
 
     def all_frames(self) -> Generator[PendingFrame, None, None]:
-        house = self._tour.house()
-        scene = Scene.of([house], self._device)
-        steps = walk(house, self._tour.seed)
+        world = self._tour.world()
+        scene = Scene.of([world], self._device)
+        steps = route(self._tour.family, world)
         for place, step in enumerate(islice(steps, self._num_frames)):
             yield PendingFrame(place / self._tour.fps, partial(self._draw, scene, step))
 
@@ -70,18 +73,30 @@ class WorldTour(Source):
 
 
 def open_world(text: str, sampling: FrameSampling = EVERY_FRAME, *, device: torch.device | str = "cpu") -> WorldTour:
-    """A world as people write it: `world:7` or `world:7?frames=300&size=448x336&fps=10`."""
+    """A world as people write it: `world:7`, `world:7?frames=300&size=448x336&fps=10`, `world:7?family=outdoors`."""
     seed, _, query = text.removeprefix("world:").partition("?")
     settings = dict(parse_qsl(query, keep_blank_values=True))
-    if unknown := settings.keys() - {"frames", "size", "fps"}:
-        raise InputError(f"A world has frames, size and fps, but no {', '.join(sorted(unknown))}; write {_EXAMPLE}.")
+    if unknown := settings.keys() - {"frames", "size", "fps", "family"}:
+        others = ", ".join(sorted(unknown))
+        raise InputError(f"A world has frames, size and fps, but no {others}; write {_EXAMPLE} or {_OTHER_EXAMPLE}.")
+    family = family_named(settings.get("family", Family.HOUSE))
     width, _, height = settings.get("size", _SIZE).partition("x")
     try:
-        tour = Tour(seed=_whole(seed), width=_whole(width), height=_whole(height), fps=_rate(settings.get("fps", _FPS)))
+        tour = Tour(
+            seed=_whole(seed),
+            width=_whole(width),
+            height=_whole(height),
+            fps=_rate(settings.get("fps", _FPS)),
+            family=family,
+        )
         num_frames = _whole(settings["frames"]) if "frames" in settings else None
     except ValueError as error:
         raise InputError(f"Expected a world such as {_EXAMPLE}, but got '{text}'.") from error
     return WorldTour(tour, sampling, num_frames=num_frames, device=device)
+
+
+def _of_family(tour: Tour) -> str:
+    return "" if tour.family is Family.HOUSE else f" of {tour.family}"
 
 
 def _rate(text: str) -> float:

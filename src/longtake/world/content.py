@@ -86,6 +86,13 @@ class World:
     """Where a camera goes; None in a house, which is walked through."""
 
     @property
+    def farthest(self) -> float:
+        """No depth is greater."""
+        if math.isfinite(self.surroundings.reach):
+            return self.surroundings.reach
+        return 2 * max(math.hypot(*part.solid.center) + math.hypot(*part.solid.half) for part in self.parts)
+
+    @property
     def is_varied(self) -> bool:
         """Whether anything goes beyond what houses have, so that more has to be computed for each ray."""
         return (

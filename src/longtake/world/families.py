@@ -12,7 +12,7 @@ from longtake.world.corridors import build_corridors
 from longtake.world.house import House, build_house
 from longtake.world.outdoors import build_outdoors
 from longtake.world.rooms import build_rooms, eye_height
-from longtake.world.routes import travel
+from longtake.world.routes import slowed, travel
 from longtake.world.scene import SceneSize
 from longtake.world.table import build_table
 from longtake.world.walk import Footstep, stroll, walk
@@ -37,6 +37,14 @@ ANY_SIZE = SceneSize(boxes=220, balls=72, tapers=60, rooms=6, things=24, materia
 """Holds any world of any family but houses, and all houses but one in many hundreds."""
 _FIELDS_OF_VIEW_DEG = (35.0, 100.0)
 _HOUSE_FIELDS_OF_VIEW_DEG = (65.0, 85.0)
+_WALKING_VIEW_DEG = 85.0
+
+
+def family_named(name: str) -> Family:
+    """The family of that name."""
+    if name not in set(Family):
+        raise SettingError(f"There is no family of worlds '{name}'; choose {', '.join(Family)}.")
+    return Family(name)
 
 
 def build_world(family: Family, seed: int) -> World:
@@ -56,7 +64,9 @@ def route(family: Family, world: World) -> Iterator[Footstep]:
         return walk(world, world.seed)
     if world.track is None:
         assert isinstance(world, House)
-        return stroll(world, rng, eye_height(world, rng))
+        # a walk is made for a usual lens; through a narrow one the same steps would be leaps
+        narrow = np.tan(field_of_view_rad(family, world.seed) / 2) / np.tan(np.radians(_WALKING_VIEW_DEG) / 2)
+        return slowed(stroll(world, rng, eye_height(world, rng)), min(1.0, float(narrow)))
     return travel(world, field_of_view_rad(family, world.seed), rng)
 
 

@@ -1,5 +1,6 @@
 """Houses: a plan built up with walls, furniture, things on show and materials. The same seed gives the same house."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -26,6 +27,10 @@ class House(World):
     plan: Plan
     occupancy: Occupancy
     """Where a camera can go."""
+
+    @property
+    def farthest(self) -> float:
+        return math.hypot(*self.plan.footprint.size, self.height)
 
 
 def build_house(seed: int) -> House:

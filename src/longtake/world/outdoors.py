@@ -246,12 +246,12 @@ def _pave(placing: Placing, half: tuple[float, float], road: float, rng: np.rand
     x, z = half
     inner_x, inner_z, outer_x, outer_z = x - road / 2, z - road / 2, x + road / 2, z + road / 2
     wide = 4.0
-    placing.add((_slab(0, 0, inner_x, inner_z, _KERB), stone))
+    placing.add((_slab(0.0, 0.0, inner_x, inner_z, _KERB), stone))
     for side in (-1, 1):
-        placing.add((_slab(0, side * (outer_z + wide), outer_x + 2 * wide, wide, _KERB), stone))
-        placing.add((_slab(side * (outer_x + wide), 0, wide, outer_z, _KERB), stone))
-        placing.add((_slab(0, side * z, x - 3, 0.08, 0.006), line))
-        turned = replace(_slab(side * x, 0, z - 3, 0.08, 0.006), turn_rad=math.pi / 2)
+        placing.add((_slab(0.0, side * (outer_z + wide), outer_x + 2 * wide, wide, _KERB), stone))
+        placing.add((_slab(side * (outer_x + wide), 0.0, wide, outer_z, _KERB), stone))
+        placing.add((_slab(0.0, side * z, x - 3, 0.08, 0.006), line))
+        turned = replace(_slab(side * x, 0.0, z - 3, 0.08, 0.006), turn_rad=math.pi / 2)
         placing.add((turned, line))
 
 

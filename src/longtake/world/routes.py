@@ -10,7 +10,7 @@ so that points move by about the same share of the image from frame to frame.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -50,13 +50,15 @@ class _Style:
 
 
 _STYLES = {
-    Motion.WALK: _Style((0.015, 0.05), wander=35, down=(0, 12), nod=6, roll=2, tremor=0.25, to_and_fro=0.45),
-    Motion.HANDHELD: _Style((0.01, 0.035), wander=50, down=(-5, 25), nod=14, roll=15, tremor=0.4, to_and_fro=0.75),
-    Motion.DRIVE: _Style((0.015, 0.05), wander=8, down=(0, 5), nod=1, roll=1, tremor=0.1, to_and_fro=0.35),
-    Motion.FLY: _Style((0.012, 0.04), wander=20, down=(15, 45), nod=8, roll=3, tremor=0.1, to_and_fro=0.3),
-    Motion.ORBIT: _Style((0.012, 0.045), wander=6, down=(0, 0), nod=4, roll=3, tremor=0.2, to_and_fro=0.3),
-    Motion.STILL: _Style((0, 0), wander=0, down=(0, 12), nod=0, roll=4, tremor=0.08, to_and_fro=0),
-    Motion.TURN: _Style((0.015, 0.045), wander=0, down=(0, 12), nod=6, roll=3, tremor=0.15, to_and_fro=0.3),
+    Motion.WALK: _Style((0.015, 0.05), wander=35.0, down=(0.0, 12.0), nod=6.0, roll=2.0, tremor=0.25, to_and_fro=0.45),
+    Motion.HANDHELD: _Style(
+        (0.01, 0.035), wander=50.0, down=(-5.0, 25.0), nod=14.0, roll=15.0, tremor=0.4, to_and_fro=0.75
+    ),
+    Motion.DRIVE: _Style((0.015, 0.05), wander=8.0, down=(0.0, 5.0), nod=1.0, roll=1.0, tremor=0.1, to_and_fro=0.35),
+    Motion.FLY: _Style((0.012, 0.04), wander=20.0, down=(15.0, 45.0), nod=8.0, roll=3.0, tremor=0.1, to_and_fro=0.3),
+    Motion.ORBIT: _Style((0.012, 0.045), wander=6.0, down=(0.0, 0.0), nod=4.0, roll=3.0, tremor=0.2, to_and_fro=0.3),
+    Motion.STILL: _Style((0.0, 0.0), wander=0.0, down=(0.0, 12.0), nod=0.0, roll=4.0, tremor=0.08, to_and_fro=0.0),
+    Motion.TURN: _Style((0.015, 0.045), wander=0.0, down=(0.0, 12.0), nod=6.0, roll=3.0, tremor=0.15, to_and_fro=0.3),
 }
 _FAST_SHARE, _FAST = 0.12, 1.8
 """How many routes are fast, and by how much."""
@@ -71,7 +73,7 @@ def travel(world: World, fov_rad: float, rng: np.random.Generator) -> Iterator[F
     ride, scene = _Ride(world.track, rng), Scene.of([world])
     style = _STYLES[world.track.motion]
     usual_flow = float(rng.uniform(*style.flow)) * (_FAST if rng.random() < _FAST_SHARE else 1)
-    pace = _Waves(rng, (40, 200))
+    pace = _Waves(rng, (40.0, 200.0))
     is_still = world.track.motion is Motion.STILL
     shake = _TREMOR_OF_CLEARANCE * world.track.clearance * (0.1 if is_still else 1)
     tremor = _Tremor(math.radians(style.tremor), shake, rng)
@@ -84,12 +86,31 @@ def travel(world: World, fov_rad: float, rng: np.random.Generator) -> Iterator[F
         if not is_still:
             if frame % _FRAMES_PER_PROBE == 0:
                 points = _points_seen(scene, pose, fov_rad)
-            flow = usual_flow * (1 + 0.4 * pace.at(frame))
+            flow = usual_flow * (1 + 0.4 * pace.at(float(frame)))
             for _ in range(12 if frame == 0 else 1):
                 step = _adjusted(step, _flow(points, pose, ride.pose_at(travelled + step), fov_rad), flow, ride.length)
         yield Footstep(tremor.shaken(pose), 0, world.track.motion in {Motion.TURN, Motion.HANDHELD})
         frame += 1
         travelled += step * (_forth_and_back(frame, frames_each_way) if turns_back else 1)
+
+
+def slowed(steps: Iterator[Footstep], pace: float) -> Iterator[Footstep]:
+    """The same way at a share of its pace, 0 to 1: frames lie between those that were."""
+    before, after = next(steps), next(steps)
+    place = 0.0
+    while True:
+        yield replace(before, world_from_camera=_between(before.world_from_camera, after.world_from_camera, place))
+        place += pace
+        while place >= 1:
+            before, after, place = after, next(steps), place - 1
+
+
+def _between(one: Float[np.ndarray, "4 4"], other: Float[np.ndarray, "4 4"], share: float) -> Float[np.ndarray, "4 4"]:
+    """A pose on the way from one to another that is near: the rotation nearest to the mixed one."""
+    pose = (1 - share) * one + share * other
+    left, _, right = np.linalg.svd(pose[:3, :3])
+    pose[:3, :3] = left @ right
+    return pose
 
 
 def _forth_and_back(frame: int, frames_each_way: int) -> float:

@@ -1,4 +1,4 @@
-"""A tour: a walk through a house, filmed. Frames come one by one with their truth, as long as they are asked for."""
+"""A tour: a way through a world, filmed. Frames come one by one with their truth, as long as they are asked for."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -10,11 +10,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from longtake.errors import SettingError
+from longtake.world.content import World
+from longtake.world.families import Family, build_world, field_of_view_rad, route
 from longtake.world.house import House, build_house
 from longtake.world.render import Cameras, render
 from longtake.world.scene import Scene
 from longtake.world.things import Sightings
-from longtake.world.walk import WALK_FPS, Footstep, walk
+from longtake.world.walk import WALK_FPS, Footstep
 
 _FRAMES_AT_ONCE = {"cpu": 1, "cuda": 64}
 _MOST_PIXELS = 4096 * 2160
@@ -30,6 +32,7 @@ class View:
     image: Float[Tensor, "3 height width"]
     """0 to 1."""
     depth: Float[Tensor, "height width"]
+    """Infinite where there is sky."""
     normal: Float[Tensor, "height width 3"]
     thing: Int[Tensor, "height width"]
     """Which thing each pixel shows, -1 for none."""
@@ -44,12 +47,13 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tour:
-    """A seed, an image size and a frame rate; equal tours give equal frames."""
+    """A family and a seed, an image size and a frame rate; equal tours give equal frames."""
 
     seed: int
     width: int
     height: int
     fps: float = WALK_FPS
+    family: Family = Family.HOUSE
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.height < 1:
@@ -64,25 +68,30 @@ class Tour:
             raise SettingError(f"frames a second must be more than 0, but {self.fps:g} came")
 
     def house(self) -> House:
+        """The house, which alone can be asked about."""
+        if self.family is not Family.HOUSE:
+            raise SettingError(f"Only houses have rooms and things with names, but the family is {self.family}.")
         return build_house(self.seed)
 
+    def world(self) -> World:
+        return build_world(self.family, self.seed)
+
     def intrinsics(self) -> Float[Tensor, "3 3"]:
-        """Square pixels, a field of view of 65 to 85 degrees along the longer side, the middle at half the size."""
-        rng = np.random.default_rng([self.seed, 2])
-        focal = max(self.width, self.height) / 2 / float(np.tan(np.radians(rng.uniform(65, 85)) / 2))
+        """Square pixels, the family's field of view along the longer side, the middle at half the size."""
+        focal = max(self.width, self.height) / 2 / float(np.tan(field_of_view_rad(self.family, self.seed) / 2))
         return torch.tensor([[focal, 0.0, self.width / 2], [0.0, focal, self.height / 2], [0.0, 0.0, 1.0]])
 
     def views(self, device: torch.device | str = "cpu") -> Iterator[View]:
         """Frame after frame, without an end; what came before is not held."""
-        house = self.house()
-        scene, intrinsics = Scene.of([house], device), self.intrinsics().to(device)
-        steps = enumerate(walk(house, self.seed))
+        world = self.world()
+        scene, intrinsics = Scene.of([world], device), self.intrinsics().to(device)
+        steps = enumerate(route(self.family, world))
         while True:
             some = list(itertools.islice(steps, _FRAMES_AT_ONCE[scene.ceiling.device.type]))
-            yield from self._film(scene, intrinsics, some)
+            yield from self._film(scene, intrinsics, some, len(world.things))
 
     def _film(
-        self, scene: Scene, intrinsics: Float[Tensor, "3 3"], steps: list[tuple[int, Footstep]]
+        self, scene: Scene, intrinsics: Float[Tensor, "3 3"], steps: list[tuple[int, Footstep]], num_things: int
     ) -> Iterator[View]:
         poses = torch.from_numpy(np.stack([step.world_from_camera for _, step in steps]))
         cameras = Cameras(
@@ -92,7 +101,7 @@ class Tour:
             width=self.width,
         )
         pictures = render(scene, cameras)
-        pixels, columns = visible(pictures.thing[0], scene.num_things)
+        pixels, columns = visible(pictures.thing[0], num_things)
         for place, (index, step) in enumerate(steps):
             yield View(
                 index=index,
@@ -122,7 +131,7 @@ def visible(
     return pixels, sums / pixels
 
 
-def sightings(tour: Tour, house: House, views: Iterable[View]) -> Sightings:
+def sightings(tour: Tour, house: World, views: Iterable[View]) -> Sightings:
     """What was visible in these frames, in a few numbers a frame."""
     seen = [(view.timestamp_s, view.room, view.pixels.cpu().numpy(), view.column.cpu().numpy()) for view in views]
     times, rooms, pixels, columns = zip(*seen, strict=True)
