@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from longtake.world.families import Family
 from longtake.world.house import build_house
 from longtake.world.tour import Tour, View, sightings
 from training.clip_store import ClipStore, Cut
-from longtake.world.families import Family
 from training.walkers import Trip, walk_through
 
 SIZE = (28, 42)
