@@ -25,7 +25,7 @@ class Reached:
     """How far a training is."""
 
     step: int
-    houses: int
+    worlds: int
     """For training, filmed so far."""
 
 
@@ -65,7 +65,7 @@ def resume_training(folder: Path, model: nn.Module, optimisers: Optimisers) -> R
         raise InputError(f"The training in {folder} is of another network; go on with that, or begin anew elsewhere.")
     for name, place in places.items():
         place.copy_(tensors[name])
-    return Reached(step=record["step"], houses=record["houses"])
+    return Reached(step=record["step"], worlds=record["worlds"])
 
 
 def _weights(model: nn.Module) -> dict[str, Tensor]:
@@ -78,7 +78,7 @@ def _read(path: Path) -> tuple[dict[str, int], dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
             stored = json.loads(file.metadata()["record"])
-            record = {name: int(stored[name]) for name in ("step", "houses", "parts")}
+            record = {name: int(stored[name]) for name in ("step", "worlds", "parts")}
             return record, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise InputError(

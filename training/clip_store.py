@@ -11,7 +11,8 @@ from torch import Tensor
 from longtake.world.things import Sightings
 from longtake.world.tour import visible
 from longtake.world.walk import WALK_FPS
-from training.footage import Walked, cameras_of, film
+from training.footage import cameras_of, film
+from training.walkers import HOUSE_SIZE, Walked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,27 +26,27 @@ class Cut:
 class ClipStore:
     """What was filmed so far: as many frames in every house."""
 
-    def __init__(self, num_houses: int, num_frames: int, size: tuple[int, int], device: torch.device) -> None:
+    def __init__(self, num_worlds: int, num_frames: int, size: tuple[int, int], device: torch.device) -> None:
         """Room for so many houses."""
         self._size, self._device = size, device
         self._image: UInt8[Tensor, "houses frames 3 height width"] = torch.empty(
-            num_houses, num_frames, 3, *size, dtype=torch.uint8, device=device
+            num_worlds, num_frames, 3, *size, dtype=torch.uint8, device=device
         )
         self._seen: list[Sightings] = []
 
     @property
-    def num_houses(self) -> int:
+    def num_worlds(self) -> int:
         return len(self._seen)
 
     @property
     def has_room(self) -> bool:
-        return self.num_houses < len(self._image)
+        return self.num_worlds < len(self._image)
 
     def add(self, walked: Sequence[Walked]) -> None:
         """Film these; of more than there is room for, the first."""
-        pictures = film(walked, cameras_of(walked, self._size, self._device))
-        for at, one in enumerate(walked[: len(self._image) - self.num_houses]):
-            self._image[self.num_houses] = (pictures.image[at] * 255).round().to(torch.uint8)
+        pictures = film(walked, cameras_of(walked, self._size, self._device), HOUSE_SIZE)
+        for at, one in enumerate(walked[: len(self._image) - self.num_worlds]):
+            self._image[self.num_worlds] = (pictures.image[at] * 255).round().to(torch.uint8)
             self._seen.append(_sightings(one, pictures.thing[at]))
 
     def cut(self, num_clips: int, num_frames: int, rng: np.random.Generator, strides: tuple[int, int]) -> Cut:
@@ -56,7 +57,7 @@ class ClipStore:
         stride = rng.integers(shortest, longest, endpoint=True, size=num_clips)
         start = rng.integers(0, num_filmed - (num_frames - 1) * stride)
         frame = start[:, None] + stride[:, None] * np.arange(num_frames)
-        return Cut(house=rng.integers(self.num_houses, size=num_clips), frame=frame)
+        return Cut(house=rng.integers(self.num_worlds, size=num_clips), frame=frame)
 
     def seen_in(self, cut: Cut) -> list[Sightings]:
         """What was visible in the frames of each clip."""
@@ -75,11 +76,11 @@ class ClipStore:
 def _sightings(
     walked: Walked, thing: Int32[Tensor, "frames height width"] | Int64[Tensor, "frames height width"]
 ) -> Sightings:
-    things = walked.house.things
+    things = walked.world.things
     pixels, column = visible(thing, len(things))
     return Sightings(
         things=things,
-        rooms=tuple(room.colour for room in walked.house.rooms),
+        rooms=tuple(room.colour for room in walked.world.rooms),
         timestamp_s=np.arange(len(thing)) / WALK_FPS,
         room=walked.room,
         pixels=pixels.to(torch.int32).cpu().numpy(),

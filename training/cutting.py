@@ -53,34 +53,58 @@ class Cutter:
         """Clips from anywhere in these walks, of whose frames every eighth's overlap is known."""
         if num_frames > self.num_filmed:
             raise SettingError(f"Expected clips of {self.num_filmed} frames at most, as filmed, but got {num_frames}.")
-        clips = [self._clip(num_frames, rng, overlaps) for _ in range(num_clips)]
-        return ClipFrames(
-            walk=np.stack([walk for walk, _, _ in clips]),
-            frame=np.stack([frame for _, frame, _ in clips]),
-            is_known=np.stack([is_known for _, _, is_known in clips]),
-        )
+        return _together([self._clip(num_frames, rng, overlaps) for _ in range(num_clips)], num_frames)
+
+    def pairs(
+        self,
+        length: int,
+        rng: np.random.Generator,
+        overlaps: Sequence[Float[np.ndarray, "sampled sampled"]],
+        *,
+        strange: bool,
+    ) -> ClipFrames:
+        """A stretch of each walk, then one as long of the same place much later, or of another walk; a walk that sees
+        nothing again has none."""
+        lengths = [length, length]
+        tried = [self._jumping(walk, lengths, rng, overlaps, is_strange=strange) for walk in range(len(overlaps))]
+        return _together([clip for clip in tried if clip is not None], 2 * length)
 
     def _clip(
         self, num_frames: int, rng: np.random.Generator, overlaps: Sequence[np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         walk, kind = int(rng.integers(len(overlaps))), rng.random()
-        is_strange = self.returning <= kind < self.returning + self.strange and len(overlaps) > 1
-        lengths = _stretches(num_frames, rng) if kind < self.returning + self.strange else [num_frames]
-        frames = [self._stretch(int(rng.integers(self.num_filmed)), lengths[0], rng)]
-        walks, known = [np.full(lengths[0], walk)], [np.ones(lengths[0], dtype=np.bool_)]
+        if kind < self.returning + self.strange:
+            is_strange = kind >= self.returning and len(overlaps) > 1
+            jumping = self._jumping(walk, _stretches(num_frames, rng), rng, overlaps, is_strange=is_strange)
+            if jumping is not None:
+                return jumping
+        frames = self._stretch(int(rng.integers(self.num_filmed)), num_frames, rng)
+        return np.full(num_frames, walk), frames, np.ones(num_frames, dtype=np.bool_)
+
+    def _jumping(
+        self,
+        walk: int,
+        lengths: Sequence[int],
+        rng: np.random.Generator,
+        overlaps: Sequence[np.ndarray],
+        *,
+        is_strange: bool,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """Walks, frames and whether they are known, of stretches of these lengths; None where nothing is seen again."""
+        walks, frames = [walk], [self._stretch(int(rng.integers(self.num_filmed)), lengths[0], rng)]
         for number, length in enumerate(lengths[1:], start=1):
             if is_strange and number == 1:
                 other = (walk + int(rng.integers(1, len(overlaps)))) % len(overlaps)
                 place: int | None = int(rng.integers(self.num_filmed))
             else:
-                other, before = walk, np.concatenate([f for f, w in zip(frames, walks, strict=True) if w[0] == walk])
-                place = _seen_again(overlaps[walk], before, rng)
-            if place is None:  # nothing of it is ever seen again: one stretch then
-                return np.full(num_frames, walk), self._stretch(int(frames[0][0]), num_frames, rng), _all(num_frames)
+                before = [each for each, of in zip(frames, walks, strict=True) if of == walk]
+                other, place = walk, _seen_again(overlaps[walk], np.concatenate(before), rng)
+            if place is None:
+                return None
+            walks.append(other)
             frames.append(self._stretch(place, length, rng))
-            walks.append(np.full(length, other))
-            known.append(np.full(length, other == walk))
-        return np.concatenate(walks), np.concatenate(frames), np.concatenate(known)
+        of_frames = np.repeat(walks, lengths)
+        return of_frames, np.concatenate(frames), of_frames == walk
 
     def _stretch(self, place: int, length: int, rng: np.random.Generator) -> Int64[np.ndarray, " frames"]:
         """So many frames around a place, with a stride of their own, forwards or backwards."""
@@ -90,6 +114,14 @@ class Cutter:
         start = min(max(0, place - stride * int(rng.integers(length))), self.num_filmed - 1 - reach)
         frames = start + stride * np.arange(length, dtype=np.int64)
         return frames[::-1] if rng.random() < 0.5 else frames
+
+
+def _together(clips: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], num_frames: int) -> ClipFrames:
+    if not clips:
+        nothing = np.zeros((0, num_frames), dtype=np.int64)
+        return ClipFrames(walk=nothing, frame=nothing, is_known=nothing.astype(np.bool_))
+    walk, frame, is_known = (np.stack(columns) for columns in zip(*clips, strict=True))
+    return ClipFrames(walk=walk, frame=frame, is_known=is_known)
 
 
 def _stretches(num_frames: int, rng: np.random.Generator) -> list[int]:
@@ -113,7 +145,3 @@ def _seen_again(
     is_apart = np.abs(sampled[:, None] - before[None]).min(axis=1) >= _LONG_AGO
     found = np.flatnonzero(is_apart & (overlap[:, at].max(axis=1) >= _SEEN_AGAIN))
     return int(sampled[rng.choice(found)]) if len(found) else None
-
-
-def _all(num_frames: int) -> Bool[np.ndarray, " frames"]:
-    return np.ones(num_frames, dtype=np.bool_)

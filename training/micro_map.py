@@ -1,6 +1,8 @@
-"""Training of micro-map: clips of walks through training houses, watched as a stream would be, scored against truth."""
+"""Training of micro-map: clips of ways through worlds, watched as a stream would be, scored against truth."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -13,21 +15,32 @@ from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.weights.load import load_geometry, save_geometry
 from longtake.weights.presets import MICRO
+from longtake.world.families import HELD_OUT, Family
+from longtake.world.seeds import Split, seeds
 from training.cutting import Cutter
-from training.footage import Footage, recoloured
+from training.footage import Reels, Size, recoloured
 from training.learning import ClipTrainer, compile_parts
 from training.losses import PARTS, targets, weighted
 from training.optimise import initialise
 from training.recipe import Recipe
 from training.stream_pattern import random_pattern
 from training.trainer import Line, Piece, Training
-from training.validation import judge
+from training.validation import judge, judge_places
+from training.walkers import AT_ONCE, Group, Trip, in_groups
 
-_STREAM_PATTERNS = 6
-"""For each clip length; others are drawn for the next piece of a training."""
+_STREAM_PATTERNS = 4
+"""For each size and length of clips; others are drawn for the next piece of a training."""
 
 
-class MicroMapTraining(Training[Footage]):
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is judged apart."""
+
+    family: Family
+    size: Size
+
+
+class MicroMapTraining(Training[Reels]):
     """A geometry model that learns poses and depth."""
 
     def __init__(
@@ -54,14 +67,14 @@ class MicroMapTraining(Training[Footage]):
         super().__init__(recipe, piece, tell, self.model)
         self._recipe = recipe
         with torch.no_grad():
-            self._grid = self.model.grid(recipe.film.height, recipe.film.width)
+            self._grids = {size: self.model.grid(*size) for size in recipe.film.sizes}
         self._cutter = Cutter(
-            num_filmed=recipe.film.house_frames,
+            num_filmed=recipe.film.world_frames,
             longest_stride=recipe.film.longest_stride,
             returning=recipe.cut.returning,
             strange=recipe.cut.strange,
         )
-        self._trainers: dict[int, list[ClipTrainer]] = {}
+        self._trainers: dict[tuple[Size, int], list[ClipTrainer]] = {}
 
     def export(self, path: Path) -> None:
         """Write the model as it is by now, in half precision."""
@@ -69,18 +82,40 @@ class MicroMapTraining(Training[Footage]):
         model.load_state_dict(self.model.state_dict())
         save_geometry(model.half(), path)
 
-    def _room_for(self, num_houses: int) -> Footage:
-        film = self._recipe.film
-        return Footage(num_houses, film.house_frames, (film.height, film.width), self._device)
+    def _judged(self) -> list[Group]:
+        some_seeds = list(islice(seeds(Split.VALIDATION), self._recipe.judge.worlds))
+        return [
+            group for kind in self._kinds() for group in in_groups([Trip(kind.family, seed) for seed in some_seeds])
+        ]
 
-    def _learn(self, footage: Footage) -> Float[Tensor, " parts"]:
+    def _kinds(self) -> list[Kind]:
+        """Every family in the first size, the one that is never learned from too, and houses in the other sizes."""
+        film = self._recipe.film
+        usual, *others = dict.fromkeys(film.sizes)
+        families = dict.fromkeys([Family.HOUSE, *map(Family, film.families), HELD_OUT])
+        return [*(Kind(family, usual) for family in families), *(Kind(Family.HOUSE, size) for size in others)]
+
+    def _room_for_judging(self) -> Reels:
+        order = [(kind, kind.size) for kind in self._kinds() for _ in range(self._recipe.judge.worlds)]
+        return Reels(order, self._recipe.film.world_frames, self._device)
+
+    def _room(self) -> Reels:
+        """What is drawn in one go has one size."""
+        film = self._recipe.film
+        sizes = [film.sizes[number // AT_ONCE % len(film.sizes)] for number in range(film.worlds)]
+        return Reels([(size, size) for size in sizes], film.world_frames, self._device)
+
+    def _learn(self, footage: Reels) -> Float[Tensor, " parts"]:
         """One step; returns the parts of the loss."""
         recipe = self._recipe
         num_frames = int(self._rng.choice(recipe.stage_at(self.step).clip_frames))
-        trainer = self._trainer(num_frames)
+        filmed = list(footage.filmed().values())
+        shares = np.array([each.num_worlds for each in filmed])
+        reel = filmed[int(self._rng.choice(len(filmed), p=shares / shares.sum()))]
+        trainer = self._trainer(reel.size, num_frames)
         num_clips = max(1, recipe.frames_per_step // num_frames)
         num_deep = min(num_frames, max(1, recipe.depth_frames_per_step // num_clips))
-        clips = footage.cut(num_clips, num_frames, self._rng, self._cutter)
+        clips = reel.cut(num_clips, num_frames, self._rng, self._cutter)
         truth = targets(clips, trainer.pattern.num_scale_frames)
         deep = torch.from_numpy(np.sort(self._rng.permutation(num_frames)[:num_deep])).to(self._device)
         inputs = [recoloured(clips.image), truth.pose, truth.is_known, truth.depth[:, deep], deep]
@@ -88,17 +123,30 @@ class MicroMapTraining(Training[Footage]):
         self._follow_gradients()
         return parts
 
-    def _trainer(self, num_frames: int) -> ClipTrainer:
-        """A trainer for clips of this length, with one of several stream patterns."""
-        trainers = self._trainers.setdefault(num_frames, [])
+    def _trainer(self, size: Size, num_frames: int) -> ClipTrainer:
+        """A trainer for clips of this size and length, with one of several stream patterns."""
+        trainers = self._trainers.setdefault((size, num_frames), [])
         if len(trainers) < _STREAM_PATTERNS:
-            trainers.append(ClipTrainer(self.model, random_pattern(num_frames, self._rng), self._grid))
+            trainers.append(ClipTrainer(self.model, random_pattern(num_frames, self._rng), self._grids[size]))
             return trainers[-1]
         return trainers[int(self._rng.integers(len(trainers)))]
 
-    def _judge(self, known: Footage) -> dict[str, float]:
-        figures = [judge(self.model, self._grid, known, length) for length in self._recipe.judge.clip_frames]
-        return {name: value for one in figures for name, value in one.items()}
+    def _judge(self, known: Reels) -> dict[str, float]:
+        figures: dict[str, float] = {}
+        for kind, footage in known.filmed().items():
+            for length in self._recipe.judge.clip_frames:
+                of_kind = judge(self.model, self._grids[footage.size], footage, length)
+                figures |= {f"{self._prefix(kind)}{name}": value for name, value in of_kind.items()}
+        houses = known.filmed()[self._kinds()[0]]
+        return figures | judge_places(self.model, self._grids[houses.size], houses, self._cutter)
+
+    def _prefix(self, kind: Hashable) -> str:
+        """Of the figures of a kind; those of houses in the first size need none."""
+        if kind == (usual := self._kinds()[0]):
+            return ""
+        assert isinstance(kind, Kind)
+        height, width = kind.size
+        return f"{kind.family}_" if kind.size == usual.size else f"{kind.family}_{width}x{height}_"
 
     def _figures(self, values: Float[Tensor, " parts"]) -> dict[str, float]:
         """The loss, and its parts."""

@@ -4,6 +4,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from torch import Tensor
 from longtake.errors import SettingError
 from longtake.language.frames import FrameFit
 from longtake.language.qwen2_5_vl import open_clip
+from longtake.world.families import Family
+from longtake.world.seeds import Split, seeds
 from training.clip_store import ClipStore, Cut
 from training.footage import recoloured
 from training.packing import Shape
@@ -24,6 +27,7 @@ from training.recipe import VqaRecipe
 from training.trainer import Line, Piece, Training
 from training.vocabulary import Vocabulary
 from training.vqa_model import MICRO_VQA, PICTURE_FORMAT, VqaConfig, begin_with, build_vqa, save_vqa
+from training.walkers import Group, Trip, in_groups
 
 _RECOLOURING = 0.4
 """Of what micro-map gets: here colours are asked for."""
@@ -38,7 +42,8 @@ class MicroVqaTraining(Training[ClipStore]):
         self, recipe: VqaRecipe, piece: Piece, tell: Callable[[Line], None], *, network: VqaConfig = MICRO_VQA
     ) -> None:
         """Begun anew, or resumed from its checkpoint; `tell` is given every figure as it comes."""
-        self._fit = _fit(recipe.film.height, recipe.film.width)
+        (self._size,) = recipe.film.sizes
+        self._fit = _fit(*self._size)
         torch.manual_seed(0)
         self.model = build_vqa(network)
         if piece.begin_with is not None:
@@ -58,9 +63,18 @@ class MicroVqaTraining(Training[ClipStore]):
         """Write the folder of the model as it is by now, in half precision."""
         save_vqa(self.model, path)
 
-    def _room_for(self, num_houses: int) -> ClipStore:
-        film = self._recipe.film
-        return ClipStore(num_houses, film.house_frames, (film.height, film.width), self._device)
+    def _judged(self) -> list[Group]:
+        some_seeds = islice(seeds(Split.VALIDATION), self._recipe.judge.worlds)
+        return in_groups([Trip(Family.HOUSE, seed) for seed in some_seeds])
+
+    def _room_for_judging(self) -> ClipStore:
+        return self._store(self._recipe.judge.worlds)
+
+    def _room(self) -> ClipStore:
+        return self._store(self._recipe.film.worlds)
+
+    def _store(self, num_worlds: int) -> ClipStore:
+        return ClipStore(num_worlds, self._recipe.film.world_frames, self._size, self._device)
 
     def _learn(self, footage: ClipStore) -> Float[Tensor, " figures"]:
         """One step with questions that were sent for some steps ago, and others sent for."""
@@ -121,7 +135,7 @@ class MicroVqaTraining(Training[ClipStore]):
 
     def _validation_questions(self, known: ClipStore, num_frames: int) -> ValidationQuestions:
         rng = np.random.default_rng([2, num_frames])
-        num_clips = known.num_houses * self._recipe.ask.judged_clips
+        num_clips = known.num_worlds * self._recipe.ask.judged_clips
         cut = known.cut(num_clips, num_frames, rng, self._strides)
         return ValidationQuestions.of(cut, self._job(known, cut, (2, num_frames)))
 

@@ -13,9 +13,9 @@ from longtake.errors import InputError
 from longtake.world.question_sampler import QuestionSampler
 from longtake.world.things import Sightings
 from longtake.world.visibility import until
-from training.footage import interrupts_ignored
 from training.packing import Asked, Packed, Packer, Shape, together
 from training.vocabulary import Vocabulary
+from training.walkers import interrupts_ignored
 
 NUM_HELD = 1
 """Moments of each clip with a frame that waits for its partner."""

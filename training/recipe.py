@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from longtake.errors import InputError, SettingError
+from longtake.world.families import HELD_OUT, Family, family_named
 
 SHORTEST_CLIP = 4
 """Frames: a path has a scale block, and something to be compared with."""
@@ -17,32 +18,39 @@ LONGEST_QUESTION = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filming:
-    """Which houses are filmed, and how."""
+    """Which worlds are filmed, and how."""
 
-    height: int
-    width: int
-    houses: int
+    sizes: tuple[tuple[int, int], ...]
+    """Heights and widths of pictures, taken in turn; one that comes twice is taken twice as often."""
+    families: tuple[str, ...]
+    """Of worlds, taken in turn as well."""
+    worlds: int
     """Filmed at a time; each piece of a training films others."""
-    first_houses: int
+    first_worlds: int
     """As soon as these are filmed, training begins; the others come meanwhile."""
-    house_frames: int
+    world_frames: int
     longest_stride: int
 
     def __post_init__(self) -> None:
-        sizes = (self.height, self.width, self.houses, self.first_houses, self.house_frames, self.longest_stride)
-        _require(min(sizes) >= 1, "all numbers of filming to be 1 or more", sizes)
+        numbers = (self.worlds, self.first_worlds, self.world_frames, self.longest_stride)
+        _require(min(numbers) >= 1, "all numbers of filming to be 1 or more", numbers)
+        sides = [side for size in self.sizes for side in size]
+        _require(len(sides) > 0 and min(sides) >= 1, "sizes of pictures, of 1 pixel or more each way", self.sizes)
+        _require(len(self.families) > 0, "families of worlds", self.families)
+        held_out = [name for name in self.families if family_named(name) is HELD_OUT]
+        _require(not held_out, f"families that may be learned from, which {HELD_OUT} may not", held_out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judging:
-    """Houses for validation, and when the model is tried on the first frames of each."""
+    """Worlds for validation, of each kind so many, and when the model is tried on the first frames of each."""
 
-    houses: int
+    worlds: int
     clip_frames: tuple[int, ...]
     every_steps: int
 
     def __post_init__(self) -> None:
-        _require(min(self.houses, self.every_steps) >= 1, "to judge in some houses, after some steps", self)
+        _require(min(self.worlds, self.every_steps) >= 1, "to judge in some worlds, after some steps", self)
         _require_lengths(self.clip_frames)
 
 
@@ -80,8 +88,8 @@ class Schedule:
         _require(0 <= self.weight_decay < 1, "a weight decay of 0 to 1", self.weight_decay)
         lengths = [self.judge.clip_frames, *(stage.clip_frames for stage in self.stages)]
         longest = max(map(max, lengths))
-        filmed = self.film.house_frames
-        _require(longest <= filmed, f"clips of {filmed} frames at most, as many as a house is filmed for", longest)
+        filmed = self.film.world_frames
+        _require(longest <= filmed, f"clips of {filmed} frames at most, as many as a world is filmed for", longest)
 
     @property
     def num_steps(self) -> int:
@@ -170,10 +178,14 @@ class VqaRecipe(Schedule):
 
     def __post_init__(self) -> None:
         Schedule.__post_init__(self)
+        _require(
+            set(self.film.families) == {Family.HOUSE}, "houses, which alone can be asked about", self.film.families
+        )
+        _require(len(self.film.sizes) == 1, "one size of pictures", self.film.sizes)
         lengths = [*self.judge.clip_frames, *(length for stage in self.stages for length in stage.clip_frames)]
         _require(not any(length % 2 for length in lengths), "clips of pairs of frames", lengths)
         farthest = (max(lengths) - 1) * self.ask.shortest_stride + 1
-        filmed = self.film.house_frames
+        filmed = self.film.world_frames
         _require(farthest <= filmed, f"clips that reach over {filmed} frames at most, as filmed", farthest)
         strides = (self.ask.shortest_stride, self.film.longest_stride)
         _require(strides[0] <= strides[1], "a shortest stride no longer than the longest", strides)
@@ -223,15 +235,32 @@ def _filled(kind: type[Any], table: object, **parts: object) -> Any:
     return kind(**{name: _value(name, wanted[name], given) for name, given in table.items()}, **parts)
 
 
-def _value(name: str, wanted: object, given: object) -> int | float | tuple[int, ...]:
+_EXPECTED: dict[object, str] = {
+    int: "a whole number",
+    float: "a number",
+    tuple[int, ...]: "a list of whole numbers",
+    tuple[str, ...]: "a list of names",
+    tuple[tuple[int, int], ...]: "a list of heights and widths",
+}
+
+
+def _value(name: str, wanted: object, given: object) -> Any:
     if wanted is int and type(given) is int:
         return given
     if wanted is float and type(given) in (int, float):
         return float(given)  # type: ignore[arg-type]
-    if wanted == tuple[int, ...] and isinstance(given, list) and all(type(one) is int for one in given):
-        return tuple(given)
-    expected = {int: "a whole number", float: "a number"}.get(wanted, "a list of whole numbers")  # type: ignore[call-overload]
-    raise SettingError(f"Expected {name} to be {expected}, but got {given!r}.")
+    if isinstance(given, list):
+        if wanted == tuple[int, ...] and all(type(one) is int for one in given):
+            return tuple(given)
+        if wanted == tuple[str, ...] and all(type(one) is str for one in given):
+            return tuple(given)
+        if wanted == tuple[tuple[int, int], ...] and all(map(_is_size, given)):
+            return tuple(map(tuple, given))
+    raise SettingError(f"Expected {name} to be {_EXPECTED[wanted]}, but got {given!r}.")
+
+
+def _is_size(given: object) -> bool:
+    return isinstance(given, list) and len(given) == 2 and all(type(one) is int for one in given)
 
 
 def _require_lengths(clip_frames: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""A training in pieces: houses are filmed meanwhile, steps made, reported and validated, and all is saved in time."""
+"""A training in pieces: worlds are filmed meanwhile, steps made, reported and validated, and all is saved in time."""
 
 import json
 import math
@@ -16,12 +16,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from longtake.errors import SettingError
+from longtake.world.families import Family
 from longtake.world.seeds import Split, seeds
 from training.checkpoint import Reached, is_training, resume_training, save_training
-from training.footage import Walked, Walkers, in_groups
 from training.optimise import Optimisers
 from training.recipe import Schedule
 from training.recording import prepare_gradients
+from training.walkers import Group, Trip, Walked, Walkers, in_groups
 
 CURVE = "curve.jsonl"
 Line = dict[str, int | float]
@@ -38,17 +39,17 @@ class Piece:
     seconds: float
     device: torch.device
     processes: int | None = None
-    """That build houses; by default one for each processor but two."""
+    """That build worlds; by default one for each processor but two."""
     begin_with: Path | None = None
     """A trained model whose weights a training begins with; one that goes on has its own."""
 
 
 @runtime_checkable
 class Filmed(Protocol):
-    """Houses that were filmed, and room for more."""
+    """Worlds that were filmed, and room for more."""
 
     @property
-    def num_houses(self) -> int: ...
+    def num_worlds(self) -> int: ...
 
     @property
     def has_room(self) -> bool: ...
@@ -67,10 +68,10 @@ class Training(ABC, Generic[F]):
         self._schedule, self._piece, self._device, self._tell = recipe, piece, piece.device, tell
         self._started, self._is_stopped = time.monotonic(), False
         self._optimisers = Optimisers(model, weight_decay=recipe.weight_decay)
-        reached = Reached(step=0, houses=0)
+        reached = Reached(step=0, worlds=0)
         if is_training(piece.folder):
             reached = resume_training(piece.folder, model, self._optimisers)
-        self.step, self._saved_at, self._num_houses = reached.step, reached.step, reached.houses
+        self.step, self._saved_at, self._num_worlds = reached.step, reached.step, reached.worlds
         self._rng = np.random.default_rng([1, self.step])
         torch.manual_seed(1 + self.step)
         self._learner, self._weights = model, list(model.parameters())
@@ -90,12 +91,14 @@ class Training(ABC, Generic[F]):
         self._is_stopped = True
 
     def run(self) -> None:
-        """Train until time is up or the recipe is done, then save; houses are built and filmed meanwhile."""
+        """Train until time is up or the recipe is done, then save; worlds are built and filmed meanwhile."""
         film = self._schedule.film
         walkers = self._walkers()
         try:
-            known = self._film(walkers, self._schedule.judge.houses)
-            footage = self._film(walkers, film.houses, begin_with=film.first_houses)
+            known = self._room_for_judging()
+            self._film(walkers, known, sum(map(len, self._judged())))
+            footage = self._room()
+            self._film(walkers, footage, min(film.first_worlds, film.worlds))
             self._log({"began_s": round(self._elapsed(), 1)})
             while not self._is_over():
                 if footage.has_room and (walked := walkers.next_group(wait=False)) is not None:
@@ -113,8 +116,16 @@ class Training(ABC, Generic[F]):
         """Write the model as it is by now, in half precision."""
 
     @abstractmethod
-    def _room_for(self, num_houses: int) -> F:
-        """Film for so many houses."""
+    def _judged(self) -> list[Group]:
+        """Worlds for validation, in the order in which they are filmed."""
+
+    @abstractmethod
+    def _room_for_judging(self) -> F:
+        """Film for these."""
+
+    @abstractmethod
+    def _room(self) -> F:
+        """Film for the worlds of this piece."""
 
     @abstractmethod
     def _learn(self, footage: F) -> Float[Tensor, " figures"]:
@@ -126,27 +137,32 @@ class Training(ABC, Generic[F]):
 
     @abstractmethod
     def _judge(self, known: F) -> dict[str, float]:
-        """How good the model is by now, on houses that it does not learn from."""
+        """How good the model is by now, on worlds that it does not learn from."""
 
     def _end(self) -> None:
         """Let go of what a kind of training has beside its film."""
 
     def _walkers(self) -> Walkers:
-        """Through houses for validation, then through those for training that no earlier piece has seen."""
+        """Through worlds for validation, then through those for training that no earlier piece has seen."""
         film = self._schedule.film
-        judged = list(islice(seeds(Split.VALIDATION), self._schedule.judge.houses))
-        fresh = list(islice(seeds(Split.TRAINING), self._num_houses, self._num_houses + film.houses))
-        groups = [*in_groups(judged), *in_groups(fresh)]
-        return Walkers(groups, film.house_frames, processes=self._piece.processes)
+        groups = [*self._judged(), *in_groups(self._fresh())]
+        return Walkers(groups, film.world_frames, processes=self._piece.processes)
 
-    def _film(self, walkers: Walkers, num_houses: int, *, begin_with: int | None = None) -> F:
-        """Room for so many houses, of which the first are there, unless they are no longer needed."""
-        footage = self._room_for(num_houses)
-        while footage.num_houses < (begin_with or num_houses) and footage.has_room and not self._is_stopped:
+    def _fresh(self) -> list[Trip]:
+        """Families take turns."""
+        film = self._schedule.film
+        numbered = enumerate(seeds(Split.TRAINING))
+        return [
+            Trip(Family(film.families[number % len(film.families)]), seed)
+            for number, seed in islice(numbered, self._num_worlds, self._num_worlds + film.worlds)
+        ]
+
+    def _film(self, walkers: Walkers, footage: F, num_worlds: int) -> None:
+        """Until there are so many, unless they are no longer needed."""
+        while footage.num_worlds < num_worlds and footage.has_room and not self._is_stopped:
             walked = walkers.next_group(wait=True)
             assert walked is not None
             footage.add(walked)
-        return footage
 
     def _is_over(self) -> bool:
         return self.is_done or self._is_stopped or self._elapsed() >= self._piece.seconds
@@ -167,10 +183,10 @@ class Training(ABC, Generic[F]):
         self._optimisers.step(self._schedule.rate_at(self.step))
 
     def _save(self, footage: F, known: F) -> None:
-        """Tell how good the model is by now, on houses for validation, and save it."""
+        """Tell how good the model is by now, on worlds for validation, and save it."""
         self._require_numbers(torch.stack([weight.detach().sum() for weight in self._weights]))
         self._log({name: round(value, 5) for name, value in self._judge(known).items()})
-        reached = Reached(step=self.step, houses=self._num_houses + footage.num_houses)
+        reached = Reached(step=self.step, worlds=self._num_worlds + footage.num_worlds)
         save_training(self._piece.folder, self._learner, self._optimisers, reached)
         self._saved_at = self.step
 

@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from longtake.spatial.pose import matrix_from_quaternion, rigid_pose
-from training import footage
-from training.footage import Clips, Footage, Walked, walk_through
+from longtake.world.families import Family
+from training import walkers
+from training.footage import Clips, Footage
 from training.recipe import Recipe, Stage, read_recipe, shipped_recipe
+from training.walkers import Trip, Walked, walk_through
 
 SIZE = (28, 42)
 
@@ -21,7 +23,7 @@ SIZE = (28, 42)
 def filmed() -> Footage:
     """Twelve frames of houses 0 and 3; tests share it and must leave it as it is."""
     footage = Footage(3, 12, SIZE, torch.device("cpu"))
-    footage.add(walk_through([0, 3], 12))
+    footage.add(walk_through([Trip(Family.HOUSE, 0), Trip(Family.HOUSE, 3)], 12))
     return footage
 
 
@@ -33,8 +35,8 @@ def miniature() -> Recipe:
 
 
 @cache
-def walk_once(seeds: tuple[int, ...], num_frames: int) -> list[Walked]:
-    return walk_through(seeds, num_frames)
+def walk_once(trips: tuple[Trip, ...], num_frames: int) -> list[Walked]:
+    return walk_through(trips, num_frames)
 
 
 @pytest.fixture
@@ -46,11 +48,11 @@ def asked_seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         def __init__(self, processes: int, mp_context: object) -> None:
             super().__init__(1)
 
-        def submit(self, walk: Any, group: Sequence[int], num_frames: int) -> Future[Any]:  # type: ignore[override]
-            seeds.extend(group)
+        def submit(self, walk: Any, group: Sequence[Trip], num_frames: int) -> Future[Any]:  # type: ignore[override]
+            seeds.extend(trip.seed for trip in group)
             return super().submit(walk_once, tuple(group), num_frames)
 
-    monkeypatch.setattr(footage, "ProcessPoolExecutor", Threads)
+    monkeypatch.setattr(walkers, "ProcessPoolExecutor", Threads)
     return seeds
 
 

@@ -22,7 +22,7 @@ from training.optimise import Optimisers, initialise
 from training.recording import prepare_gradients
 from training.stream_pattern import StreamPattern
 
-REACHED = Reached(step=7, houses=40)
+REACHED = Reached(step=7, worlds=40)
 RESUMED_LOSS_TOLERANCE = 0.01
 """Of the loss: what keeping moments in bfloat16 may change in the ten steps after resuming."""
 
@@ -119,7 +119,7 @@ def test_moments_in_bfloat16_change_the_next_losses_by_little(
 
 def test_a_training_that_has_not_begun_can_be_put_away(wandering: Clips, tmp_path: Path) -> None:
     fresh, other = Learner(wandering), Learner(wandering, seed=1)
-    save_training(tmp_path, fresh.model, fresh.optimisers, Reached(step=0, houses=0))
+    save_training(tmp_path, fresh.model, fresh.optimisers, Reached(step=0, worlds=0))
     resume_training(tmp_path, other.model, other.optimisers)
     assert equal(fresh.state(), other.state())
     assert fresh.losses(2) == other.losses(2)
@@ -139,7 +139,7 @@ def test_a_later_step_takes_the_place_of_an_earlier_one(learner: Learner, tmp_pa
     save_training(tmp_path, learner.model, learner.optimisers, REACHED)
     names = {path.name for path in tmp_path.iterdir()}
     learner.losses(1)
-    save_training(tmp_path, learner.model, learner.optimisers, Reached(step=8, houses=44))
+    save_training(tmp_path, learner.model, learner.optimisers, Reached(step=8, worlds=44))
     assert {path.name for path in tmp_path.iterdir()} == names
     assert resume_training(tmp_path, learner.model, learner.optimisers).step == 8
 
@@ -160,7 +160,7 @@ def test_what_fails_while_it_is_written_leaves_the_last_training(
     monkeypatch.setattr("training.checkpoint.save_file", fail_at_the_second)
     learner.losses(1)
     with pytest.raises(InputError, match=r"cannot be put away.*no space left.*the last one there stays"):
-        save_training(tmp_path, learner.model, learner.optimisers, Reached(step=8, houses=44))
+        save_training(tmp_path, learner.model, learner.optimisers, Reached(step=8, worlds=44))
     assert resume_training(tmp_path, learner.model, learner.optimisers) == REACHED
 
 

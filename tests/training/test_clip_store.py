@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from longtake.world.families import Family
 from longtake.world.house import build_house
 from longtake.world.tour import Tour, View, sightings
 from training.clip_store import ClipStore, Cut
-from training.footage import walk_through
+from training.walkers import Trip, walk_through
 
 SIZE = (28, 42)
 
@@ -17,7 +18,7 @@ SIZE = (28, 42)
 @pytest.fixture(scope="module")
 def filmed() -> ClipStore:
     store = ClipStore(2, 12, SIZE, torch.device("cpu"))
-    store.add(walk_through([0, 3], 12))
+    store.add(walk_through([Trip(Family.HOUSE, 0), Trip(Family.HOUSE, 3)], 12))
     return store
 
 
@@ -63,5 +64,5 @@ def test_clips_have_frame_rates_of_their_own_and_stay_within_the_film(filmed: Cl
 def test_of_more_houses_than_there_is_room_for_the_first_are_filmed() -> None:
     store = ClipStore(1, 4, SIZE, torch.device("cpu"))
     assert store.has_room
-    store.add(walk_through([0, 3], 4))
-    assert (store.num_houses, store.has_room) == (1, False)
+    store.add(walk_through([Trip(Family.HOUSE, 0), Trip(Family.HOUSE, 3)], 4))
+    assert (store.num_worlds, store.has_room) == (1, False)

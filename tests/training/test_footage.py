@@ -1,9 +1,5 @@
 """Clips cut from filmed houses, against the tours that they are of."""
 
-from collections.abc import Iterator
-from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -11,15 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from longtake.errors import InputError
-from longtake.world.house import build_house
-from longtake.world.scene import SceneSize
-from longtake.world.seeds import Split, seeds
+from longtake.world.families import Family
 from longtake.world.tour import Tour, View
-from longtake.world.walk import walk
-from training import footage as footage_module
 from training.cutting import ClipFrames, Cutter
-from training.footage import Footage, Walkers, in_groups, recoloured, walk_through
+from training.footage import Footage, Reels, recoloured
+from training.walkers import Trip, walk_through
 
 CPU = torch.device("cpu")
 SIZE = (28, 42)
@@ -71,64 +63,42 @@ def test_cut_clips_are_frames_that_were_filmed(filmed: Footage) -> None:
 def test_of_more_houses_than_there_is_room_for_the_first_are_filmed(filmed: Footage) -> None:
     small = Footage(1, 12, SIZE, CPU)
     assert small.has_room
-    small.add(walk_through(SEEDS, 12))
+    small.add(walk_through([Trip(Family.HOUSE, seed) for seed in SEEDS], 12))
     assert not small.has_room
-    assert small.num_houses == 1
+    assert small.num_worlds == 1
     here, there = (one.take(of_walks([0], np.arange(12)[None])) for one in (small, filmed))
     assert torch.equal(here.image, there.image)
     assert torch.equal(here.depth, there.depth)
     assert filmed.has_room
 
 
-def test_a_house_too_large_for_the_scene_gives_way_to_the_next_of_its_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    large = max(range(4), key=lambda seed: SceneSize.of(build_house(seed)).boxes)
-    num_boxes = SceneSize.of(build_house(large)).boxes
-    monkeypatch.setattr(footage_module, "_SIZE", replace(footage_module._SIZE, boxes=num_boxes - 1))
-    smaller = next(s for s in seeds(Split.TRAINING, large) if SceneSize.of(build_house(s)).boxes < num_boxes)
-    walked = walk_through([large, smaller], 2)
-    assert [one.house.seed for one in walked] == [smaller, smaller]
+def test_reels_hold_what_comes_in_the_order_that_was_fixed() -> None:
+    wide, tall = (28, 42), (42, 28)
+    reels = Reels([(wide, wide)] * 2 + [(tall, tall)] * 2 + [(wide, wide)] * 2, 2, CPU)
+    assert reels.filmed() == {}
+    for number in range(3):
+        assert reels.has_room
+        reels.add(walk_through([Trip(Family.CLUTTER, 2 * number), Trip(Family.OUTDOORS, 2 * number + 1)], 2))
+    assert not reels.has_room
+    assert reels.num_worlds == 6
+    assert {key: (footage.size, footage.num_worlds) for key, footage in reels.filmed().items()} == {
+        wide: (wide, 4),
+        tall: (tall, 2),
+    }
+    clips = reels.filmed()[tall].beginnings(2)
+    for clip, (family, seed) in enumerate([(Family.CLUTTER, 2), (Family.OUTDOORS, 3)]):
+        view = next(Tour(seed=seed, width=28, height=42, family=family).views())
+        assert torch.equal((clips.image[clip, 0] * 255).round(), (view.image * 255).round())
+        assert torch.equal(clips.depth[clip, 0], view.depth.half().float())
+        assert torch.equal(clips.intrinsics[clip, 0], view.intrinsics)
 
 
-@pytest.mark.extra
-def test_two_processes_give_the_houses_of_the_seeds_in_order() -> None:
-    walkers = Walkers(in_groups([4, 0, 3]), 3, processes=2)
-    try:
-        first, second = walkers.next_group(wait=True), walkers.next_group(wait=True)
-        assert walkers.next_group(wait=True) is None
-    finally:
-        walkers.close()
-    walked = [*first, *second]
-    assert [len(first), len(second)] == [2, 1]
-    assert [one.house.seed for one in walked] == [4, 0, 3]
-    for one in walked:
-        assert one.house.parts == build_house(one.house.seed).parts
-        poses = [step.world_from_camera for step in islice(walk(one.house, one.house.seed), 3)]
-        assert np.array_equal(one.world_from_camera, np.stack(poses).astype(np.float32))
-
-
-@pytest.fixture
-def idle() -> Iterator[Walkers]:
-    walkers = Walkers([], 3, processes=1)
-    yield walkers
-    walkers.close()
-
-
-def test_nobody_waits_for_houses_that_are_not_ready(idle: Walkers) -> None:
-    assert idle.next_group(wait=False) is None
-    coming: Future = Future()
-    idle._coming.append(coming)
-    assert idle.next_group(wait=False) is None
-    walked = walk_through([0], 2)
-    coming.set_result(walked)
-    assert idle.next_group(wait=False) is walked
-
-
-def test_a_process_that_was_killed_is_told_in_a_sentence(idle: Walkers) -> None:
-    broken: Future = Future()
-    broken.set_exception(BrokenProcessPool())
-    idle._coming.append(broken)
-    with pytest.raises(InputError, match="ended from outside"):
-        idle.next_group(wait=True)
+def test_pairs_see_a_place_again_or_another_world(filmed: Footage) -> None:
+    cutter = Cutter(num_filmed=12, longest_stride=1, returning=0.0, strange=0.0)
+    assert len(filmed.pairs(4, np.random.default_rng(0), cutter, strange=False).image) == 0
+    strange = filmed.pairs(4, np.random.default_rng(0), cutter, strange=True)
+    assert len(strange.image) == 2
+    assert torch.equal(strange.is_known, torch.tensor([[True] * 4 + [False] * 4] * 2))
 
 
 def test_other_colours_stay_within_range_and_leave_the_truth_alone(filmed: Footage) -> None:

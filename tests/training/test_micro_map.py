@@ -79,7 +79,7 @@ def test_a_training_goes_on_where_it_was_put_away_with_other_houses(
     by_split = [
         {split: [seed for seed in some if split_of(seed) is split] for split in Split} for some in (seen, asked_seeds)
     ]
-    assert by_split[0][Split.VALIDATION] == by_split[1][Split.VALIDATION] == [8, 18]
+    assert by_split[0][Split.VALIDATION] == by_split[1][Split.VALIDATION] == [8, 18] * 4
     filmed = by_split[1][Split.TRAINING][0]
     assert by_split[0][Split.TRAINING] == [0, 1, 2, 3]
     assert by_split[1][Split.TRAINING] == [filmed, filmed + 1, filmed + 2, filmed + 3]
@@ -91,18 +91,18 @@ def test_a_training_goes_on_where_it_was_put_away_with_other_houses(
 def test_no_house_for_validation_is_learned_from(
     train: Callable[..., MicroMapTraining], miniature: Recipe, asked_seeds: list[int]
 ) -> None:
-    odd = replace(miniature.judge, houses=1, every_steps=100)
-    training = train(judge=odd, film=replace(miniature.film, houses=3, first_houses=3))
+    odd = replace(miniature.judge, worlds=1, every_steps=100)
+    training = train(judge=odd, film=replace(miniature.film, worlds=3, first_worlds=3))
     learned = []
     learn = training._learn
 
     def note(footage: Any) -> Any:
-        learned.append(footage.num_houses)
+        learned.append(footage.num_worlds)
         return learn(footage)
 
     training._learn = note
     training.run()
-    assert asked_seeds == [8, 0, 1, 2]
+    assert asked_seeds == [8] * 4 + [0, 1, 2]  # houses, clutter, what is held out, and houses of the other size
     assert set(learned) == {3}
 
 
@@ -111,7 +111,7 @@ def test_the_same_seeds_give_the_same_training(miniature: Recipe, tmp_path: Path
     curves = []
     for name in ("a", "b"):
         piece = Piece(folder=tmp_path / name, seconds=1000.0, device=torch.device("cpu"))
-        all_at_once = replace(miniature, film=replace(miniature.film, houses=2))
+        all_at_once = replace(miniature, film=replace(miniature.film, worlds=2))
         MicroMapTraining(all_at_once, piece, lambda line: None, network=TINY).run()
         lines = curve(tmp_path / name)
         curves.append(
@@ -159,7 +159,7 @@ def test_pictures_that_patches_do_not_divide_are_refused(
     train: Callable[..., MicroMapTraining], miniature: Recipe
 ) -> None:
     with pytest.raises(InputError, match="multiples of 14"):
-        train(film=replace(miniature.film, height=30))
+        train(film=replace(miniature.film, sizes=((30, 42),)))
 
 
 def test_the_model_is_written_in_half_and_read_as_any_other(

@@ -18,23 +18,23 @@ from longtake.language.load import load_language
 from longtake.world.seeds import Split, split_of
 from training import question_batches, trainer
 from training.clip_store import ClipStore
-from training.footage import Walkers
 from training.micro_vqa import MicroVqaTraining
 from training.packing import KINDS
 from training.question_validation import accuracies
 from training.recipe import Stage, VqaRecipe, read_vqa_recipe, shipped_recipe
 from training.trainer import Piece
 from training.vqa_model import TINY_VQA, build_vqa, save_vqa
+from training.walkers import Trip, Walkers
 
 
 class Imagined(Walkers):
     """Walkers who bring seeds alone: what these tests learn from is made up."""
 
-    def __init__(self, groups: Sequence[Sequence[int]], num_frames: int, *, processes: int | None = None) -> None:
+    def __init__(self, groups: Sequence[Sequence[Trip]], num_frames: int, *, processes: int | None = None) -> None:
         self._groups = list(groups)
 
     def next_group(self, *, wait: bool) -> Any:
-        return list(self._groups.pop(0)) if self._groups else None
+        return [trip.seed for trip in self._groups.pop(0)] if self._groups else None
 
     def close(self) -> None:
         pass
@@ -42,12 +42,12 @@ class Imagined(Walkers):
 
 def imagine(store: ClipStore, seeds: list[Any]) -> None:
     """Instead of filming: flat pictures, in stripes that differ from house to house."""
-    for seed in seeds[: len(store._image) - store.num_houses]:
+    for seed in seeds[: len(store._image) - store.num_worlds]:
         generator = torch.Generator().manual_seed(seed)
         num_frames = store._image.shape[1]
         coarse = torch.rand(num_frames, 3, 4, 6, generator=generator)
         image = torch.nn.functional.interpolate(coarse, size=tuple(store._size)) * 255
-        store._image[store.num_houses] = image.to(torch.uint8)
+        store._image[store.num_worlds] = image.to(torch.uint8)
         store._seen.append(made_up(seed, num_frames, step_s=0.1))
 
 
@@ -112,7 +112,7 @@ def test_a_training_goes_on_where_it_was_put_away(train: Callable[..., MicroVqaT
 def test_a_handful_of_clips_is_learned_by_heart(train: Callable[..., MicroVqaTraining]) -> None:
     stages = (Stage(steps=150, clip_frames=(4,)),)
     training = train(stages=stages, rate=4e-3, warmup_steps=10, cooldown_steps=50)
-    store = training._room_for(2)
+    store = training._store(2)
     imagine(store, [0, 1])
     exam = training._validation_questions(store, 4)
     before = accuracies([exam], store, training._reading, torch.device("cpu"))["right_all"]
@@ -131,9 +131,9 @@ def test_no_house_for_tests_or_validation_is_learned_from(
     asked: list[list[int]] = []
 
     class Noted(Imagined):
-        def __init__(self, groups: Sequence[Sequence[int]], num_frames: int, *, processes: int | None = None) -> None:
+        def __init__(self, groups: Sequence[Sequence[Trip]], num_frames: int, *, processes: int | None = None) -> None:
             super().__init__(groups, num_frames)
-            asked.extend(list(group) for group in groups)
+            asked.extend([trip.seed for trip in group] for group in groups)
 
     monkeypatch.setattr(trainer, "Walkers", Noted)
     train().run()
@@ -142,7 +142,7 @@ def test_no_house_for_tests_or_validation_is_learned_from(
 
 def test_an_exam_is_the_same_each_time(train: Callable[..., MicroVqaTraining]) -> None:
     training = train()
-    store = training._room_for(2)
+    store = training._store(2)
     imagine(store, [8, 18])
     one, two = (training._validation_questions(store, 4) for _ in range(2))
     assert np.array_equal(one.cut.frame, two.cut.frame)
@@ -154,7 +154,7 @@ def test_frames_of_a_size_that_the_model_does_not_ask_for_are_refused(
     train: Callable[..., MicroVqaTraining], recipe: VqaRecipe
 ) -> None:
     with pytest.raises(SettingError, match="168x112"):
-        train(film=replace(recipe.film, height=56, width=84))
+        train(film=replace(recipe.film, sizes=((56, 84),)))
 
 
 def test_a_training_may_begin_with_the_weights_of_a_model_of_its_kind(recipe: VqaRecipe, tmp_path: Path) -> None:

@@ -23,14 +23,14 @@ def test_the_shipped_recipe_trains_from_short_clips_to_long_ones(shipped: Recipe
     longest = [max(stage.clip_frames) for stage in shipped.stages]
     assert longest == sorted(longest)
     assert longest[-1] >= 48
-    assert MICRO.patches(shipped.film.height, shipped.film.width) == (7, 9)
-    assert max(shipped.judge.clip_frames) <= shipped.film.house_frames
+    assert [MICRO.patches(*size) for size in shipped.film.sizes][:2] == [(7, 9), (6, 11)]
+    assert max(shipped.judge.clip_frames) <= shipped.film.world_frames
 
 
 def test_the_quick_recipe_is_of_a_few_steps() -> None:
     recipe = read_recipe(shipped_recipe("micro-map-quick"))
     assert recipe.num_steps < 20
-    TINY.patches(recipe.film.height, recipe.film.width)
+    assert all(TINY.patches(*size) for size in recipe.film.sizes)
 
 
 def test_the_rate_rises_stays_and_falls_to_nothing(shipped: Recipe) -> None:
@@ -73,17 +73,23 @@ def test_stages_come_in_order_each_for_its_steps(shipped: Recipe, lengths: list[
         ("warmup_steps = 300", "warmup_steps = true", "warmup_steps to be a whole number, but got True"),
         ("warmup_steps = 300", "warmup_steps = -1", "no or some steps of warm-up"),
         ("frames_per_step = 960", "frames_per_step = 0", "some frames in each step"),
-        ("houses = 1500", "houses = 0", "filming to be 1 or more"),
-        ("houses = 40", "houses = 0", "judge in some houses"),
+        ("worlds = 1600", "worlds = 0", "filming to be 1 or more"),
+        ("sizes = [[98, 126],", "sizes = [[98, 0],", "of 1 pixel or more each way"),
+        ("sizes = [[98, 126],", "sizes = [[98],", "a list of heights and widths"),
+        ('families = ["house",', 'families = ["castle",', "no family of worlds 'castle'; choose house"),
+        ('families = ["house",', 'families = ["table",', "families that may be learned from, which table may not"),
+        ('families = ["house",', "families = [1,", "a list of names"),
+        ("returning = 0.3", "returning = 0.95", "shares of clips that add up to 1 or less"),
+        ("worlds = 12", "worlds = 0", "judge in some worlds"),
         ("[film]", "[filming]", "too much or too little"),
         ("[judge]\n", "judge = 3\n[other]\n", "Expected a table"),
-        ("clip_frames = [8, 12]", "clip_frames = 8", "clip_frames to be a list of whole numbers, but got 8"),
-        ("clip_frames = [8, 12]", 'clip_frames = ["8"]', "clip_frames to be a list of whole numbers"),
-        ("clip_frames = [8, 12]", "clip_frames = []", "lengths of clips"),
-        ("clip_frames = [8, 12]", "clip_frames = [1, 12]", "each of 4 frames or more"),
-        ("clip_frames = [8, 12]", "clip_frames = [8, 401]", "clips of 400 frames at most"),
-        ("steps = 1200", "steps = 0", "a stage of one step or more, but got 0"),
-        ("steps = 1200", "", "too much or too little: steps"),
+        ("clip_frames = [24, 48, 96, 192]", "clip_frames = 8", "clip_frames to be a list of whole numbers, but got 8"),
+        ("clip_frames = [24, 48, 96, 192]", 'clip_frames = ["8"]', "clip_frames to be a list of whole numbers"),
+        ("clip_frames = [24, 48, 96, 192]", "clip_frames = []", "lengths of clips"),
+        ("clip_frames = [24, 48, 96, 192]", "clip_frames = [1, 12]", "each of 4 frames or more"),
+        ("clip_frames = [24, 48, 96, 192]", "clip_frames = [8, 401]", "clips of 400 frames at most"),
+        ("steps = 12000", "steps = 0", "a stage of one step or more, but got 0"),
+        ("steps = 12000", "", "too much or too little: steps"),
         ("rate = 2e-3", "rate = ", "cannot be read as one"),
     ],
 )
@@ -120,7 +126,7 @@ def test_a_recipe_without_stages_and_files_that_are_none_are_refused(tmp_path: P
 def test_the_recipe_of_micro_vqa_mixes_rates_and_lengths() -> None:
     recipe = read_vqa_recipe(shipped_recipe("micro-vqa"))
     assert recipe.cooldown_steps < recipe.num_steps
-    assert (recipe.film.height, recipe.film.width) == FRAME_SIZE
+    assert recipe.film.sizes == (FRAME_SIZE,)
     assert (recipe.ask.shortest_stride, recipe.film.longest_stride) == (3, 10)
     assert {16, 32, 64, 128} <= {length for stage in recipe.stages for length in stage.clip_frames}
     assert read_vqa_recipe(shipped_recipe("micro-vqa-quick")).num_steps < 20

@@ -18,7 +18,7 @@ from training.run import ASKING, MAPPING, TrainOptions, _Bar, run_train
 @pytest.fixture
 def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """A quick training in this process, its houses built in a thread."""
-    monkeypatch.setattr("training.footage.ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(1))
+    monkeypatch.setattr("training.walkers.ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(1))
 
     monkeypatch.setattr(
         "training.question_batches.ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(1)
