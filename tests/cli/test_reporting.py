@@ -28,7 +28,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setattr(execution, "_has_bfloat16", lambda _: True)
     monkeypatch.setattr(execution, "find_spec", lambda _: None)
     monkeypatch.setattr(triton, "why_missing", lambda: NO_TRITON)
-    monkeypatch.setattr(dialogue, "why_unrecordable", lambda _: triton.why_missing())
+    monkeypatch.setattr(dialogue, "why_reading_unrecorded", lambda _: triton.why_missing())
 
     def load_here(name: str, **_: Any) -> Any:
         return load_model(name)

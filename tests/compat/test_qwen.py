@@ -575,7 +575,9 @@ def test_streams_through_our_own_kernels_are_those_of_the_librarys_modules(
     folder: Path, chunks: list[list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("longtake.attention.tail_kernels", reason="needs Triton", exc_type=ImportError)
-    monkeypatch.setattr(recorded_reading, "why_unrecordable", lambda _: None)  # the interpreter takes what it is given
+    monkeypatch.setattr(
+        recorded_reading, "why_reading_unrecorded", lambda _: None
+    )  # the interpreter takes what it is given
     model = StreamQwenModel.from_pretrained(folder, dtype=torch.float16, memory=MEMORY)
     told, logits = [], []
     for is_recorded in (False, True):

@@ -73,7 +73,7 @@ def language() -> LanguageModel:
 def _kernels_run_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The interpreter takes what it is given; and nothing is to be warned of."""
     if not ON_GPU:
-        monkeypatch.setattr(recorded_reading, "why_unrecordable", lambda _: None)
+        monkeypatch.setattr(recorded_reading, "why_reading_unrecorded", lambda _: None)
         monkeypatch.setattr(recorded_reading, "MOST_TAIL", 64)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

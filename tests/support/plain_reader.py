@@ -13,7 +13,7 @@ from longtake.attention.backend import Attended, SdpaBackend, grouped, merge, un
 from longtake.attention.causal import Asking, CausalRecall, Own, attend_to_earlier
 from longtake.language.network import TEXT, Network
 from longtake.runtime.dialogue import DialogueSession
-from longtake.runtime.recorded_reading import Clip, RecordedReader
+from longtake.runtime.recorded_reading import RecordedReader, TokenClip
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class PlainReader(RecordedReader):
     def __init__(self, network: Network) -> None:
         self._plain = network
 
-    def read(self, clips: Sequence[Clip]) -> list[Float[Tensor, "1 tokens width"]]:
+    def read(self, clips: Sequence[TokenClip]) -> list[Float[Tensor, "1 tokens width"]]:
         past = clips[0].places.past.sections
         for clip in clips:
             clip.transaction.note_overwritten(TEXT)
@@ -56,7 +56,7 @@ class PlainReader(RecordedReader):
             clip.transaction.mark_written(TEXT)
         return hidden
 
-    def _read_one(self, clip: Clip, past: Sequence[Int[np.ndarray, " _"]]) -> Float[Tensor, "1 tokens width"]:
+    def _read_one(self, clip: TokenClip, past: Sequence[Int[np.ndarray, " _"]]) -> Float[Tensor, "1 tokens width"]:
         before, own = np.split(clip.tail, [len(clip.tail) - clip.num_tokens])
         seen = np.concatenate((*past, before))
         recall = _Numbered(clip.transaction, SdpaBackend(), clip.recorder, seen=seen, own=own)

@@ -50,7 +50,7 @@ from longtake.runtime.generation import (
     require_choices,
 )
 from longtake.runtime.record import fingerprint
-from longtake.runtime.recorded_reading import recorded_reader, why_unrecordable
+from longtake.runtime.recorded_reading import recorded_reader, why_reading_unrecorded
 
 SYSTEM = "You are a helpful assistant."
 _GREEDY = TextSampling()
@@ -318,7 +318,7 @@ class DialogueSession:
         setup = self._memory.setup
         if setup.reader is not None:
             return None
-        return why_unrecordable(self._language.model) or portable_by(setup.backend.name)
+        return why_reading_unrecorded(self._language.model) or portable_by(setup.backend.name)
 
     @property
     def context_length(self) -> int:

@@ -43,7 +43,7 @@ from longtake.runtime.eviction import (
     tokens_of,
     without,
 )
-from longtake.runtime.recorded_reading import Clip, Places, RecordedReader
+from longtake.runtime.recorded_reading import PastAndTail, RecordedReader, TokenClip
 
 _AHEAD = 16
 """Places for words that are staged at once: what an answer's books cost is paid once for so many."""
@@ -105,7 +105,7 @@ class _Ahead:
 
     transaction: Transaction
     num_places: int
-    places: Places
+    places: PastAndTail
     state: DialogueState
     num_read: int = 0
 
@@ -267,7 +267,7 @@ class DialogueMemory:
             read.take(lambda: None)
         return read.hidden
 
-    def _next_clip(self, feed: "Feed", *, shares_past: bool) -> Clip:
+    def _next_clip(self, feed: "Feed", *, shares_past: bool) -> TokenClip:
         """Where there is no place left that was staged for it, some are, for what follows too."""
         inputs = feed.inputs
         require_positions(inputs, self._setup.family.max_positions)
@@ -275,7 +275,7 @@ class DialogueMemory:
         if ahead is None or ahead.num_read + inputs.num_tokens > ahead.num_places:
             self._settle()
             ahead = self._ahead = self._stage_ahead(inputs.num_tokens, feed.num_following, shares_past=shares_past)
-        return Clip(inputs.embedded, inputs.rows, ahead.transaction, feed.recorder, ahead.places, ahead.num_read)
+        return TokenClip(inputs.embedded, inputs.rows, ahead.transaction, feed.recorder, ahead.places, ahead.num_read)
 
     def _stage_ahead(self, num_tokens: int, num_following: int, *, shares_past: bool) -> "_Ahead":
         """Of what is free most is left to other questions, which must not be refused for words that may never come."""
@@ -283,7 +283,7 @@ class DialogueMemory:
         if num_tokens == 1:
             num_places += min(num_following, _AHEAD - 1, self.use().free // _LEFT_TO_OTHERS)
         transaction = self._memory.begin(num_places, Keep.YES)
-        return _Ahead(transaction, num_places, Places.of(transaction, shares_past=shares_past), self._state)
+        return _Ahead(transaction, num_places, PastAndTail.of(transaction, shares_past=shares_past), self._state)
 
     def _was_read(self, inputs: TokenInputs) -> None:
         assert self._ahead is not None
@@ -410,7 +410,7 @@ class DialogueMemory:
     ) -> Read:
         if self._is_recorded(meanwhile):
             assert self._setup.reader is not None
-            clip = Clip(inputs.embedded, inputs.rows, transaction, recorder, Places.of(transaction))
+            clip = TokenClip(inputs.embedded, inputs.rows, transaction, recorder, PastAndTail.of(transaction))
             (hidden,) = self._setup.reader.read([clip])
         else:
             recall = self.recall(transaction, meanwhile, recorder)

@@ -48,7 +48,7 @@ _COMMON_HEAD_DIM = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class PastAndTail:
     """Where a staged clip reads and writes: the past, and the tail, whose last ones are the slots of the clip."""
 
     past: View
@@ -56,7 +56,7 @@ class Places:
     num_own: int
 
     @classmethod
-    def of(cls, transaction: Transaction, *, shares_past: bool = False) -> "Places":
+    def of(cls, transaction: Transaction, *, shares_past: bool = False) -> "PastAndTail":
         """Whoever is read with other forks has the past that they share, however long its tail."""
         past, tail = transaction.past_and_tail(TEXT, None if shares_past else MOST_TAIL)
         return cls(past, tail, len(transaction.ordinals))
@@ -67,14 +67,14 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Clip:
+class TokenClip:
     """Tokens of one conversation that are to be read, staged in its memory."""
 
     embedded: Float[Tensor, "1 tokens width"]
     rows: Int[np.ndarray, "3 tokens"]
     transaction: Transaction
     recorder: AttentionRecorder | None
-    places: Places
+    places: PastAndTail
     num_before: int = 0
     """Tokens of what is staged that were read already."""
 
@@ -159,7 +159,9 @@ class ClipNumbers:
         """Slots of the past where they are scattered."""
         return None if self._list is None else self._list.on_device
 
-    def fill(self, clips: Sequence[Clip], slab: Slab, past: View, tails: Sequence[Int[np.ndarray, " tail"]]) -> None:
+    def fill(
+        self, clips: Sequence[TokenClip], slab: Slab, past: View, tails: Sequence[Int[np.ndarray, " tail"]]
+    ) -> None:
         """With clips that go on from the same past; entries without a clip have no tokens."""
         self.where.copy_(slab.where)
         if all(clip.num_tokens == 1 for clip in clips):
@@ -247,7 +249,7 @@ class RecordedReader:
         """Shapes of clips that were met."""
         return len(self._shapes)
 
-    def read(self, clips: Sequence[Clip]) -> list[Float[Tensor, "1 tokens width"]]:
+    def read(self, clips: Sequence[TokenClip]) -> list[Float[Tensor, "1 tokens width"]]:
         """The hidden states of each clip's tokens, whose keys and values are written.
 
         The clips go on from the same past: of forks of one moment, or there is but one.
@@ -293,7 +295,7 @@ class RecordedReader:
         return self._network.read(numbers.embedded, numbers.positions, SlotPast(numbers))
 
     def _record(
-        self, clips: Sequence[Clip], numbers: ClipNumbers, num_past: int, tails: Sequence[Int[np.ndarray, " tail"]]
+        self, clips: Sequence[TokenClip], numbers: ClipNumbers, num_past: int, tails: Sequence[Int[np.ndarray, " tail"]]
     ) -> None:
         if numbers.past_mass is None or numbers.tail_mass is None:
             return
@@ -324,7 +326,7 @@ _LOCK = threading.Lock()
 def recorded_reader(language: LanguageModel) -> RecordedReader | None:
     """The one that all dialogues of a model share, until its weights move; None where it cannot be computed so."""
     model = language.model
-    if why_unrecordable(model) is not None:
+    if why_reading_unrecorded(model) is not None:
         return None
     with _LOCK:
         known = _READERS.get(model)
@@ -335,7 +337,7 @@ def recorded_reader(language: LanguageModel) -> RecordedReader | None:
         return known
 
 
-def why_unrecordable(model: Any) -> str | None:
+def why_reading_unrecorded(model: Any) -> str | None:
     """Why the passes of a model cannot be recorded, or None where they can."""
     if model.device.type != "cuda" or torch.version.hip is not None:
         return "recording needs an NVIDIA GPU"

@@ -325,7 +325,7 @@ def recorded_model(
         return known
 
 
-def why_unrecordable(memory: Memory, device: torch.device) -> str | None:
+def why_step_unrecorded(memory: Memory, device: torch.device) -> str | None:
     """Why the steps of a session with this memory cannot be recorded as a whole, or None where they can."""
     for stream in memory.streams.values():
         layout = stream.plan.layout

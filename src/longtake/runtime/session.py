@@ -30,7 +30,7 @@ from longtake.runtime.fused_model import COMPUTING, FusedModel, products_in
 from longtake.runtime.keyframes import EveryNth, KeptCamera, KeyframeRule, rule_from_record
 from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.record import DTYPES, SessionRecord, fingerprint
-from longtake.runtime.recorded_step import RecordedModel, recorded_model, why_unrecordable
+from longtake.runtime.recorded_step import RecordedModel, recorded_model, why_step_unrecorded
 from longtake.runtime.steps import Frame, Look, VideoSession, check_frame, describe, own_pixels
 from longtake.types import FrameKind, Geometry
 
@@ -119,7 +119,7 @@ class SequenceSession(VideoSession):
             return "recording was declined"
         if not isinstance(self._backend, TritonBackend):
             return portable_by(self._backend.name)
-        return why_unrecordable(self._memory, self._device) or f"products are computed in {self._compute_dtype}"
+        return why_step_unrecorded(self._memory, self._device) or f"products are computed in {self._compute_dtype}"
 
     @property
     def num_final(self) -> int:
@@ -310,7 +310,7 @@ class SequenceSession(VideoSession):
     def _computing(self) -> tuple[Callable[..., Prediction], RecordedModel | None]:
         """The network as it is computed, and as it is recorded."""
         model, backend, halved = self._model, self._backend, self._compute_dtype != torch.float32
-        if isinstance(backend, TritonBackend) and halved and why_unrecordable(self._memory, self._device) is None:
+        if isinstance(backend, TritonBackend) and halved and why_step_unrecorded(self._memory, self._device) is None:
             fused = FusedModel(model, self._compute_dtype)
             if not self._is_captured:
                 return fused, None
