@@ -14,6 +14,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
 
 SMALLEST_SHARE = 1e-300
+FRACTIONS = 2.0**30
+"""Of a token; fractions nearer to each other are equal, whatever the last bits that a device's logarithm gave them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def _pour(
     level = (amount - room[full].sum()) / max(shares[~full].sum(), SMALLEST_SHARE)
     exact = np.where(full, room, level * shares)
     whole = np.floor(exact).astype(np.int64)
-    by_fraction = np.argsort(whole - exact, kind="stable")
+    by_fraction = np.argsort(np.round((whole - exact) * FRACTIONS), kind="stable")
     by_fraction = by_fraction[whole[by_fraction] < room[by_fraction]]
     whole[by_fraction[: amount - int(whole.sum())]] += 1
     return whole

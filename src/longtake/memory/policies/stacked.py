@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float32, Float64, Int64
 from torch import Tensor
 
-from longtake.memory.policies.allocation import SMALLEST_SHARE
+from longtake.memory.policies.allocation import FRACTIONS, SMALLEST_SHARE
 
 Counts = Int64[Tensor, " layers"]
 Shares = Float64[Tensor, " layers"]
@@ -65,7 +65,7 @@ def _pour(amount: Int64[Tensor, ""], room: Counts, shares: Shares) -> Counts:
     whole = exact.floor().long()
     has_room = whole < room
     missing = amount - whole.sum()
-    behind = torch.where(has_room, whole - exact, torch.inf)  # the largest fraction is the lowest
+    behind = ((whole - exact) * FRACTIONS).round().where(has_room, torch.inf)  # the largest fraction is the lowest
     number = torch.arange(len(room), device=room.device)
     is_before = (behind < behind[:, None]) | ((behind == behind[:, None]) & (number < number[:, None]))
     return whole + (has_room & (is_before.sum(1) < missing))
