@@ -58,7 +58,7 @@ def test_documented_commands_run_one_after_the_other(
     for line in lines:
         program, *arguments = shlex.split(line)
         done = longtake(*arguments, cwd=tmp_path) if program == "longtake" else from_checkout(arguments, tmp_path)
-        is_refused = "I only know about" in done.stdout  # shown on the page, or by the tiny stand-in
+        is_refused = "I only know about" in done.stderr  # shown on the page, or by the tiny stand-in
         assert done.returncode == (REFUSED if is_refused else 0), f"{line}\n{done.stdout}{done.stderr}"
 
 

@@ -80,7 +80,7 @@ def world(
     overwrite: Annotated[bool, typer.Option(help="Replace a take that is there.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Film a procedural house or another world, with its exact truth: poses, depth, what is visible, questions."""
+    """Film a walk through a procedural world, with its exact truth: poses, depth, what is visible, questions."""
     settings = WorldSettings(
         out=out,
         seed=seed,
