@@ -15,7 +15,7 @@ COMMANDS = {
     "live": "Follow the camera and answer questions at once, from one memory: answers say when, where and from what.",
     "export": "Write other files from a saved result: other formats and filters, a known camera or scale, upright.",
     "eval": "Compare a result with the truth: trajectory, depth, points and answers, as far as both have them.",
-    "world": "Film a walk through a procedural house, with its exact truth: poses, depth, what is visible, questions.",
+    "world": "Film a walk through a procedural world, with its exact truth: poses, depth, what is visible, questions.",
     "demo": "Film a walk through a house unseen in training, map it, ask about it, and score both by the truth.",
     "doctor": "Say what is installed, which attention backend is used and why, and check that it computes right.",
     "models": "List the weights known by name: sizes, where from, their licence, and whether they are on this machine.",
