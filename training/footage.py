@@ -162,17 +162,3 @@ def film(walked: Sequence[Walked], cameras: Cameras, size: SceneSize, pad_rays: 
     pictures = render(scene, cameras, fuse=device.type == "cuda", pad_rays=pad_rays)
     assert not bool(pictures.depth.isnan().any()), "a ray met nothing"
     return pictures
-
-
-def recoloured(
-    image: Float[Tensor, "clips frames 3 height width"], strength: float = 1.0
-) -> Float[Tensor, "clips frames 3 height width"]:
-    """As another camera would have taken it: each clip with its own light, contrast and tint, each frame with noise."""
-    clips, device = len(image), image.device
-    light = torch.empty(clips, 1, 1, 1, 1, device=device).uniform_(-0.3, 0.3).mul(strength).exp()
-    contrast = 1 + strength * torch.empty(clips, 1, 1, 1, 1, device=device).uniform_(-0.25, 0.25)
-    tint = torch.empty(clips, 1, 3, 1, 1, device=device).uniform_(-0.1, 0.1).mul(strength).exp()
-    noise = strength * torch.empty(clips, 1, 1, 1, 1, device=device).uniform_(0, 0.03)
-    mean = image.mean(dim=(1, 2, 3, 4), keepdim=True)
-    changed = ((image - mean) * contrast + mean) * light * tint
-    return (changed + noise * torch.randn_like(image)).clamp(0, 1)

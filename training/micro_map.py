@@ -18,10 +18,11 @@ from longtake.weights.presets import MICRO
 from longtake.world.families import HELD_OUT, Family
 from longtake.world.seeds import Split, seeds
 from training.cutting import Cutter
-from training.footage import Reels, Size, recoloured
+from training.footage import Reels, Size
 from training.learning import ClipTrainer, compile_parts
 from training.losses import PARTS, targets, weighted
 from training.optimise import initialise
+from training.other_cameras import through_cameras
 from training.recipe import Recipe
 from training.stream_pattern import random_pattern
 from training.trainer import Line, Piece, Training
@@ -118,7 +119,7 @@ class MicroMapTraining(Training[Reels]):
         clips = reel.cut(num_clips, num_frames, self._rng, self._cutter)
         truth = targets(clips, trainer.pattern.num_scale_frames)
         deep = torch.from_numpy(np.sort(self._rng.permutation(num_frames)[:num_deep])).to(self._device)
-        inputs = [recoloured(clips.image), truth.pose, truth.is_known, truth.depth[:, deep], deep]
+        inputs = [through_cameras(clips.image, self._rng), truth.pose, truth.is_known, truth.depth[:, deep], deep]
         parts = trainer.learn(inputs, self._weights, self._pool)
         self._follow_gradients()
         return parts

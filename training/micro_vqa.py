@@ -18,7 +18,7 @@ from longtake.language.qwen2_5_vl import open_clip
 from longtake.world.families import Family
 from longtake.world.seeds import Split, seeds
 from training.clip_store import ClipStore, Cut
-from training.footage import recoloured
+from training.other_cameras import recoloured
 from training.packing import Shape
 from training.question_batches import NUM_HELD, QuestionJob, QuestionWorkers
 from training.question_validation import ValidationQuestions, accuracies

@@ -2,10 +2,9 @@
 
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from longtake.world.things import Sightings
 from longtake.world.visibility import until
 from training.packing import Asked, Packed, Packer, Shape, together
 from training.vocabulary import Vocabulary
-from training.walkers import interrupts_ignored
+from training.walkers import interrupts_ignored, one_thread_each
 
 NUM_HELD = 1
 """Moments of each clip with a frame that waits for its partner."""
@@ -69,7 +68,7 @@ class QuestionWorkers:
     """Processes that run jobs, in the order in which they were sent."""
 
     def __init__(self, processes: int) -> None:
-        self._pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
+        self._pool = one_thread_each(processes)
         self._coming: deque[Future[Packed]] = deque()
         with interrupts_ignored():  # and so they are by the processes that now begin, which leave Ctrl-C to this one
             for _ in range(processes):

@@ -5,7 +5,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from itertools import islice
 from multiprocessing import get_context
 
 import numpy as np
+import torch
 from jaxtyping import Float32, Int64
 
 from longtake.errors import InputError
@@ -55,7 +56,7 @@ class Walkers:
     def __init__(self, groups: Sequence[Group], num_frames: int, *, processes: int | None = None) -> None:
         """By default all processors but two work on them."""
         all_but_two = max(1, (os.cpu_count() or 2) - 2)
-        self._pool = ProcessPoolExecutor(processes or all_but_two, mp_context=get_context("spawn"))
+        self._pool = one_thread_each(processes or all_but_two)
         with interrupts_ignored():  # and so they are by the processes that now begin, which leave Ctrl-C to this one
             self._coming: deque[Future[list[Walked]]] = deque(
                 self._pool.submit(walk_through, group, num_frames) for group in groups
@@ -79,6 +80,13 @@ class Walkers:
 def in_groups(trips: Sequence[Trip]) -> list[Group]:
     """As many in each as are drawn in one go."""
     return [trips[start : start + AT_ONCE] for start in range(0, len(trips), AT_ONCE)]
+
+
+def one_thread_each(processes: int) -> Executor:
+    """Processes that share the processors; where each had as many threads as there are, they took far longer."""
+    return ProcessPoolExecutor(
+        processes, mp_context=get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
+    )
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def asked_seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seeds: list[int] = []
 
     class Threads(ThreadPoolExecutor):
-        def __init__(self, processes: int, mp_context: object) -> None:
+        def __init__(self, processes: int, **_: object) -> None:
             super().__init__(1)
 
         def submit(self, walk: Any, group: Sequence[Trip], num_frames: int) -> Future[Any]:  # type: ignore[override]

@@ -10,7 +10,7 @@ import torch
 from longtake.world.families import Family
 from longtake.world.tour import Tour, View
 from training.cutting import ClipFrames, Cutter
-from training.footage import Footage, Reels, recoloured
+from training.footage import Footage, Reels
 from training.walkers import Trip, walk_through
 
 CPU = torch.device("cpu")
@@ -99,22 +99,3 @@ def test_pairs_see_a_place_again_or_another_world(filmed: Footage) -> None:
     strange = filmed.pairs(4, np.random.default_rng(0), cutter, strange=True)
     assert len(strange.image) == 2
     assert torch.equal(strange.is_known, torch.tensor([[True] * 4 + [False] * 4] * 2))
-
-
-def test_other_colours_stay_within_range_and_leave_the_truth_alone(filmed: Footage) -> None:
-    clips = filmed.take(of_walks([0, 0], np.tile(np.arange(6), (2, 1))))
-    before = clips.image.clone()
-    torch.manual_seed(0)
-    changed = recoloured(clips.image)
-    assert torch.equal(clips.image, before)
-    assert changed.shape == before.shape
-    assert float(changed.amin()) >= 0
-    assert float(changed.amax()) <= 1
-    assert float((changed - before).abs().mean()) > 0.01
-    assert not torch.allclose(changed[0], changed[1], atol=0.01)
-
-
-def test_other_colours_show_the_same_things(filmed: Footage) -> None:
-    clips = filmed.take(of_walks([0, 1] * 10, np.tile(np.arange(6), (20, 1))))
-    pairs = torch.stack([recoloured(clips.image).flatten(1), clips.image.flatten(1)], dim=1)
-    assert min(float(torch.corrcoef(pair)[0, 1]) for pair in pairs) > 0.9

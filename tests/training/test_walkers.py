@@ -8,6 +8,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
+import torch
 
 from longtake.errors import InputError
 from longtake.world.families import Family, build_world, route
@@ -15,7 +16,7 @@ from longtake.world.house import build_house
 from longtake.world.scene import SceneSize
 from longtake.world.seeds import Split, seeds
 from training import walkers as walkers_module
-from training.walkers import Trip, Walkers, in_groups, walk_through
+from training.walkers import Trip, Walkers, in_groups, one_thread_each, walk_through
 
 
 def test_a_house_too_large_for_the_film_gives_way_to_the_next_of_its_split(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,6 +39,12 @@ def test_each_world_is_gone_through_as_its_family_goes() -> None:
         assert one.world.parts == world.parts
         poses = [step.world_from_camera for step in islice(route(one.family, world), 3)]
         assert np.array_equal(one.world_from_camera, np.stack(poses).astype(np.float32))
+
+
+@pytest.mark.extra
+def test_processes_that_share_the_processors_have_a_thread_each() -> None:
+    with one_thread_each(1) as pool:
+        assert pool.submit(torch.get_num_threads).result() == 1
 
 
 @pytest.mark.extra
