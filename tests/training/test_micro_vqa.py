@@ -63,7 +63,7 @@ def recipe() -> VqaRecipe:
 @pytest.fixture
 def train(recipe: VqaRecipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., MicroVqaTraining]:
     """Makes trainings of the miniature in one folder: the first is begun, the others take it up."""
-    monkeypatch.setattr(question_batches, "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(count))
+    monkeypatch.setattr(question_batches, "one_thread_each", ThreadPoolExecutor)
     monkeypatch.setattr(trainer, "Walkers", Imagined)
     monkeypatch.setattr(ClipStore, "add", imagine)
 

@@ -23,7 +23,7 @@ def same(a: Packed, b: Packed) -> bool:
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[QuestionWorkers]:
     """In threads, which need no time to start."""
-    monkeypatch.setattr(question_batches, "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(count))
+    monkeypatch.setattr(question_batches, "one_thread_each", ThreadPoolExecutor)
     workers = QuestionWorkers(2)
     yield workers
     workers.close()

@@ -18,11 +18,8 @@ from training.run import ASKING, MAPPING, TrainOptions, _Bar, run_train
 @pytest.fixture
 def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """A quick training in this process, its houses built in a thread."""
-    monkeypatch.setattr("training.walkers.ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(1))
-
-    monkeypatch.setattr(
-        "training.question_batches.ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(1)
-    )
+    for room in ("walkers", "question_batches"):
+        monkeypatch.setattr(f"training.{room}.one_thread_each", lambda _: ThreadPoolExecutor(1))
 
     def run(kind: Any = MAPPING, **changes: Any) -> None:
         usual = {"minutes": 5.0, "device": "cpu", "recipe": None, "processes": None, "begin_with": None}
