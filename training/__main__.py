@@ -27,6 +27,10 @@ def _add_command(network: TrainedNetwork) -> None:
         begin_with: Annotated[
             Path | None, typer.Option(help="A trained model whose weights it begins with, instead of at random.")
         ] = None,
+        last: Annotated[
+            bool,
+            typer.Option("--last", help="End with this piece: the rate falls in its time, then the model is written."),
+        ] = False,
         quick: Annotated[
             bool, typer.Option("--quick", help="A few steps of a miniature, to see that all works.")
         ] = False,
@@ -38,6 +42,7 @@ def _add_command(network: TrainedNetwork) -> None:
             recipe=recipe,
             processes=processes,
             begin_with=begin_with,
+            is_last=last,
             quick=quick,
         )
         run_train(options, network)

@@ -8,10 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from longtake.geometry.heads.dense import Dpt
 from longtake.geometry.model import GeometryModel, Grid
-from longtake.layers.block import Block
-from training.fusing import fuse, fused
 from training.losses import depth_losses, pose_losses, weighted
 from training.recording import TrainStep
 from training.stream_pattern import StreamPattern
@@ -49,9 +46,8 @@ class ClipTrainer:
         deep: Int64[Tensor, " deep"],
     ) -> tuple[Float[Tensor, ""], Float[Tensor, " parts"]]:
         prediction = self.predict(images, deep)
-        losses_of_poses = fused(pose_losses, pose.device)  # thousands of tiny products become a few kernels
         of_depth = depth_losses(prediction.depth, prediction.confidence, depth)
-        parts = torch.stack([*losses_of_poses(prediction.poses, pose, is_known), *of_depth])
+        parts = torch.stack([*pose_losses(prediction.poses, pose, is_known), *of_depth])
         return weighted(parts), parts
 
     def predict(
@@ -67,10 +63,3 @@ class ClipTrainer:
             dense = model.depth_head(levels, grid.dense, frames_at_once=len(images) * len(deep))
         poses = model.camera_head(features[-1][:, :, 0].float(), self._recall)
         return ClipPrediction(poses=poses, depth=dense.values.squeeze(-1).float(), confidence=dense.confidence.float())
-
-
-def compile_parts(model: GeometryModel) -> None:
-    """Those that are most of the work and of few shapes; what lies between them may differ from clip to clip."""
-    for module in model.modules():
-        if isinstance(module, Block | Dpt):
-            fuse(module)

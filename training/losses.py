@@ -67,9 +67,9 @@ def pose_losses(
     place = _away(predicted[..., :3], truth[..., :3], _PLACE_BETA, is_known)
     turn = _away(_upright(predicted[..., 3:7], truth[..., 3:7]), truth[..., 3:7], _PLACE_BETA, is_known)
     length = (predicted[..., 3:7].norm(dim=-1) - 1).abs().flatten(1).mean(dim=1)
-    steps = [_step(predicted, truth, is_known, gap) for gap in _gaps(predicted.shape[2])]
+    steps = _steps(predicted, truth, is_known)
     lens = (predicted[..., 7:] - truth[..., 7:]).abs().flatten(1).mean(dim=1)
-    parts = torch.stack([place, turn + 0.05 * length, torch.stack(steps).mean(dim=0), lens])
+    parts = torch.stack([place, turn + 0.05 * length, steps, lens])
     weights = _ITERATION_DECAY ** torch.arange(len(predicted) - 1, -1, -1, device=predicted.device)
     place, turn, step, lens = (parts @ weights / weights.sum()).unbind()
     return place, turn, step, lens
@@ -96,29 +96,35 @@ def _upright(
     return torch.where(same_side, unit, -unit)
 
 
-def _gaps(num_frames: int) -> list[int]:
-    return sorted({gap for gap in (1, 4, num_frames // 3) if 1 <= gap < num_frames})
-
-
-def _step(
+def _steps(
     predicted: Float[Tensor, "iterations clips frames 9"],
     truth: Float[Tensor, "clips frames 9"],
     is_known: Bool[Tensor, "clips frames"],
-    gap: int,
 ) -> Float[Tensor, " iterations"]:
-    """How frames so far apart lie to each other, seen from the earlier one."""
-    (moved, turned), (true_moved, true_turned) = (_between(pose, gap) for pose in (predicted, truth))
-    beta, both = _STEP_BETA if gap == 1 else _PLACE_BETA, is_known[:, gap:] & is_known[:, :-gap]
-    return _away(moved, true_moved, beta, both) + 0.5 * _away(turned, true_turned, beta, both)
+    """How frames 1, 4 and a third of the clip apart lie to each other, seen from the earlier one."""
+    num_frames = predicted.shape[2]
+    turns = [matrix_from_quaternion(pose[..., 3:7]) for pose in (predicted, truth)]
+    places = [pose[..., :3] for pose in (predicted, truth)]
+    losses = []
+    for gap in sorted({gap for gap in (1, 4, num_frames // 3) if 1 <= gap < num_frames}):
+        said, true = (_between(turn, place, gap) for turn, place in zip(turns, places, strict=True))
+        beta, both = _STEP_BETA if gap == 1 else _PLACE_BETA, is_known[:, gap:] & is_known[:, :-gap]
+        losses.append(_away(said.moved, true.moved, beta, both) + 0.5 * _away(said.turned, true.turned, beta, both))
+    return torch.stack(losses).mean(dim=0)
 
 
-def _between(
-    pose: Float[Tensor, "*batch frames 9"], gap: int
-) -> tuple[Float[Tensor, "*batch pairs 3"], Float[Tensor, "*batch pairs 3 3"]]:
-    rotation = matrix_from_quaternion(pose[..., 3:7])
-    back = rotation[..., :-gap, :, :].transpose(-1, -2)
-    moved = back @ (pose[..., gap:, :3] - pose[..., :-gap, :3]).unsqueeze(-1)
-    return moved.squeeze(-1), back @ rotation[..., gap:, :, :]
+@dataclass(frozen=True, slots=True)
+class _Between:
+    """From one camera to a later one."""
+
+    moved: Float[Tensor, "*batch pairs 3"]
+    turned: Float[Tensor, "*batch pairs 3 3"]
+
+
+def _between(turn: Float[Tensor, "*batch frames 3 3"], place: Float[Tensor, "*batch frames 3"], gap: int) -> _Between:
+    back = turn[..., :-gap, :, :].transpose(-1, -2)
+    moved = back @ (place[..., gap:, :] - place[..., :-gap, :]).unsqueeze(-1)
+    return _Between(moved.squeeze(-1), back @ turn[..., gap:, :, :])
 
 
 def depth_losses(

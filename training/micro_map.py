@@ -19,7 +19,8 @@ from longtake.world.families import HELD_OUT, Family
 from longtake.world.seeds import Split, seeds
 from training.cutting import Cutter
 from training.footage import Reels, Size
-from training.learning import ClipTrainer, compile_parts
+from training.fused_blocks import fuse_blocks
+from training.learning import ClipTrainer
 from training.losses import PARTS, targets, weighted
 from training.optimise import initialise
 from training.other_cameras import through_cameras
@@ -29,7 +30,7 @@ from training.trainer import Line, Piece, Training
 from training.validation import judge, judge_places
 from training.walkers import AT_ONCE, Group, Trip, in_groups
 
-_STREAM_PATTERNS = 4
+_STREAM_PATTERNS = 3
 """For each size and length of clips; others are drawn for the next piece of a training."""
 
 
@@ -64,7 +65,7 @@ class MicroMapTraining(Training[Reels]):
         self.model.to(piece.device)
         if piece.device.type == "cuda":
             torch.set_float32_matmul_precision("high")
-            compile_parts(self.model)
+        fuse_blocks(self.model)
         super().__init__(recipe, piece, tell, self.model)
         self._recipe = recipe
         with torch.no_grad():

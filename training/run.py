@@ -34,6 +34,7 @@ class TrainOptions:
     recipe: Path | None
     processes: int | None
     begin_with: Path | None
+    is_last: bool
     quick: bool
 
 
@@ -89,6 +90,7 @@ def run_train(options: TrainOptions, kind: TrainedNetwork = MAPPING) -> None:
         device=choose_device("cpu" if options.quick else options.device),
         processes=options.processes or (_QUICK_PROCESSES if options.quick else None),
         begin_with=options.begin_with,
+        is_last=options.is_last,
     )
     with _Bar(recipe.num_steps, piece.seconds) as bar:
         training = kind.begin(recipe, piece, bar.tell, options.quick)
@@ -128,7 +130,8 @@ def _told(training: Training[Any], began_at: int, num_steps: int, folder: Path, 
         files = [path] if path.is_file() else list(path.iterdir())
         size = f"{sum(file.stat().st_size for file in files) / 1e6:.1f} MB"
         use = f"use it: {kind.use} {path}"
-        return f"All {num_steps} steps are done, and the model is {path} ({size}); {use}"
+        done = f"All {num_steps}" if training.step == num_steps else f"{training.step} of {num_steps}"
+        return f"{done} steps are done, and the model is {path} ({size}); {use}"
     again = f"the same command goes on from {folder}."
     if training.step == began_at:
         wish = "" if training.is_stopped else "with more --minutes "

@@ -29,6 +29,8 @@ Line = dict[str, int | float]
 """Of the curve: the step, the seconds since the piece began, and some figures."""
 _LOG_EVERY = 100
 _FIRST_LOGS = (1, 10, 30)
+_FALLING = 0.6
+"""Share of a last piece over which the rate falls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,8 @@ class Piece:
     """That build worlds; by default one for each processor but two."""
     begin_with: Path | None = None
     """A trained model whose weights a training begins with; one that goes on has its own."""
+    is_last: bool = False
+    """Whether the training ends with this piece, wherever it is then; the rate falls to nothing in time."""
 
 
 @runtime_checkable
@@ -66,7 +70,7 @@ class Training(ABC, Generic[F]):
     def __init__(self, recipe: Schedule, piece: Piece, tell: Callable[[Line], None], model: nn.Module) -> None:
         """Begun anew with this model, or resumed from its checkpoint; `tell` is given every figure as it comes."""
         self._schedule, self._piece, self._device, self._tell = recipe, piece, piece.device, tell
-        self._started, self._is_stopped = time.monotonic(), False
+        self._started, self._is_stopped, self._is_late = time.monotonic(), False, False
         self._optimisers = Optimisers(model, weight_decay=recipe.weight_decay)
         reached = Reached(step=0, worlds=0)
         if is_training(piece.folder):
@@ -80,7 +84,7 @@ class Training(ABC, Generic[F]):
 
     @property
     def is_done(self) -> bool:
-        return self.step >= self._schedule.num_steps
+        return self.step >= self._schedule.num_steps or (self._piece.is_last and self._is_late and self.step > 0)
 
     @property
     def is_stopped(self) -> bool:
@@ -165,7 +169,8 @@ class Training(ABC, Generic[F]):
             footage.add(walked)
 
     def _is_over(self) -> bool:
-        return self.is_done or self._is_stopped or self._elapsed() >= self._piece.seconds
+        self._is_late = self._elapsed() >= self._piece.seconds
+        return self.is_done or self._is_stopped or self._is_late
 
     def _advance(self, footage: F, known: F) -> None:
         """One step, and the figures to report after it."""
@@ -180,7 +185,12 @@ class Training(ABC, Generic[F]):
     def _follow_gradients(self) -> None:
         """Change the weights, at the rate of this step."""
         torch.nn.utils.clip_grad_norm_(self._weights, 1.0)
-        self._optimisers.step(self._schedule.rate_at(self.step))
+        self._optimisers.step(self._schedule.rate_at(self.step) * self._falling())
+
+    def _falling(self) -> float:
+        """What a last piece leaves of the rate."""
+        left = 1 - self._elapsed() / self._piece.seconds
+        return min(1.0, max(0.0, left) / _FALLING) if self._piece.is_last else 1.0
 
     def _save(self, footage: F, known: F) -> None:
         """Tell how good the model is by now, on worlds for validation, and save it."""

@@ -26,8 +26,10 @@ from training.trainer import Piece
 def train(miniature: Recipe, tmp_path: Path, asked_seeds: list[int]) -> Callable[..., MicroMapTraining]:
     """Makes trainings of the miniature in one folder: the first is begun, the others take it up."""
 
-    def make(tell: Any = lambda line: None, *, seconds: float = 1000.0, **changes: Any) -> MicroMapTraining:
-        piece = Piece(folder=tmp_path, seconds=seconds, device=torch.device("cpu"), processes=1)
+    def make(
+        tell: Any = lambda line: None, *, seconds: float = 1000.0, is_last: bool = False, **changes: Any
+    ) -> MicroMapTraining:
+        piece = Piece(folder=tmp_path, seconds=seconds, device=torch.device("cpu"), processes=1, is_last=is_last)
         return MicroMapTraining(replace(miniature, **changes), piece, tell, network=TINY)
 
     return make
@@ -132,6 +134,25 @@ def test_time_that_is_up_before_the_first_step_leaves_nothing(
     stopped.run()
     assert stopped.step == 0
     assert not is_training(tmp_path)
+
+
+@pytest.mark.extra
+def test_a_last_piece_lets_the_rate_fall_in_its_time_and_ends_the_training(
+    train: Callable[..., MicroMapTraining], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = train(seconds=100.0, is_last=True, warmup_steps=0, cooldown_steps=0)
+    rates: list[float] = []
+
+    def step(rate: float) -> None:
+        rates.append(rate)
+
+    monkeypatch.setattr(training._optimisers, "step", step)
+    monkeypatch.setattr(training, "_elapsed", lambda: 20.0 * training.step)
+    training.run()
+    assert training.step == 5
+    assert training.is_done
+    assert rates == pytest.approx([training._schedule.rate * share for share in (1, 1, 1, 2 / 3, 1 / 3)])
+    assert not train(seconds=0.0, is_last=True).is_done
 
 
 @pytest.mark.extra
