@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from longtake.attention.recall import Recall
 from longtake.geometry.model import GeometryModel, Grid
 from training.losses import depth_losses, pose_losses, weighted
 from training.recording import TrainStep
@@ -26,10 +27,12 @@ class ClipPrediction:
 class ClipTrainer:
     """Predicts and learns from clips of one length under one stream pattern."""
 
-    def __init__(self, model: GeometryModel, pattern: StreamPattern, grid: Grid) -> None:
+    def __init__(self, model: GeometryModel, pattern: StreamPattern, grid: Grid, *, sparse: bool = False) -> None:
+        """`sparse` passes over what is not seen: faster where it is compiled, slower where it is not."""
         self.pattern = pattern
         self._model, self._grid = model, grid
-        self._recall = pattern.recall(model.config, (grid.height, grid.width), grid.positions.device)
+        recall_of = pattern.sparse_recall if sparse else pattern.recall
+        self._recall: Recall = recall_of(model.config, (grid.height, grid.width), grid.positions.device)
         self._rotate_clip = model.clip_rotation(self._recall, grid)
         self._step = TrainStep(self._compute)
 

@@ -129,7 +129,8 @@ class MicroMapTraining(Training[Reels]):
         """A trainer for clips of this size and length, with one of several stream patterns."""
         trainers = self._trainers.setdefault((size, num_frames), [])
         if len(trainers) < _STREAM_PATTERNS:
-            trainers.append(ClipTrainer(self.model, random_pattern(num_frames, self._rng), self._grids[size]))
+            pattern, is_gpu = random_pattern(num_frames, self._rng), self._device.type == "cuda"
+            trainers.append(ClipTrainer(self.model, pattern, self._grids[size], sparse=is_gpu))
             return trainers[-1]
         return trainers[int(self._rng.integers(len(trainers)))]
 

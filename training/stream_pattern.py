@@ -7,11 +7,12 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from longtake.attention.masks import arrivals, clip_mask, clip_ordinals
+from longtake.attention.masks import Arrival, arrivals, clip_mask, clip_ordinals
 from longtake.attention.recall import ClipRecall
 from longtake.geometry.config import CAMERA, TRUNK, GeometryConfig
 from longtake.memory.policies.lockstep import ContextRetention
 from longtake.runtime.memory_plan import trunk_layout
+from training.sparse_recall import SparseClipRecall, sparse_recall
 
 _SCALE_FRAMES = (2, 4, 4, 6, 8)
 
@@ -28,18 +29,38 @@ class StreamPattern:
 
     def recall(self, config: GeometryConfig, size: tuple[int, int], device: torch.device) -> ClipRecall:
         """What each frame of the clip sees of the others."""
-        retention = ContextRetention(anchors=self.num_scale_frames, window=self.window, history=None)
-        later = range(self.num_frames - self.num_scale_frames)
-        sequence = arrivals(self.num_scale_frames, [at % self.interval == 0 for at in later])
-        # All patches of a frame are seen alike, so one stands for them until the mask is spread out on the device.
-        special = config.special_tokens
-        kinds = clip_mask(retention.for_stream(trunk_layout(config, size)), sequence, special + 1)
-        of_camera = clip_mask(retention.camera(), sequence, 1)
+        kinds = self._kinds(config, size).to(device)
+        trunk = spread(kinds, config.special_tokens, config.tokens_per_frame(*size))
+        return self._clip_recall({TRUNK: trunk}, device)
+
+    def sparse_recall(self, config: GeometryConfig, size: tuple[int, int], device: torch.device) -> SparseClipRecall:
+        """The same, where what is not seen is not computed."""
+        kinds = self._kinds(config, size).to(device)
+        others = self._clip_recall({}, device)
+        return sparse_recall(others, kinds, self.num_frames, config.tokens_per_frame(*size))
+
+    def _clip_recall(self, masks: dict[str, Bool[Tensor, "tokens tokens"]], device: torch.device) -> ClipRecall:
+        """With the mask of the camera head beside these."""
+        of_camera = clip_mask(self._retention.camera(), self._arrivals, 1)
         return ClipRecall(
-            {TRUNK: spread(kinds.to(device), special, config.tokens_per_frame(*size)), CAMERA: of_camera.to(device)},
-            ordinals=clip_ordinals(sequence),
+            masks | {CAMERA: of_camera.to(device)},
+            ordinals=clip_ordinals(self._arrivals),
             num_scale_frames=self.num_scale_frames,
         )
+
+    def _kinds(self, config: GeometryConfig, size: tuple[int, int]) -> Bool[Tensor, "kinds kinds"]:
+        """Which special tokens and patches see which; patches of a frame are seen alike, and one stands for them."""
+        of_trunk = self._retention.for_stream(trunk_layout(config, size))
+        return clip_mask(of_trunk, self._arrivals, config.special_tokens + 1)
+
+    @property
+    def _retention(self) -> ContextRetention:
+        return ContextRetention(anchors=self.num_scale_frames, window=self.window, history=None)
+
+    @property
+    def _arrivals(self) -> tuple[Arrival, ...]:
+        later = range(self.num_frames - self.num_scale_frames)
+        return arrivals(self.num_scale_frames, [at % self.interval == 0 for at in later])
 
 
 def spread(kinds: Bool[Tensor, "kinds kinds"], special: int, tokens_per_frame: int) -> Bool[Tensor, "tokens tokens"]:
