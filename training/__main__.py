@@ -1,13 +1,18 @@
 """`python -m training`: the small networks of the package, each trained by a command."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from longtake.cli.options import Device
+from longtake.cli.options import AsJson, Device, Size, parse_counts, parse_size
 from longtake.cli.program import run_program
+from longtake.cli.tables import show, table
+from longtake.runtime.execution import choose_device
+from longtake.weights.presets import MICRO, TINY
 from training.run import NETWORKS, TrainedNetwork, TrainOptions, run_train
+from training.step_speed import measure_steps
 
 train = typer.Typer(help="Train the small networks of this package, in pieces.", no_args_is_help=True)
 
@@ -50,6 +55,40 @@ def _add_command(network: TrainedNetwork) -> None:
 
 for each in NETWORKS:
     _add_command(each)
+
+
+@train.command()
+def step_speed(
+    size: Size = "126x98",
+    lengths: Annotated[str, typer.Option(help="Frames of clips, such as 24,96.")] = "24,48,96,192",
+    frames: Annotated[int, typer.Option(min=1, help="Frames in a step.")] = 960,
+    device: Device = "auto",
+    quick: Annotated[bool, typer.Option("--quick", help="Of a miniature.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Time a step of micro-map's training; on a GPU both through masks and passing over what is not seen."""
+    figures = measure_steps(
+        TINY if quick else MICRO,
+        parse_size(size),
+        parse_counts(lengths, "--lengths as numbers of frames, such as 24,96"),
+        frames=frames,
+        deep=max(1, frames // 6),
+        device=choose_device(device),
+    )
+    headings = ("frames", "passing over", "first, s", "ms", "loss", "gradient")
+    rows = [
+        (
+            f"{one.clip_frames}",
+            "yes" if one.sparse else "no",
+            f"{one.first_s:.1f}",
+            f"{one.step_ms:.1f}",
+            f"{one.loss:.4f}",
+            f"{one.gradient:.4f}",
+        )
+        for one in figures
+    ]
+    show([asdict(one) for one in figures], [table(headings, rows)], as_json=as_json)
+
 
 if __name__ == "__main__":
     run_program(train, "python -m training")
