@@ -17,10 +17,11 @@ from longtake.api.single import Single
 from longtake.attention.backend import Backend
 from longtake.attention.choose import backend_named
 from longtake.errors import InputError, SavedSessionError, SettingError
+from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_MODEL
 from longtake.memory.saved import SavedTensors
-from longtake.pipeline.video_map import adjusted_session
+from longtake.pipeline.video_map import adjusted_session, preprocessor
 from longtake.runtime.build import SessionSettings, open_session, usual_settings
 from longtake.runtime.execution import AUTO, Precision
 from longtake.runtime.record import SessionRecord
@@ -28,7 +29,7 @@ from longtake.runtime.session import SequenceSession
 from longtake.runtime.steps import Look, VideoSession
 from longtake.runtime.windowed import WindowedSession, restored_session
 from longtake.types import Geometry
-from longtake.video.resize import Fit, Preprocessor
+from longtake.video.resize import Fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,7 @@ class GeometrySession(Single):
             raise SettingError(f"Expected reserve_frames of 0 or more, but got {reserve_frames}.")
         self._model, self._settings, self._backend = model, settings, backend
         self._reserve_frames = reserve_frames
-        self._prepare = Preprocessor(fit=fit, size=settings.image_size, patch=model.config.patch)
+        self._prepare = preprocessor(settings, model.config, fit)
         self._clock = _Clock()
         self._is_closed = False
 
@@ -235,8 +236,8 @@ class GeometrySession(Single):
         fitted = _resumed_fit(fit, record.fit)
         loaded, execution = model_and_execution(model, device, held, backend)
         inner = restored_session(saved, record, loaded, None if backend == AUTO else backend_named(execution.backend))
-        _, width = _sequence(inner).plan.size
-        session = cls(loaded, adjusted_session(usual_settings(loaded.config), size=width), fit=fitted)
+        settings = _resumed_settings(loaded.config, _sequence(inner).plan.size)
+        session = cls(loaded, settings, fit=fitted)
         session._clock = _Clock(
             session=inner, source_size=record.source_size, num_frames=_num_frames(inner), last_s=record.last_s
         )
@@ -321,6 +322,12 @@ def _resumed_fit(asked: str | None, saved: str | None) -> Fit:
     if None not in (asked, saved) and asked != saved:
         raise SettingError(f"This session was saved with fit '{saved}', but got '{asked}'; leave it out.")
     return Fit(one_of("fit", saved or asked or Fit.CROP, Fit))
+
+
+def _resumed_settings(config: GeometryConfig, size: tuple[int, int]) -> SessionSettings:
+    """Those that make pictures of the height and width that a saved session takes."""
+    usual = usual_settings(config)
+    return replace(usual, sizes=(size,)) if size in usual.sizes else adjusted_session(usual, size=size[1])
 
 
 def _sequence(session: VideoSession) -> SequenceSession:

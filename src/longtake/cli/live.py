@@ -25,14 +25,13 @@ from longtake.memory.registry import segment_policy_named
 from longtake.pipeline.live import LiveSession, LiveSettings
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.run import Run
-from longtake.pipeline.video_map import adjusted_session
+from longtake.pipeline.video_map import adjusted_session, preprocessor
 from longtake.runtime.build import open_session, usual_settings
 from longtake.runtime.dialogue import DialogueSession
 from longtake.runtime.execution import choose_execution
 from longtake.runtime.steps import VideoSession
 from longtake.takes.folder_lock import locked
 from longtake.takes.header import POSES_NAME
-from longtake.video.resize import Preprocessor
 from longtake.video.source import SourceOptions, open_source
 
 app = options.command_app()
@@ -141,7 +140,7 @@ def live(
         )
         reporter.uses(f"{model} and {language}", execution, why_portable)
         require_askable(dialogue, asked)
-        mapper = Mapper(open_map, Preprocessor(size=mapping.image_size, patch=network.config.patch))
+        mapper = Mapper(open_map, preprocessor(mapping, network.config))
         if out is not None:
             opened.enter_context(locked(out))
         poses = None if out is None else LivePoses(out / POSES_NAME, overwrite=overwrite)
