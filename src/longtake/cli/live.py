@@ -18,7 +18,7 @@ from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, rep
 from longtake.errors import BudgetError, SettingError
 from longtake.exports.poses import LivePoses
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL, model_notes
-from longtake.hub.load import load_language_model, load_model
+from longtake.hub.load import knowledge_of, load_language_model, load_model
 from longtake.language.sampling import TextSampling
 from longtake.memory.budget import Budget
 from longtake.memory.registry import segment_policy_named
@@ -140,7 +140,8 @@ def live(
         )
         reporter.uses(f"{model} and {language}", execution, why_portable)
         require_askable(dialogue, asked)
-        mapper = Mapper(open_map, preprocessor(mapping, network.config))
+        knowledge = knowledge_of(model, "longtake live VIDEO --model {}")
+        mapper = Mapper(open_map, preprocessor(mapping, network.config), knowledge)
         if out is not None:
             opened.enter_context(locked(out))
         poses = None if out is None else LivePoses(out / POSES_NAME, overwrite=overwrite)

@@ -19,7 +19,7 @@ from longtake.errors import MemoryFullError, SettingError
 from longtake.exports.frame import MappedFrame, PosedFrame
 from longtake.language.sampling import TextSampling
 from longtake.pipeline.adaptive_chunking import Chunks
-from longtake.pipeline.events import Answered, AnswerText, Asking, Event, Forgotten, Frame, Moved
+from longtake.pipeline.events import Answered, AnswerText, Asking, Event, Forgotten, Frame, Moved, Noted
 from longtake.pipeline.map_results import Prepared, Stepped
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.question_schedule import Due, QuestionSchedule, When, format_time
@@ -126,7 +126,8 @@ class LiveSession:
             case Stepped():
                 assert self._mapper is not None
                 for told in self._mapper.results.take(item):
-                    self._trail.follow(told)
+                    if not isinstance(told, Noted):
+                        self._trail.follow(told)
                     yield told
             case Looked():
                 self._trail.up_to(item.until_s)

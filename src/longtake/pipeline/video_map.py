@@ -22,6 +22,7 @@ from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.run import Run
 from longtake.pipeline.run_folder import RunFolder
 from longtake.pipeline.run_record import plain
+from longtake.pipeline.unlikeness import Knowledge
 from longtake.pipeline.writer_process import WriterProcess
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SessionSettings, open_session, parse_keyframes, parse_windows
@@ -47,6 +48,8 @@ class MapSettings:
     """As the summary calls it."""
     notes: tuple[str, ...] = ()
     """What a reader of the results should know of the model."""
+    knowledge: Knowledge | None = None
+    """Of the model, where it is known what it was trained on."""
     execution: Execution = field(default_factory=Execution)
     """How the network is computed; its number type is that of the session."""
 
@@ -86,6 +89,7 @@ def map_video(
         mapper = Mapper(
             lambda size: open_session(model, settings.session, size, backend),
             preprocessor(settings.session, model.config, settings.fit),
+            settings.knowledge,
         )
         if folder.checkpoint is not None:
             source.go_on_after(folder.checkpoint.taken)
