@@ -2,6 +2,7 @@
 
 import typer
 
+from benchmarks.answer_familiarity import answer_familiarity
 from benchmarks.count_source import count_source
 from benchmarks.familiarity import familiarity, state_sizes, unlikeness
 from benchmarks.foreign import foreign
@@ -14,7 +15,7 @@ benchmarks = typer.Typer(
     help="Measure what longtake is made of.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 _SPEED = (ask, attention_mass, chunks, count_source, map_speed, pipeline, precision, soak, world)
-_QUALITY = (familiarity, foreign, state_sizes, unlikeness)
+_QUALITY = (answer_familiarity, familiarity, foreign, state_sizes, unlikeness)
 for command in (*_SPEED, *_QUALITY):
     benchmarks.command()(command)
 

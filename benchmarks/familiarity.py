@@ -143,17 +143,23 @@ def _described(
     """Of each clip of the first worlds of a split, in every size that the model was trained on."""
     for size in _sizes(network):
         for number, seed in enumerate(itertools.islice(seeds(split), num_worlds)):
-            yield _descriptors(network, list(_filmed(family, seed, size, number)))
+            yield _descriptors(network, list(filmed(family, seed, size, number)))
             progress(1)
 
 
-def _filmed(
-    family: Family, seed: int, size: tuple[int, int], way: int
+def filmed(
+    family: Family,
+    seed: int,
+    size: tuple[int, int],
+    way: int,
+    *,
+    num_frames: int = CLIP_FRAMES,
+    every: int = _EVERY,
 ) -> Iterator[UInt8[np.ndarray, "rows columns 3"]]:
     """Frames of a clip: as they are, twice as large, or that as JPEG, in turn."""
     height, width = (side * (1 if way % 3 == 0 else 2) for side in size)
     tour = Tour(seed=seed, width=width, height=height, family=family)
-    for view in tour.views_at(range(0, CLIP_FRAMES, _EVERY)):
+    for view in tour.views_at(range(0, num_frames, every)):
         image = (view.image.movedim(0, -1) * 255).round().byte().numpy()
         yield _as_jpeg(image) if way % 3 == 2 else image
 

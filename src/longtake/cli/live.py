@@ -17,8 +17,8 @@ from longtake.cli.program import REFUSED
 from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
 from longtake.errors import BudgetError, SettingError
 from longtake.exports.poses import LivePoses
-from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL, model_notes
-from longtake.hub.load import knowledge_of, load_language_model, load_model
+from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL, model_notes, unlike_note
+from longtake.hub.load import familiarity_of, knowledge_of, load_language_model, load_model
 from longtake.language.sampling import TextSampling
 from longtake.memory.budget import Budget
 from longtake.memory.registry import segment_policy_named
@@ -104,6 +104,7 @@ def live(
         ask_fps=ask_fps,
         speaking=TextSampling(temperature=temperature, max_new_tokens=max_tokens),
         when_full="raise --memory, or lower --share",
+        unlike_note=unlike_note(language, "longtake live VIDEO --language {}", "its answers"),
     )
     execution = choose_execution(device, precision, backend)
     attention, dtype = backend_named(execution.backend), execution.precision.dtype
@@ -130,6 +131,7 @@ def live(
                 retaining=retaining,
                 answer_tokens=QUESTION_TOKENS + max_tokens,
                 backend=attention,
+                familiarity=familiarity_of(language),
             )
         opened.callback(dialogue.close)
         why_portable = _why_portable(

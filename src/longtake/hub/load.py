@@ -23,6 +23,7 @@ from longtake.weights.load import load_geometry
 from longtake.weights.presets import BY_NAME, MICRO, TINY
 from longtake.weights.published import Family
 
+_LANGUAGE_WEIGHTS = "model.safetensors"
 RANDOM: Mapping[str, GeometryConfig] = MappingProxyType(dict(zip(RANDOM_NAMES, (TINY, MICRO), strict=True)))
 """With random weights, the same each time."""
 
@@ -59,6 +60,8 @@ def load_model(
 def familiarity_of(name_or_path: Path | str) -> Familiarity | None:
     """Statistics of what a model was trained on, where they lie beside its file; nothing is downloaded for them."""
     path = existing(name_or_path) or bundled_file(str(name_or_path))
+    if path is not None and path.is_dir():  # of a language model
+        path = path / _LANGUAGE_WEIGHTS
     return None if path is None or not path.is_file() else read_familiarity(path)
 
 

@@ -25,6 +25,8 @@ CLIP_FRAMES = 48
 """The first frames of a video, by which it is judged."""
 FEWEST_FRAMES = 8
 """Of a shorter video; of fewer nothing is said."""
+CLIP_GRIDS, FEWEST_GRIDS = 8, 2
+"""The same of a language model, which looks at pairs of frames."""
 _VERSION = 1
 _DIRECTIONS = 8
 
