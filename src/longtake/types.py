@@ -53,6 +53,9 @@ class Geometry:
     camera_points: Float[Tensor, "frames height width 3"] | None = None
     """Points before the camera, where the checkpoint has such a head."""
     camera_points_confidence: Float[Tensor, "frames height width"] | None = None
+    descriptor: Float[Tensor, "frames channels"] | None = None
+    """What each frame looks like, to find a place again by: the mean of its patches as the encoder has them, between
+    frames that look alike a small angle. None for what earlier versions saved."""
     moved: "Moved | None" = None
     """What earlier frames became with the same step; None where they stay as they are."""
 
@@ -70,10 +73,12 @@ class Geometry:
 
     @classmethod
     def join(cls, parts: Sequence["Geometry"]) -> "Geometry":
-        """All frames of all parts, of which there must be one at least."""
+        """All frames of all parts, of which there must be one at least; what one of them lacks, all lack then."""
         columns = [_columns(part) for part in parts]
-        joined: dict[str, Any] = {}
+        joined: dict[str, Any] = dict.fromkeys({name for column in columns for name in column})
         for name, first in columns[0].items():
+            if not all(name in column for column in columns):
+                continue
             pieces = [column[name] for column in columns]
             joined[name] = torch.cat(pieces) if isinstance(first, Tensor) else sum(pieces, start=())
         return replace(parts[0], **joined)

@@ -1,5 +1,6 @@
 """The public geometry session says what `map` writes, to the bit, whatever a picture comes as."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,12 @@ import longtake
 from longtake import DialogueSession, Geometry, GeometrySession
 from longtake.errors import CheckpointError, InputError, MemoryFullError, SavedSessionError, SettingError
 from longtake.geometry.model import GeometryModel
+from longtake.hub.load import random_model
 from longtake.language.load import LanguageModel
 from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.takes.tum import as_written
 from longtake.video.frame import VideoFrame
+from longtake.weights.presets import TINY
 
 WORDS = {"memory": "20MB", "windows": "10/4", "keyframes": "every:2", "policy": "context"}
 
@@ -51,6 +54,28 @@ def test_session_and_map_agree_to_the_bit(model: GeometryModel, tmp_path: Path, 
         shown = depth > 0  # a take has no depth where the picture was filled up
         assert np.array_equal(known.depth[position].numpy()[shown], depth[shown])
         assert shown.mean() > 0.6
+
+
+@pytest.mark.parametrize(("size", "seen"), [("64x36", "70x42"), ("48x64", "42x70"), ("56x48", "42x42")])
+def test_a_video_is_seen_in_the_trained_size_nearest_to_its_shape_by_session_map_and_after_a_break(
+    tmp_path: Path, size: str, seen: str
+) -> None:
+    model = random_model(replace(TINY, sizes=((42, 70), (70, 42), (42, 42))), torch.device("cpu"))
+    source = f"world:9?frames=12&size={size}"
+    take = longtake.map(source, tmp_path / "map", model=model, format="depth-npz")
+    assert f"{take.header.width}x{take.header.height}" == seen
+    with GeometrySession.from_pretrained(model) as session:
+        for frame in list(longtake.open_video(source))[:10]:
+            session.step(frame)
+        assert session.info.size == seen
+        session.save(tmp_path / "session")
+    with GeometrySession.resume(tmp_path / "session", model) as resumed:
+        for frame in list(longtake.open_video(source))[10:]:
+            depth = resumed.step(frame).depth
+        assert resumed.info.size == seen
+    np.testing.assert_array_equal(depth[-1], take.depth(11))
+    other = longtake.map(source, tmp_path / "other", model=model, size=84)
+    assert other.header.width == 84
 
 
 def test_pictures_of_every_kind_give_the_same_bits(model: GeometryModel, frames: list[VideoFrame]) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from longtake.runtime.keyframes import EveryNth
 from longtake.runtime.windows import Windows
 from longtake.weights.load import save_geometry
 from longtake.weights.presets import TINY
+from longtake.world.families import Family
 from longtake.world.seeds import Split
 from longtake.world.tour import Tour
 
@@ -98,6 +100,31 @@ def test_times_better_is_the_baseline_over_the_error(film: FilmedWalk) -> None:
     assert world.times_velocity == world.baselines.velocity_ate_share / world.score.ate_share
     assert world.times_mean_depth == world.baselines.mean_depth_abs_rel / world.score.depth_abs_rel
     assert world.path_m == pytest.approx(float(film.truth.world_from_camera[:, :3, 3].diff(dim=0).norm(dim=-1).sum()))
+
+
+def test_metres_are_the_share_times_the_path_and_stand_beside_standing_still(film: FilmedWalk) -> None:
+    bent = film.truth.world_from_camera.clone()
+    bent[4:, 0, 3] += 0.1
+    longer = film.intrinsics.expand(LONG, 3, 3) * torch.tensor([[1.1, 1, 1], [1, 0.8, 1], [1, 1, 1]])
+    world = score_walk(MappedWalk(ClipGeometry(film.truth.depth, bent), longer), film, seed=9, watched_s=1.0)
+    figures = world.figures()
+    assert world.score.ate_share is not None
+    assert world.score.ate_m == pytest.approx(world.score.ate_share * world.path_m)
+    centres = film.truth.world_from_camera[:, :3, 3]
+    away = (centres - centres.mean(dim=0)).square().sum(dim=-1).mean().sqrt()
+    assert world.baselines.still_ate_m == pytest.approx(float(away))
+    assert figures["times_still"] == pytest.approx(float(away) / world.score.ate_m)
+    assert figures["focal_share"] == pytest.approx(0.15, abs=1e-6)
+
+
+def test_worlds_of_other_families_are_filmed_and_sky_counts_for_nothing(model: GeometryModel) -> None:
+    wanted = replace(SETTINGS, variants=(USUAL,), frames=(5,), num_worlds=2, family=Family.OUTDOORS)
+    (row,) = measure_quality(model, wanted, lambda _: None)
+    film = film_world(9, 5, SIZE, CPU, lambda _: None, family=Family.OUTDOORS)
+    views = list(itertools.islice(Tour(seed=9, width=SIZE[1], height=SIZE[0], family=Family.OUTDOORS).views(), 5))
+    assert torch.equal(film.truth.depth, torch.stack([view.depth for view in views]))
+    assert not film.truth.depth.isfinite().all()
+    assert all(value is None or math.isfinite(value) for world in row.worlds for value in world.figures().values())
 
 
 def test_share_of_worlds_counts_those_that_beat_the_baseline(rows: list[QualityRow]) -> None:
@@ -202,6 +229,7 @@ def test_policy_memory_and_scale_frames_are_set() -> None:
         ({"align": "by eye"}, "no alignment rule 'by eye'"),
         ({"policy": "lots"}, "no memory policy 'lots'"),
         ({"size": "small"}, "Expected a size"),
+        ({"family": "castles"}, "no family of worlds 'castles'"),
     ],
 )
 def test_option_without_meaning_is_refused(changes: dict[str, str], said: str) -> None:
@@ -230,12 +258,25 @@ def test_table_json_and_plot_are_written(capsys: pytest.CaptureFixture[str], tmp
     assert [world["seed"] for world in row["worlds"]] == [9, 19]
     shares = [world["ate_share"] for world in row["worlds"]]
     assert row["summary"]["ate_share"]["median"] == pytest.approx(sum(shares) / 2)
-    assert set(row["better_share"]) == {"times_velocity", "times_straight", "times_mean_depth"}
+    assert set(row["better_share"]) == {"times_velocity", "times_straight", "times_still", "times_mean_depth"}
     assert written["weights_sha256"] is None  # of the package's own files only
     for row in written["rows"]:
         del row["worlds"]
     assert json.loads(card.read_text()) == written
     assert (tmp_path / "quality.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_families_and_sizes_are_told_apart_and_the_one_held_out_comes_first(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    card = tmp_path / "card.json"
+    bench_quality(model="tiny", worlds=1, frames="4", family="house,table", size="42x28,28x42", card=card)
+    said = capsys.readouterr().out
+    lines = [line.split()[:2] for line in said.splitlines() if line.startswith(("house", "table"))]
+    assert lines == [["table", "42x28"], ["table", "28x42"], ["house", "42x28"], ["house", "28x42"]]
+    assert "tiny, 1 test world each" in said
+    rows = json.loads(card.read_text())["rows"]
+    assert [(row["family"], row["width"], row["height"]) for row in rows[1:3]] == [("table", 28, 42), ("house", 42, 28)]
 
 
 def test_several_ways_are_compared_and_a_model_from_a_file_is_not_called_random(

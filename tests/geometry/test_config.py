@@ -48,6 +48,16 @@ def test_vggt_family_has_one_network():
     assert all(config.camera.camera_from_world for config in (VGGT, STREAM3R, STREAMVGGT))
 
 
+def test_trained_sizes_are_said_in_the_file_and_no_part_of_the_network(tiny_config):
+    known = replace(tiny_config, sizes=((28, 42), (42, 28)))
+    assert GeometryConfig.from_json(known.to_json()).sizes == ((28, 42), (42, 28))
+    assert known == tiny_config
+    with pytest.raises(SettingError, match="pictures of whole patches of 14 pixels, got"):
+        replace(tiny_config, sizes=((28, 40),))
+    with pytest.raises(InputError, match="a model configuration as JSON"):
+        GeometryConfig.from_json(json.dumps(json.loads(tiny_config.to_json()) | {"sizes": [7]}))
+
+
 def test_tokens_per_frame_counts_special_tokens_and_patches(tiny_config):
     assert tiny_config.special_tokens == 6
     assert tiny_config.tokens_per_frame(42, 70) == 21

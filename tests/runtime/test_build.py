@@ -11,12 +11,12 @@ from torch import Tensor
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
 from longtake.runtime.alignment import Alignment, Anchoring
-from longtake.runtime.build import SMALL, open_session
+from longtake.runtime.build import SMALL, open_session, usual_settings
 from longtake.runtime.session import SequenceSession
 from longtake.runtime.windowed import WindowedSession
 from longtake.runtime.windows import Windows
 from longtake.types import Geometry
-from longtake.weights.presets import TINY
+from longtake.weights.presets import TINY, TINY_CAUSAL
 from longtake.world.tour import Tour
 
 SIZE = (28, 42)
@@ -53,6 +53,13 @@ def test_windows_are_laid_as_the_settings_say(anchoring: Anchoring, model: Geome
         other = cameras(open_session(model, replace(asked, alignment=Alignment(rule)), SIZE), frames)
         assert torch.equal(other[:3], found[:3])  # the later window says what both have seen
         assert not torch.equal(other, found)
+
+
+def test_trained_sizes_are_those_of_the_network() -> None:
+    assert usual_settings(TINY) == SMALL
+    sizes = ((28, 42), (42, 28))
+    assert usual_settings(replace(TINY, sizes=sizes)) == replace(SMALL, sizes=sizes)
+    assert usual_settings(replace(TINY_CAUSAL, sizes=sizes)).sizes == sizes
 
 
 def test_one_sequence_has_no_windows(model: GeometryModel) -> None:

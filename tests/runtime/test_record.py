@@ -71,13 +71,14 @@ def test_plan_comes_back_whole(dtype: torch.dtype, trail: Trail, history: int | 
 
 def test_record_names_the_versions_that_wrote_it(plan: MemoryPlan) -> None:
     record = SessionRecord.of(plan, **SESSION)
-    assert (record.format, record.longtake, record.torch) == (3, __version__, torch.__version__)
+    assert (record.format, record.longtake, record.torch) == (4, __version__, torch.__version__)
 
 
-@pytest.mark.parametrize("fields", [{"format": 4, "longtake": "9.9"}, {}, {"format": None}])
+@pytest.mark.parametrize("fields", [{"format": 5, "longtake": "9.9"}, {}, {"format": None}])
 def test_other_format_is_refused_with_the_version_that_wrote_it(fields: dict[str, Any]) -> None:
     with pytest.raises(
-        SavedSessionError, match=f"format 1 or 2 or 3, but got .*the longtake that wrote it .{fields.get('longtake')}"
+        SavedSessionError,
+        match=f"format 1 or 2 or 3 or 4, but got .*the longtake that wrote it .{fields.get('longtake')}",
     ):
         SessionRecord.from_dict(fields)
 

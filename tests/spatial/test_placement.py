@@ -9,7 +9,7 @@ from PIL import Image
 
 from longtake.spatial.pinhole import unproject
 from longtake.spatial.placement import Placement
-from longtake.video.resize import Fit, match_sizes, resize_image
+from longtake.video.resize import Fit, Preprocessor, match_sizes, resize_image
 
 SHAPES = [(640, 480), (480, 640), (1242, 375), (101, 77), (77, 101), (40, 90), (320, 240)]
 
@@ -50,6 +50,24 @@ def test_spot_is_resampled_to_where_the_camera_says(
     camera = resized.placement.intrinsics_to_model(intrinsics(1.0, 1.0, x, y))
     found = middle(light)
     assert found == pytest.approx((float(camera[0, 2]), float(camera[1, 2])), abs=0.05)
+
+
+@pytest.mark.parametrize("fit", [Fit.CROP, Fit.PAD])
+@pytest.mark.parametrize("shape", [(640, 360), (640, 480), (480, 640), (360, 640), (1024, 436), (500, 500), (400, 300)])
+@pytest.mark.parametrize(("across", "down"), [(0.5, 0.5), (0.37, 0.61)])
+def test_spot_is_where_the_camera_says_in_whichever_trained_size_is_taken(
+    fit: Fit, shape: tuple[int, int], across: float, down: float
+) -> None:
+    width, height = shape
+    x, y, sigma = across * width + 0.3, down * height - 0.2, min(shape) / 16
+    prepare = Preprocessor(fit=fit, size=126, sizes=((98, 126), (84, 154), (126, 98), (154, 84), (70, 168)))
+    resized = prepare(np.asarray(dot(width, height, x, y, sigma)))
+    camera = resized.placement.intrinsics_to_model(intrinsics(1.0, 1.0, x, y))
+    v, u = np.mgrid[: resized.pixels.shape[1], : resized.pixels.shape[2]]
+    # where the picture ends, what fills it up is mixed in
+    is_near = np.hypot(u - float(camera[0, 2]), v - float(camera[1, 2])) < 5 * sigma * resized.placement.scale_x
+    light = resized.pixels[0].double().numpy() * (resized.pixels[0].numpy() < 252) * is_near
+    assert middle(light) == pytest.approx((float(camera[0, 2]), float(camera[1, 2])), abs=0.05)
 
 
 def test_spot_in_a_batch_of_mixed_sizes_is_where_the_camera_says() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ FULL = TakeHeader(
     depth=DepthFiles(0.001),
     confidence=True,
     source=Placement(1920, 1440, 1 / 3, 0.25, 0.5, -3.0),
+    descriptor_channels=144,
     world={"seed": 7, "rooms": ["red", "blue"]},
     made_by="someone 3",
 )
@@ -55,14 +57,25 @@ def test_file_says_what_the_format_promises() -> None:
         "depth": {"files": "depth/{index:06d}.png", "step": 0.001, "invalid": 0},
         "confidence": {"files": "confidence/{index:06d}.npz"},
         "source": {"width": 1920, "height": 1440, "scale": [1 / 3, 0.25], "offset": [0.5, -3.0]},
+        "descriptors": {"file": "descriptors.txt", "version": 1, "channels": 144},
         "world": {"seed": 7, "rooms": ["red", "blue"]},
     }
 
 
 def test_unknown_fields_are_ignored_and_optional_ones_may_be_missing(tmp_path: Path) -> None:
-    gone = dict.fromkeys(("fps", "images", "depth", "confidence", "source", "world"), "gone")
+    gone = dict.fromkeys(("fps", "images", "depth", "confidence", "source", "descriptors", "world"), "gone")
     put(tmp_path, BARE, weather="fine", **gone)
     assert read_header(tmp_path) == BARE
+
+
+def test_descriptors_of_a_later_kind_are_passed_over_and_others_checked(tmp_path: Path) -> None:
+    known = {"file": "descriptors.txt", "version": 1, "channels": 144}
+    put(tmp_path, FULL, descriptors=known | {"version": 2, "file": "other"})
+    assert read_header(tmp_path) == replace(FULL, descriptor_channels=None)
+    for wrong in ({"channels": 0}, {"file": "../elsewhere"}, {"version": "one"}):
+        put(tmp_path, FULL, descriptors=known | wrong)
+        with pytest.raises(InputError):
+            read_header(tmp_path)
 
 
 def test_newer_version_is_one_sentence_that_names_its_maker(tmp_path: Path) -> None:

@@ -222,3 +222,64 @@ def test_sides_are_whole_patches() -> None:
 def test_size_must_be_whole_patches_before_there_is_a_frame(size: int, suggested: int) -> None:
     with pytest.raises(InputError, match=f"a multiple of 14, got {size}; try {suggested}"):
         Preprocessor(size=size)
+
+
+TRAINED = ((98, 126), (84, 154), (126, 98), (154, 84), (70, 168))
+NEAREST = [
+    ((360, 640), (84, 154)),
+    ((480, 640), (98, 126)),
+    ((640, 480), (126, 98)),
+    ((640, 360), (154, 84)),
+    ((436, 1024), (70, 168)),
+    ((1, 1), (98, 126)),
+    ((20, 3000), (70, 168)),
+]
+
+
+@pytest.mark.parametrize(("shape", "expected"), NEAREST)
+@pytest.mark.parametrize("fit", [Fit.CROP, Fit.PAD])
+def test_of_several_trained_sizes_the_one_of_the_frames_shape_is_taken(
+    fit: Fit, shape: tuple[int, int], expected: tuple[int, int]
+) -> None:
+    resized = Preprocessor(fit=fit, size=126, sizes=TRAINED)(np.zeros((*shape, 3), np.uint8))
+    assert resized.pixels.shape == (3, *expected)
+
+
+@pytest.mark.parametrize(("shape", "size"), NEAREST[:5])
+def test_usual_shapes_lose_nothing_where_their_size_was_trained(shape: tuple[int, int], size: tuple[int, int]) -> None:
+    placement = Preprocessor(size=126, sizes=TRAINED)(np.zeros((*shape, 3), np.uint8)).placement
+    assert placement.seen_share(size) == pytest.approx(1)
+    assert placement.scale_x / placement.scale_y == pytest.approx(1, abs=0.04)
+
+
+def test_frame_of_another_shape_is_cut_or_filled_up_to_the_nearest_trained_one_and_stays_in_place() -> None:
+    rows, columns = np.mgrid[:120, :120]
+    frame = np.stack([columns, rows, 0 * rows], axis=-1).astype(np.uint8)
+    for fit in (Fit.CROP, Fit.PAD):
+        resized = Preprocessor(fit=fit, size=126, sizes=TRAINED)(frame)
+        at, (_, height, width) = resized.placement, resized.pixels.shape
+        seen_columns = (np.arange(width) + 0.5 - at.offset_x) / at.scale_x - 0.5
+        seen_rows = (np.arange(height) + 0.5 - at.offset_y) / at.scale_y - 0.5
+        inside = (seen_columns > 2) & (seen_columns < 117)
+        np.testing.assert_allclose(resized.pixels[0, 40][inside], seen_columns[inside], atol=1)
+        inside = (seen_rows > 2) & (seen_rows < 117)
+        np.testing.assert_allclose(resized.pixels[1, :, 60][inside], seen_rows[inside], atol=1)
+        assert (at.seen_share((height, width)) == pytest.approx(1)) == (fit is Fit.PAD)
+
+
+@pytest.mark.parametrize("fit", Fit)
+@pytest.mark.parametrize("shape", [(48, 64), (96, 128), (360, 640)])
+def test_four_by_three_is_the_same_to_the_bit_with_one_trained_size_and_squares_always(
+    fit: Fit, shape: tuple[int, int]
+) -> None:
+    frame = np.random.default_rng(5).integers(0, 256, (*shape, 3), dtype=np.uint8)
+    plain, chosen = Preprocessor(fit=fit, size=126)(frame), Preprocessor(fit=fit, size=126, sizes=TRAINED)(frame)
+    is_alike = fit is Fit.SQUARE or (fit is Fit.CROP and shape != (360, 640))
+    assert (chosen.placement == plain.placement) == is_alike
+    if is_alike:
+        assert torch.equal(chosen.pixels, plain.pixels)
+
+
+def test_trained_sizes_are_whole_patches() -> None:
+    with pytest.raises(InputError, match="a multiple of 14, got 100"):
+        Preprocessor(size=126, sizes=((98, 100),))

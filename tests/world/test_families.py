@@ -16,7 +16,16 @@ from longtake.spatial.pinhole import unproject
 from longtake.spatial.pose import invert_rigid
 from longtake.world.content import World
 from longtake.world.distance import distance_to
-from longtake.world.families import ANY_SIZE, HELD_OUT, Family, build_world, family_named, field_of_view_rad, route
+from longtake.world.families import (
+    ANY_SIZE,
+    HELD_OUT,
+    Family,
+    build_world,
+    families_named,
+    family_named,
+    field_of_view_rad,
+    route,
+)
 from longtake.world.furniture import Shape, Solid
 from longtake.world.ray_casting import NEAREST
 from longtake.world.render import Cameras, Pictures, render
@@ -63,6 +72,14 @@ def every_seed(seeds: range = SEEDS) -> pytest.MarkDecorator:
 
 def test_table_is_kept_for_tests() -> None:
     assert HELD_OUT is Family.TABLE
+
+
+def test_several_families_are_named_once_each_and_the_one_held_out_comes_first() -> None:
+    assert families_named(["house", "table", "house"]) == (Family.TABLE, Family.HOUSE)
+    everything = families_named(["all"])
+    assert (everything[0], set(everything), len(everything)) == (HELD_OUT, set(Family), len(Family))
+    with pytest.raises(SettingError, match="no family of worlds 'attic'"):
+        families_named(["attic"])
 
 
 @pytest.mark.parametrize("family", NEW)

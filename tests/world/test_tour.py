@@ -1,5 +1,8 @@
+import itertools
+
 import psutil
 import pytest
+import torch
 
 from longtake.errors import SettingError
 from longtake.world.families import Family
@@ -33,6 +36,19 @@ def test_tours_of_other_sizes_show_the_same_walk() -> None:
         assert one.world_from_camera.equal(two.world_from_camera)
         assert one.depth.mean() == pytest.approx(float(two.depth.mean()), rel=0.1)
         assert one.intrinsics[0, 0] * 4 == pytest.approx(float(two.intrinsics[0, 0]))
+
+
+@pytest.mark.parametrize("family", [Family.HOUSE, Family.TABLE])
+def test_some_frames_alone_are_those_of_the_tour(family: Family) -> None:
+    tour = Tour(seed=9, width=28, height=21, family=family)
+    every = list(itertools.islice(tour.views(), 7))
+    some = list(tour.views_at([2, 3, 6]))
+    assert [view.index for view in some] == [2, 3, 6]
+    for view in some:
+        assert torch.equal(view.image, every[view.index].image)
+        assert torch.equal(view.depth, every[view.index].depth)
+        assert (view.timestamp_s, view.room) == (every[view.index].timestamp_s, every[view.index].room)
+    assert torch.equal(tour.cameras(7), torch.stack([view.world_from_camera for view in every]))
 
 
 def test_only_a_tour_of_a_house_has_one() -> None:

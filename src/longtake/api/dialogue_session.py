@@ -17,6 +17,7 @@ from longtake.api.single import Single
 from longtake.attention.backend import Backend
 from longtake.attention.choose import backend_named
 from longtake.errors import InputError, SettingError
+from longtake.hub.load import familiarity_of
 from longtake.language.load import LanguageModel
 from longtake.language.sampling import TextSampling
 from longtake.memory.registry import segment_policy_named
@@ -80,8 +81,14 @@ class DialogueSession(Single):
             retaining=retaining,
             answer_tokens=_QUESTION_TOKENS + max_tokens + reserve_tokens,
             backend=named,
+            familiarity=None if isinstance(model, LanguageModel) else familiarity_of(model),
         )
         return cls(session, max_tokens=max_tokens)
+
+    @property
+    def unlikeness(self) -> float | None:
+        """How far the video is from what the model was trained on; above 1, it is unlike that. None where unknown."""
+        return self._session.unlikeness
 
     def see(
         self,

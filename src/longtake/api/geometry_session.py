@@ -17,10 +17,12 @@ from longtake.api.single import Single
 from longtake.attention.backend import Backend
 from longtake.attention.choose import backend_named
 from longtake.errors import InputError, SavedSessionError, SettingError
+from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_MODEL
+from longtake.hub.load import familiarity_of
 from longtake.memory.saved import SavedTensors
-from longtake.pipeline.video_map import adjusted_session
+from longtake.pipeline.video_map import adjusted_session, preprocessor
 from longtake.runtime.build import SessionSettings, open_session, usual_settings
 from longtake.runtime.execution import AUTO, Precision
 from longtake.runtime.record import SessionRecord
@@ -28,7 +30,8 @@ from longtake.runtime.session import SequenceSession
 from longtake.runtime.steps import Look, VideoSession
 from longtake.runtime.windowed import WindowedSession, restored_session
 from longtake.types import Geometry
-from longtake.video.resize import Fit, Preprocessor
+from longtake.video.resize import Fit
+from longtake.weights.familiarity import CLIP_FRAMES, FEWEST_FRAMES, Familiarity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,9 @@ class _Clock:
     source_size: tuple[int, int] | None = None
     num_frames: int = 0
     last_s: float | None = None
+    num_judged: int = 0
+    """First frames by which the video is judged, and the sum of their distances from what the model knows."""
+    distance_sum: float = 0.0
 
 
 class GeometrySession(Single):
@@ -89,13 +95,14 @@ class GeometrySession(Single):
         fit: Fit = Fit.CROP,
         reserve_frames: int = 0,
         backend: Backend | None = None,
+        familiarity: Familiarity | None = None,
     ) -> None:
         """Prefer `from_pretrained`, which takes names."""
         if reserve_frames < 0:
             raise SettingError(f"Expected reserve_frames of 0 or more, but got {reserve_frames}.")
         self._model, self._settings, self._backend = model, settings, backend
-        self._reserve_frames = reserve_frames
-        self._prepare = Preprocessor(fit=fit, size=settings.image_size, patch=model.config.patch)
+        self._reserve_frames, self._familiarity = reserve_frames, familiarity
+        self._prepare = preprocessor(settings, model.config, fit)
         self._clock = _Clock()
         self._is_closed = False
 
@@ -136,7 +143,12 @@ class GeometrySession(Single):
             precision=execution.precision,
         )
         return cls(
-            loaded, settings, fit=fitted, reserve_frames=reserve_frames, backend=backend_named(execution.backend)
+            loaded,
+            settings,
+            fit=fitted,
+            reserve_frames=reserve_frames,
+            backend=backend_named(execution.backend),
+            familiarity=None if isinstance(model, GeometryModel) else familiarity_of(model),
         )
 
     def step(self, picture: Picture, timestamp_s: float | None = None) -> Geometry:
@@ -175,7 +187,20 @@ class GeometrySession(Single):
             last_s=ready.time_s,
         )
         with ready.session.look(ready.pixels, ready.time_s) as look:
+            after = self._judged(after, look.geometry)
             yield replace(look, take=partial(self._change, after, look.take))
+
+    def _judged(self, clock: _Clock, geometry: Geometry) -> _Clock:
+        """The clock once it is known what the next frames look like."""
+        missing = CLIP_FRAMES - self._clock.num_judged
+        if self._familiarity is None or geometry.descriptor is None or not len(geometry) or missing <= 0:
+            return replace(clock, num_judged=self._clock.num_judged, distance_sum=self._clock.distance_sum)
+        distances = self._familiarity.distances(geometry.descriptor[:missing].cpu())
+        return replace(
+            clock,
+            num_judged=self._clock.num_judged + len(distances),
+            distance_sum=self._clock.distance_sum + float(distances.sum()),
+        )
 
     def _change(self, after: _Clock, session_change: Callable[[], object]) -> None:
         """Change session and clock in one statement, so that nothing can fail in between."""
@@ -204,6 +229,7 @@ class GeometrySession(Single):
             fit=self._prepare.fit,
             reserve_frames=self._reserve_frames,
             backend=self._backend,
+            familiarity=self._familiarity,
         )
         branch._clock = replace(self._clock, session=None if session is None else session.fork())
         return branch
@@ -235,8 +261,9 @@ class GeometrySession(Single):
         fitted = _resumed_fit(fit, record.fit)
         loaded, execution = model_and_execution(model, device, held, backend)
         inner = restored_session(saved, record, loaded, None if backend == AUTO else backend_named(execution.backend))
-        _, width = _sequence(inner).plan.size
-        session = cls(loaded, adjusted_session(usual_settings(loaded.config), size=width), fit=fitted)
+        settings = _resumed_settings(loaded.config, _sequence(inner).plan.size)
+        known = None if isinstance(model, GeometryModel) else familiarity_of(model)
+        session = cls(loaded, settings, fit=fitted, familiarity=known)
         session._clock = _Clock(
             session=inner, source_size=record.source_size, num_frames=_num_frames(inner), last_s=record.last_s
         )
@@ -260,6 +287,17 @@ class GeometrySession(Single):
     def model(self) -> GeometryModel:
         """The model, which other sessions can share."""
         return self._model
+
+    @property
+    def unlikeness(self) -> float | None:
+        """How far the video's first frames are from what the model was trained on; above 1, it is unlike that.
+
+        None before 8 frames were answered, and for a model of which nothing is known: of a name or a path, statistics
+        lie beside the weights.
+        """
+        if self._familiarity is None or self._clock.num_judged < FEWEST_FRAMES:
+            return None
+        return self._familiarity.unlikeness(self._clock.distance_sum / self._clock.num_judged)
 
     @property
     def num_bytes(self) -> int:
@@ -321,6 +359,12 @@ def _resumed_fit(asked: str | None, saved: str | None) -> Fit:
     if None not in (asked, saved) and asked != saved:
         raise SettingError(f"This session was saved with fit '{saved}', but got '{asked}'; leave it out.")
     return Fit(one_of("fit", saved or asked or Fit.CROP, Fit))
+
+
+def _resumed_settings(config: GeometryConfig, size: tuple[int, int]) -> SessionSettings:
+    """Those that make pictures of the height and width that a saved session takes."""
+    usual = usual_settings(config)
+    return replace(usual, sizes=(size,)) if size in usual.sizes else adjusted_session(usual, size=size[1])
 
 
 def _sequence(session: VideoSession) -> SequenceSession:

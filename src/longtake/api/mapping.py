@@ -15,6 +15,7 @@ from longtake.api.video import frame_sampling, open_any
 from longtake.exports.take import PixelGrid
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_MODEL, model_notes
+from longtake.hub.load import knowledge_of
 from longtake.pipeline.checkpoint import CheckpointRule
 from longtake.pipeline.events import Frame, Noted, Unreadable
 from longtake.pipeline.outputs import choose_outputs
@@ -30,6 +31,7 @@ from longtake.video.resize import Fit
 from longtake.video.source import SourceOptions
 
 _log = logging.getLogger(__name__)
+_INSTEAD = 'longtake.map(VIDEO, OUT, model="{}")'
 
 
 @checked_arguments
@@ -116,6 +118,7 @@ def map(
         model_name="a loaded model" if isinstance(model, GeometryModel) else str(model),
         notes=notes,
         execution=execution,
+        knowledge=None if isinstance(model, GeometryModel) else knowledge_of(model, _INSTEAD),
     )
     with (
         WriterProcess(at_once=execution.device != "cpu") as writer,

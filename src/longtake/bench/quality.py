@@ -1,4 +1,4 @@
-"""How well a model maps walks through houses it has never seen, in streaming mode, against the truth.
+"""How well a model maps ways through worlds it has never seen, in streaming mode, against the truth.
 
 Each world is filmed once, and all variants see the same frames; a shorter walk is a longer one's beginning.
 """
@@ -17,6 +17,7 @@ from longtake.evaluation.walk_quality import FilmedWalk, MappedWalk, WorldQualit
 from longtake.geometry.model import GeometryModel
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.types import Geometry
+from longtake.world.families import Family
 from longtake.world.seeds import Split, seeds
 from longtake.world.tour import Tour
 
@@ -43,6 +44,7 @@ class QualitySettings:
     size: tuple[int, int]
     """Height and width."""
     split: Split = Split.TEST
+    family: Family = Family.HOUSE
 
     def __post_init__(self) -> None:
         if not self.variants or not self.frames or self.num_worlds < 1:
@@ -80,16 +82,25 @@ class QualityRow:
         return sum(times > 1 for times in known) / len(known) if known else None
 
 
+@dataclass(frozen=True, slots=True)
+class QualityCase:
+    """Worlds of one family, filmed in one size, and what came of them."""
+
+    settings: QualitySettings
+    rows: tuple[QualityRow, ...]
+
+
 def measure_quality(
     model: GeometryModel, settings: QualitySettings, progress: Callable[[int], None]
 ) -> list[QualityRow]:
-    """A row for each length and variant, over the first houses of the split."""
+    """A row for each length and variant, over the first worlds of the split."""
     cases = list(itertools.product(settings.frames, settings.variants))
     found: list[list[WorldQuality]] = [[] for _ in cases]
     for variant in settings.variants:
         open_session(model, variant.session, settings.size)  # a setting that is refused is refused before the work
     for seed in itertools.islice(seeds(settings.split), settings.num_worlds):
-        film = film_world(seed, max(settings.frames), settings.size, next(model.parameters()).device, progress)
+        device = next(model.parameters()).device
+        film = film_world(seed, max(settings.frames), settings.size, device, progress, family=settings.family)
         for (num_frames, variant), worlds in zip(cases, found, strict=True):
             worlds.append(_map_world(model, variant, seed, film.first(num_frames)))
             progress(num_frames)
@@ -100,11 +111,17 @@ def measure_quality(
 
 
 def film_world(
-    seed: int, num_frames: int, size: tuple[int, int], device: torch.device, progress: Callable[[int], None]
+    seed: int,
+    num_frames: int,
+    size: tuple[int, int],
+    device: torch.device,
+    progress: Callable[[int], None],
+    *,
+    family: Family = Family.HOUSE,
 ) -> FilmedWalk:
     """The first frames of a tour; images stay where they were drawn, the truth goes to the host."""
     height, width = size
-    tour = Tour(seed=seed, width=width, height=height)
+    tour = Tour(seed=seed, width=width, height=height, family=family)
     images, depths, poses = [], [], []
     for view in itertools.islice(tour.views(device), num_frames):
         images.append(view.image)

@@ -18,8 +18,8 @@ from longtake.cli import options
 from longtake.cli.program import REFUSED
 from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, is_refusal, report_run
 from longtake.errors import LongtakeError, SettingError
-from longtake.hub.bundled import DEFAULT_LANGUAGE, model_notes
-from longtake.hub.load import load_language_model
+from longtake.hub.bundled import DEFAULT_LANGUAGE, model_notes, unlike_note
+from longtake.hub.load import familiarity_of, load_language_model
 from longtake.language.load import LanguageModel
 from longtake.language.sampling import TextSampling
 from longtake.memory.budget import Budget
@@ -97,6 +97,7 @@ def ask(
         speaking=TextSampling(temperature=temperature, max_new_tokens=max_tokens),
         choices=() if choices is None else _parse_choices(choices),
         when_full="raise --memory, or lower --size, --chunk or --max-tokens, or ask in fewer words",
+        unlike_note=unlike_note(model, "longtake ask VIDEO --model {}", "its answers"),
     )
     budget_bytes, retaining = _parse_memory(memory), segment_policy_named(policy)
     execution = choose_execution(device, precision, backend)
@@ -110,6 +111,7 @@ def ask(
         retaining=retaining,
         answer_tokens=QUESTION_TOKENS + max_tokens,
         backend=backend_named(execution.backend),
+        familiarity=familiarity_of(model),
     )
     has_standing = any(isinstance(each, When) for each in asked)
     chunks = (

@@ -1,4 +1,4 @@
-"""`longtake bench quality`: how well a model maps houses it has never seen, as tables, JSON and a picture."""
+"""`longtake bench quality`: how well a model maps worlds it has never seen, as tables, JSON and a picture."""
 
 import itertools
 from dataclasses import asdict, replace
@@ -9,8 +9,8 @@ import torch
 import typer
 
 from longtake.bench.machine import device_name
-from longtake.bench.quality import MapVariant, QualityRow, QualitySettings, measure_quality
-from longtake.cli.options import AsJson, Device, Size, parse_counts, parse_size, split_names
+from longtake.bench.quality import MapVariant, QualityCase, QualityRow, QualitySettings, measure_quality
+from longtake.cli.options import AsJson, Device, Families, Sizes, parse_counts, parse_sizes, split_names
 from longtake.cli.progress import counting
 from longtake.cli.quality_report import draw_quality, quality_blocks
 from longtake.cli.tables import require_folder, show, write_json
@@ -22,6 +22,7 @@ from longtake.pipeline.video_map import adjusted_session
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SMALL, SessionSettings, usual_settings
 from longtake.runtime.execution import choose_device
+from longtake.world.families import Family, families_named
 from longtake.world.seeds import Split
 
 USUAL = "usual"
@@ -32,9 +33,10 @@ def bench_quality(
     model: Annotated[
         str, typer.Option(help="A checkpoint, a name of longtake models, or tiny or micro (random weights).")
     ] = DEFAULT_MODEL,
-    worlds: Annotated[int, typer.Option(min=1, help="Houses to walk through.")] = 50,
-    split: Annotated[Split, typer.Option(help="Houses to judge by, or those to choose settings by.")] = Split.TEST,
-    size: Size = "126x98",
+    worlds: Annotated[int, typer.Option(min=1, help="Worlds of each family.")] = 50,
+    split: Annotated[Split, typer.Option(help="Worlds to judge by, or those to choose settings by.")] = Split.TEST,
+    family: Families = Family.HOUSE.value,
+    size: Sizes = "126x98",
     frames: Annotated[str, typer.Option(help="Length of the walks; several separated by commas.")] = "48",
     scale_frames: Annotated[str, typer.Option(help="Frames of the scale block, and anchors.")] = USUAL,
     policy: Annotated[str, typer.Option(help="What to forget, as for longtake map.")] = USUAL,
@@ -47,7 +49,7 @@ def bench_quality(
     card: Annotated[Path | None, typer.Option(help="Also write those over worlds, for a model card.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Also draw ways from above into this PNG file.")] = None,
 ) -> None:
-    """Score a model's maps of unseen houses against the truth, beside baselines; options take several, with commas."""
+    """Score a model's maps of unseen worlds against the truth, beside baselines; options take several, with commas."""
     for path in (card, plot):
         require_folder(path)
     if plot is not None:
@@ -57,22 +59,29 @@ def bench_quality(
     usual = usual_settings(network.config)
     if usual.image_size == SMALL.image_size:
         torch.set_num_threads(1)  # the network and its pictures are too small to share
-    settings = QualitySettings(
-        variants=variants(usual, scale_frames, policy, memory, keyframes, windows, align),
-        frames=parse_counts(frames, "lengths of walks in frames, such as 48,300"),
-        num_worlds=worlds,
-        size=parse_size(size),
-        split=split,
-    )
-    with counting("walking", settings.num_steps) as advance:
-        rows = measure_quality(network, settings, advance)
-    contract = _contract(settings, model, place)
-    record = contract | {"rows": [_summary(row) | {"worlds": _worlds(row)} for row in rows]}
-    show(record, quality_blocks(rows, contract), as_json=as_json)
+    asked = [
+        QualitySettings(
+            variants=variants(usual, scale_frames, policy, memory, keyframes, windows, align),
+            frames=parse_counts(frames, "lengths of walks in frames, such as 48,300"),
+            num_worlds=worlds,
+            size=shape,
+            split=split,
+            family=kind,
+        )
+        for kind, shape in itertools.product(families_named(split_names(family)), parse_sizes(size))
+    ]
+    with counting("walking", sum(settings.num_steps for settings in asked)) as advance:
+        cases = [QualityCase(settings, tuple(measure_quality(network, settings, advance))) for settings in asked]
+    contract = _contract(asked[0], model, place)
+    rows = [(case.settings, row) for case in cases for row in case.rows]
+    record = contract | {"rows": [_summary(*each) | {"worlds": _worlds(each[1])} for each in rows]}
+    show(record, quality_blocks(cases, contract), as_json=as_json)
     if card is not None:
-        write_json(card, contract | {"rows": [_summary(row) for row in rows]})
+        write_json(card, contract | {"rows": [_summary(*each) for each in rows]})
     if plot is not None:
-        draw_quality(plot, rows, title=f"{model}, walks through houses it has never seen, from above")
+        draw_quality(
+            plot, [row for _, row in rows], title=f"{model}, ways through worlds it has never seen, from above"
+        )
 
 
 def variants(usual: SessionSettings, *options: str) -> tuple[MapVariant, ...]:
@@ -122,14 +131,18 @@ def _contract(settings: QualitySettings, model: str, device: torch.device) -> di
     }
 
 
-def _summary(row: QualityRow) -> dict[str, Any]:
+def _summary(settings: QualitySettings, row: QualityRow) -> dict[str, Any]:
     return {
+        "family": settings.family,
+        "height": settings.size[0],
+        "width": settings.size[1],
         "settings": row.variant.name,
         "num_frames": row.num_frames,
         "frame_ms": row.frame_ms,
         "summary": {name: None if value is None else asdict(value) for name, value in row.summaries().items()},
         "better_share": {
-            name: row.better_share(name) for name in ("times_velocity", "times_straight", "times_mean_depth")
+            name: row.better_share(name)
+            for name in ("times_velocity", "times_straight", "times_still", "times_mean_depth")
         },
     }
 

@@ -17,22 +17,21 @@ from longtake.cli.program import REFUSED
 from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
 from longtake.errors import BudgetError, SettingError
 from longtake.exports.poses import LivePoses
-from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL, model_notes
-from longtake.hub.load import load_language_model, load_model
+from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL, model_notes, unlike_note
+from longtake.hub.load import familiarity_of, knowledge_of, load_language_model, load_model
 from longtake.language.sampling import TextSampling
 from longtake.memory.budget import Budget
 from longtake.memory.registry import segment_policy_named
 from longtake.pipeline.live import LiveSession, LiveSettings
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.run import Run
-from longtake.pipeline.video_map import adjusted_session
+from longtake.pipeline.video_map import adjusted_session, preprocessor
 from longtake.runtime.build import open_session, usual_settings
 from longtake.runtime.dialogue import DialogueSession
 from longtake.runtime.execution import choose_execution
 from longtake.runtime.steps import VideoSession
 from longtake.takes.folder_lock import locked
 from longtake.takes.header import POSES_NAME
-from longtake.video.resize import Preprocessor
 from longtake.video.source import SourceOptions, open_source
 
 app = options.command_app()
@@ -105,6 +104,7 @@ def live(
         ask_fps=ask_fps,
         speaking=TextSampling(temperature=temperature, max_new_tokens=max_tokens),
         when_full="raise --memory, or lower --share",
+        unlike_note=unlike_note(language, "longtake live VIDEO --language {}", "its answers"),
     )
     execution = choose_execution(device, precision, backend)
     attention, dtype = backend_named(execution.backend), execution.precision.dtype
@@ -131,6 +131,7 @@ def live(
                 retaining=retaining,
                 answer_tokens=QUESTION_TOKENS + max_tokens,
                 backend=attention,
+                familiarity=familiarity_of(language),
             )
         opened.callback(dialogue.close)
         why_portable = _why_portable(
@@ -141,7 +142,8 @@ def live(
         )
         reporter.uses(f"{model} and {language}", execution, why_portable)
         require_askable(dialogue, asked)
-        mapper = Mapper(open_map, Preprocessor(size=mapping.image_size, patch=network.config.patch))
+        knowledge = knowledge_of(model, "longtake live VIDEO --model {}")
+        mapper = Mapper(open_map, preprocessor(mapping, network.config), knowledge)
         if out is not None:
             opened.enter_context(locked(out))
         poses = None if out is None else LivePoses(out / POSES_NAME, overwrite=overwrite)

@@ -21,12 +21,13 @@ from longtake.errors import InputError, LongtakeError, SettingError
 from longtake.exports.take import PixelGrid
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_MODEL, MICRO_MAP, model_notes
-from longtake.hub.load import load_model
+from longtake.hub.load import knowledge_of, load_model
 from longtake.pipeline.checkpoint import CheckpointRule
 from longtake.pipeline.outputs import Outputs, choose_outputs
 from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.run import Run
 from longtake.pipeline.run_folder import is_done
+from longtake.pipeline.unlikeness import Knowledge
 from longtake.pipeline.video_map import MapSettings, adjusted_session, map_video
 from longtake.pipeline.writer_process import WriterProcess
 from longtake.runtime.build import SMALL, usual_settings
@@ -155,6 +156,10 @@ def map_(
         reporter.uses(model, execution, execution.why_portable(loaded.config.head_dim))
         return loaded
 
+    @cache
+    def knowledge() -> Knowledge | None:
+        return knowledge_of(model, "longtake map VIDEO --model {}")
+
     with WriterProcess(at_once=execution.device != "cpu") as writer_process:
 
         def open_run(source: Source, folder: Path) -> Run:
@@ -167,7 +172,7 @@ def map_(
                 source,
                 network(),
                 folder,
-                replace(settings, session=adjusted, execution=computed, notes=notes),
+                replace(settings, session=adjusted, execution=computed, notes=notes, knowledge=knowledge()),
                 overwrite=overwrite,
                 resume=resume,
                 on_export=reporter.exporting,

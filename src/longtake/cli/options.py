@@ -26,6 +26,10 @@ AskedPictureFps = Annotated[
 ]
 
 Size = Annotated[str, typer.Option(help="Width x height of the images, in pixels.")]
+Sizes = Annotated[str, typer.Option(help="Width x height of the images; several separated by commas.")]
+Families = Annotated[
+    str, typer.Option(help="Families of worlds, with commas, or all: the one never trained on comes first.")
+]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
 PrecisionName = Annotated[str, typer.Option("--precision", help="fp32 (exact), bf16, fp16, or auto: fast on a GPU.")]
 BackendName = Annotated[str, typer.Option("--backend", help="Attention backend, or auto: the fastest installed.")]
@@ -71,6 +75,11 @@ def parse_size(text: str) -> tuple[int, int]:
     if match is None:
         raise SettingError(f"Expected a size such as 518x378, width by height, but got '{text}'.")
     return int(match[2]), int(match[1])
+
+
+def parse_sizes(text: str) -> tuple[tuple[int, int], ...]:
+    """Heights and widths from `WIDTHxHEIGHT` between commas, each once."""
+    return tuple(map(parse_size, split_names(text)))
 
 
 def parse_counts(text: str, what: str) -> tuple[int, ...]:

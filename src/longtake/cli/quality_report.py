@@ -7,12 +7,14 @@ from typing import Any
 
 from rich.table import Table
 
-from longtake.bench.quality import QualityRow
+from longtake.bench.quality import QualityCase, QualityRow, QualitySettings
 from longtake.cli.tables import table
 from longtake.evaluation.plots import new_figure, save_figure
 from longtake.evaluation.scoring import Summary
 from longtake.evaluation.spacing import evenly_spaced
 from longtake.evaluation.walk_quality import WorldQuality
+from longtake.types import counted
+from longtake.world.families import Family
 
 _PERCENT = 100.0
 _FIGURES = (
@@ -22,8 +24,12 @@ _FIGURES = (
     ("  straight line", "straight_ate_share", _PERCENT),
     ("  times better", "times_straight", 1.0),
     ("  standing still", "still_ate_share", _PERCENT),
+    ("  times better", "times_still", 1.0),
     ("  velocity, not aligned", "unaligned_velocity_ate_share", _PERCENT),
     ("  straight, not aligned", "unaligned_straight_ate_share", _PERCENT),
+    ("ATE, m", "ate_m", 1.0),
+    ("  standing still", "still_ate_m", 1.0),
+    ("  length of the path", "path_m", 1.0),
     ("rotation, deg", "rotation_deg", 1.0),
     ("  since the first frame", "rotation_since_first_deg", 1.0),
     ("step, deg", "step_rotation_deg", 1.0),
@@ -35,17 +41,19 @@ _FIGURES = (
     ("  times better", "times_mean_depth", 1.0),
     ("depth within 1.25, %", "depth_delta_1", _PERCENT),
     ("field of view, deg", "fov_deg", 1.0),
+    ("focal length, %", "focal_share", _PERCENT),
 )
-_COMPARED = ("ate_share", "times_velocity", "rotation_deg", "scale_range", "depth_abs_rel", "times_mean_depth")
-_HEADINGS = (
-    "ATE\n%",
-    "times\nvelocity",
-    "rotation\ndeg",
-    "scale\nrange",
-    "depth\nAbsRel",
-    "times\nmean",
-    "a frame\nms",
-)
+_COMPARED = {
+    "ate_m": "ATE\nm",
+    "times_still": "times\nstill",
+    "ate_share": "ATE\n%",
+    "times_velocity": "times\nvelocity",
+    "rotation_deg": "rotation\ndeg",
+    "scale_range": "scale\nrange",
+    "depth_abs_rel": "depth\nAbsRel",
+    "times_mean_depth": "times\nmean",
+    "focal_share": "focal\n%",
+}
 _COLUMNS = "Over worlds: the median, its 95 % confidence interval, quartiles, and the share that beats the baseline."
 _MEANING = "Cameras are aligned by Sim(3) on their centres, depth by one scale for the walk, and the baselines alike."
 _SHOWN = 6
@@ -53,31 +61,43 @@ _TRUE, _FOUND, _VELOCITY = "#9aa0a6", "#1a6fb0", "#e0a21e"
 _PANEL_INCHES = 3.2
 
 
-def quality_blocks(rows: Sequence[QualityRow], contract: Mapping[str, Any]) -> Iterator[str | Table]:
-    """All figures of one variant; of several, those by which they are compared."""
-    if len({row.variant for row in rows}) == 1:
-        for row in rows:
-            yield f"{_title(row, contract)}, {row.frame_ms:.1f} ms a frame\n"
+def quality_blocks(cases: Sequence[QualityCase], contract: Mapping[str, Any]) -> Iterator[str | Table]:
+    """All figures of one variant in one sort of worlds; of several, those by which they are compared."""
+    if len(cases) == 1 and len({row.variant for row in cases[0].rows}) == 1:
+        for row in cases[0].rows:
+            yield f"{_title(row, cases[0].settings, contract)}, {row.frame_ms:.1f} ms a frame\n"
             yield _table_of(row)
             yield ""
         yield _COLUMNS
     else:
-        yield f"{_setting(contract)}; medians\n"
-        yield _comparison(rows)
+        where = _setting(cases[0].settings, contract) if len(cases) == 1 else _weights(cases[0].settings, contract)
+        yield f"{where}; medians\n"
+        yield _comparison(cases)
         yield ""
     yield _MEANING
     if contract["is_random"]:
         yield "The weights are random: the figures show how this is measured, and no quality."
 
 
-def _title(row: QualityRow, contract: Mapping[str, Any]) -> str:
-    return f"{row.num_frames} frames, {row.variant.name} settings, {_setting(contract)}"
+def _title(row: QualityRow, settings: QualitySettings, contract: Mapping[str, Any]) -> str:
+    return f"{row.num_frames} frames, {row.variant.name} settings, {_setting(settings, contract)}"
 
 
-def _setting(contract: Mapping[str, Any]) -> str:
-    size, count = f"{contract['width']}x{contract['height']}", contract["num_worlds"]
-    worlds = f"{count} {contract['split']} world{'s' * (count > 1)}"
-    return f"{contract['weights']}, {worlds} at {size}, {contract['device']}"
+def _setting(settings: QualitySettings, contract: Mapping[str, Any]) -> str:
+    family = "" if settings.family is Family.HOUSE else f" of the family {settings.family}"
+    return f"{contract['weights']}, {_worlds(settings)}{family} at {_size(settings)}, {contract['device']}"
+
+
+def _weights(settings: QualitySettings, contract: Mapping[str, Any]) -> str:
+    return f"{contract['weights']}, {_worlds(settings)} each, {contract['device']}"
+
+
+def _worlds(settings: QualitySettings) -> str:
+    return counted(settings.num_worlds, f"{settings.split} world")
+
+
+def _size(settings: QualitySettings) -> str:
+    return f"{settings.size[1]}x{settings.size[0]}"
 
 
 def _table_of(row: QualityRow) -> Table:
@@ -100,14 +120,24 @@ def _cells(summary: Summary | None, factor: float) -> tuple[str, str, str]:
     )
 
 
-def _comparison(rows: Sequence[QualityRow]) -> Table:
-    return table(("settings", "frames", *_HEADINGS), map(_compared_cells, rows))
+def _comparison(cases: Sequence[QualityCase]) -> Table:
+    """A line for each row of each case, which says what differs between them."""
+    rows = [(case.settings, row) for case in cases for row in case.rows]
+    told: dict[str, list[str]] = {
+        "worlds": [settings.family.value for settings, _ in rows],
+        "size": [_size(settings) for settings, _ in rows],
+        "settings": [row.variant.name for _, row in rows],
+    }
+    differing = {heading: cells for heading, cells in told.items() if len(set(cells)) > 1}
+    lines = zip(*differing.values(), (_compared_cells(row) for _, row in rows), strict=True)
+    headings = (*differing, "frames", *_COMPARED.values(), "a frame\nms")
+    return table(headings, ((*cells[:-1], *cells[-1]) for cells in lines))
 
 
 def _compared_cells(row: QualityRow) -> tuple[str, ...]:
     factors, summaries = {name: factor for _, name, factor in _FIGURES}, row.summaries()
     medians = [_median(summaries[name], factors[name]) for name in _COMPARED]
-    return row.variant.name, str(row.num_frames), *medians, f"{row.frame_ms:.1f}"
+    return str(row.num_frames), *medians, f"{row.frame_ms:.1f}"
 
 
 def _median(summary: Summary | None, factor: float) -> str:

@@ -21,6 +21,8 @@ class BaselineScore:
     straight_ate_share: float | None
     still_ate_share: float | None
     """Of a camera in the mean of the true centres, which is where the alignment puts one that stands still."""
+    still_ate_m: float
+    """The same in metres, of which a share of a long winding path hides most."""
     unaligned_velocity_ate_share: float | None
     """Where dead reckoning ends up: in the true world and unit from the first two cameras on, and not moved after."""
     unaligned_straight_ate_share: float | None
@@ -63,11 +65,12 @@ def one_depth(true: Float[Tensor, "frames height width"]) -> Float[Tensor, "fram
 def score_baselines(truth: ClipGeometry) -> BaselineScore:
     cameras = truth.world_from_camera
     velocity, straight = (paired(ahead(cameras), cameras) for ahead in (constant_velocity, straight_line))
-    still = paired(cameras[:1].expand_as(cameras), cameras)
+    still = absolute_error(paired(cameras[:1].expand_as(cameras), cameras))
     return BaselineScore(
         velocity_ate_share=absolute_error(velocity).share_of_path,
         straight_ate_share=absolute_error(straight).share_of_path,
-        still_ate_share=absolute_error(still).share_of_path,
+        still_ate_share=still.share_of_path,
+        still_ate_m=still.translation.rmse,
         unaligned_velocity_ate_share=absolute_error(velocity, alignment_mode=AlignmentMode.NONE).share_of_path,
         unaligned_straight_ate_share=absolute_error(straight, alignment_mode=AlignmentMode.NONE).share_of_path,
         mean_depth_abs_rel=depth_errors(one_depth(truth.depth), truth.depth).abs_rel,

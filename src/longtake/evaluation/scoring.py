@@ -28,6 +28,8 @@ class Score:
 
     ate_share: float | None
     """Root mean square distance of camera centres over the length of the true path; none where that stands still."""
+    ate_m: float
+    """The same distance, in metres of the true world."""
     rotation_deg: float
     """Median over frames, after the alignment of centres: on a straight way those say nothing of roll."""
     rotation_since_first_deg: float
@@ -67,6 +69,7 @@ def score(run: ClipGeometry, truth: ClipGeometry) -> Score:
     mean_step = absolute.path_length / (len(pairs) - 1)
     return Score(
         ate_share=absolute.share_of_path,
+        ate_m=absolute.translation.rmse,
         rotation_deg=absolute.rotation_deg.median,
         rotation_since_first_deg=float(_turn_error_deg(pairs).quantile(0.5)),
         step_rotation_deg=relative.rotation_deg.rmse,
@@ -96,6 +99,12 @@ def fov_error_deg(found: Float[Tensor, "frames 3 3"], true: Float[Tensor, "3 3"]
     """Mean over frames, vertical and horizontal, of how wrong the field of view is."""
     apart = fov_from_intrinsics(found.double(), height, width) - fov_from_intrinsics(true.double(), height, width)
     return float(apart.abs().rad2deg().mean())
+
+
+def focal_error_share(found: Float[Tensor, "frames 3 3"], true: Float[Tensor, "3 3"]) -> float:
+    """Mean over frames, vertical and horizontal, of how wrong the focal length is, over the true one."""
+    focal, true_focal = (each.double().diagonal(dim1=-2, dim2=-1)[..., :2] for each in (found, true))
+    return float((focal / true_focal - 1).abs().mean())
 
 
 def summary_over_worlds(values: Sequence[float | None]) -> Summary | None:

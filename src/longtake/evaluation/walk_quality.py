@@ -12,7 +12,7 @@ from longtake.evaluation.agreement import ClipGeometry
 from longtake.evaluation.alignment_mode import AlignmentMode, move_onto_truth
 from longtake.evaluation.baselines import BaselineScore, constant_velocity, score_baselines
 from longtake.evaluation.motion import path_length
-from longtake.evaluation.scoring import Score, fov_error_deg, paired, score
+from longtake.evaluation.scoring import Score, focal_error_share, fov_error_deg, paired, score
 from longtake.takes.take import Take
 from longtake.types import Geometry
 
@@ -60,6 +60,7 @@ class WorldQuality:
     score: Score
     baselines: BaselineScore
     fov_deg: float
+    focal_share: float
     watched_s: float
     paths: PathsFromAbove
 
@@ -73,6 +74,10 @@ class WorldQuality:
         return _times_better(self.score.ate_share, self.baselines.straight_ate_share)
 
     @property
+    def times_still(self) -> float | None:
+        return _times_better(self.score.ate_m, self.baselines.still_ate_m)
+
+    @property
     def times_mean_depth(self) -> float | None:
         return _times_better(self.score.depth_abs_rel, self.baselines.mean_depth_abs_rel)
 
@@ -83,8 +88,10 @@ class WorldQuality:
             **asdict(self.baselines),
             "times_velocity": self.times_velocity,
             "times_straight": self.times_straight,
+            "times_still": self.times_still,
             "times_mean_depth": self.times_mean_depth,
             "fov_deg": self.fov_deg,
+            "focal_share": self.focal_share,
             "path_m": self.path_m,
         }
 
@@ -115,6 +122,7 @@ def score_walk(found: MappedWalk, film: FilmedWalk, *, seed: int, watched_s: flo
         score=score(found.clip, film.truth),
         baselines=score_baselines(film.truth),
         fov_deg=fov_error_deg(found.intrinsics, film.intrinsics, height=height, width=width),
+        focal_share=focal_error_share(found.intrinsics, film.intrinsics),
         watched_s=watched_s,
         paths=PathsFromAbove(
             true=_from_above(truth),

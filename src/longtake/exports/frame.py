@@ -69,5 +69,7 @@ class MappedFrame(PosedFrame):
     placement: Placement
     source_name: str | None = None
     """Of the picture's file without its ending, where the source is a folder of pictures."""
+    descriptor: Float[np.ndarray, " channels"] | None = None
+    """What the frame looks like, as `Geometry` has it; None where it is not known."""
     image_file: Path | None = None
     """A JPEG or PNG of just the source image, where there is one that may be linked or copied."""

@@ -145,6 +145,7 @@ class TakeSink(PreparingSink):
             depth=_depth_files(self._settings, frame),
             confidence=self._settings.confidence,
             source=frame.placement if is_model else None,
+            descriptor_channels=None if frame.descriptor is None else len(frame.descriptor),
         )
 
     def _take_frame(self, frame: MappedFrame, header: TakeHeader) -> TakeFrame:
@@ -163,6 +164,7 @@ class TakeSink(PreparingSink):
             window=frame.window,
             source=frame.placement if is_model and frame.placement != header.source else None,
             source_name=frame.source_name,
+            descriptor=None if frame.kind is FrameKind.PASSING else frame.descriptor,
         )
 
 

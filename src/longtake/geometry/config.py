@@ -1,7 +1,7 @@
 """Sizes and choices that tell one geometry checkpoint from another."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 from longtake.errors import InputError, SettingError
@@ -130,6 +130,8 @@ class GeometryConfig:
     camera: CameraConfig
     dense: DenseConfig
     attention: Attention = Attention.CONTEXT
+    sizes: tuple[tuple[int, int], ...] = field(default=(), compare=False)
+    """Heights and widths of the pictures that it was trained on, where these were several; no part of the weights."""
 
     def __post_init__(self) -> None:
         sizes = (self.width, self.patch)
@@ -139,6 +141,8 @@ class GeometryConfig:
         _require(self.width % encoder_heads == 0, f"a width that {encoder_heads} encoder heads share", self.width)
         _require(self.width % (4 * trunk_heads) == 0, f"{trunk_heads} trunk heads of 4n channels each", self.width)
         _require(self.width % camera_heads == 0, f"a width that {camera_heads} camera heads share", self.width)
+        whole = all(side > 0 and side % self.patch == 0 for size in self.sizes for side in size)
+        _require(whole, f"pictures of whole patches of {self.patch} pixels", self.sizes)
         if self.trunk.temporal_rotary:
             _require(axial_split(self.head_dim)[0] > 0, "trunk heads wide enough for three axes", self.head_dim)
         if self.camera.rotary:
@@ -194,6 +198,7 @@ class GeometryConfig:
                 "camera": CameraConfig(**data["camera"]),
                 "dense": DenseConfig(**data["dense"] | {"channels": channels}),
                 "attention": Attention(data.get("attention", Attention.CONTEXT)),
+                "sizes": tuple((int(height), int(width)) for height, width in data.get("sizes", ())),
             }
             return cls(**data | parts)
         except (KeyError, TypeError, ValueError) as error:

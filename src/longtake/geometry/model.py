@@ -82,6 +82,8 @@ class Prediction:
     points_confidence: Float[Tensor, "batch frames height width"] | None
     camera_points: Float[Tensor, "batch frames height width 3"] | None
     camera_points_confidence: Float[Tensor, "batch frames height width"] | None
+    descriptor: Float[Tensor, "batch frames channels"] | None = None
+    """What a frame looks like as a whole: the mean of its patches as the encoder has them."""
 
     @property
     def pose_encoding(self) -> Float[Tensor, "batch frames 9"]:
@@ -150,9 +152,11 @@ class GeometryModel(nn.Module):
 
     def forward(self, images: Float[Tensor, "batch frames 3 height width"], recall: Recall, grid: Grid) -> Prediction:
         """Poses, depth and points; the heads run in the precision of their own weights, whatever autocast says."""
-        features = self.features(images, recall, grid, self.clip_rotation(recall, grid))
+        patches = self.encode(images, grid)
+        features = self.features_of(patches, recall, grid, self.clip_rotation(recall, grid))
         with torch.autocast(images.device.type, enabled=False):
-            return self.prediction(self.poses(features, recall), *self.dense_maps(features, grid))
+            poses, maps = self.poses(features, recall), self.dense_maps(features, grid)
+            return self.prediction(poses, *maps, descriptor=self.descriptor(patches))
 
     def features(
         self,
@@ -229,6 +233,8 @@ class GeometryModel(nn.Module):
         depth: DenseMap | None,
         points: DenseMap | None,
         camera_points: DenseMap | None,
+        *,
+        descriptor: Float[Tensor, "batch frames channels"] | None = None,
     ) -> Prediction:
         """All that the heads say."""
         assert depth is not None
@@ -240,4 +246,11 @@ class GeometryModel(nn.Module):
             points_confidence=points.confidence if points else None,
             camera_points=camera_points.values if camera_points else None,
             camera_points_confidence=camera_points.confidence if camera_points else None,
+            descriptor=descriptor,
         )
+
+    def descriptor(
+        self, patches: Float[Tensor, "batch frames patches channels"]
+    ) -> Float[Tensor, "batch frames channels"]:
+        """Of each frame, in float32: nothing remembered can change it, and it costs one mean."""
+        return patches.to(torch.promote_types(patches.dtype, torch.float32)).mean(dim=2)

@@ -77,6 +77,16 @@ def model_notes(name: str, *, shows_world: bool, naming: str = "--model {}") -> 
     )
 
 
+def unlike_note(name: str, command: str, what: str = "its map") -> str:
+    """What to say of a video that is unlike those which a model knows; `{}` is by how much, `command` what to use."""
+    known = _named(name)
+    instead = "name another model" if known is None else f"name a published model: {command.format(known.instead)}"
+    return (
+        f"{name} knows procedural scenes; this video is unlike them ({{}} times as far as 95 % of those it knows), "
+        f"{what} may mean nothing; for real video {instead}"
+    )
+
+
 def fingerprint(name: str) -> str | None:
     """SHA-256 of a bundled file, by which figures say whose they are; none for other names."""
     path = bundled_file(name)

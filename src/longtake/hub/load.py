@@ -12,15 +12,18 @@ from longtake.errors import SettingError
 from longtake.extras import import_own
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
-from longtake.hub.bundled import RANDOM_NAMES, bundled_folder
+from longtake.hub.bundled import RANDOM_NAMES, bundled_file, bundled_folder, unlike_note
 from longtake.hub.presets import parse_name
 from longtake.hub.resolve import resolve
 from longtake.language.load import LanguageModel, load_language
+from longtake.pipeline.unlikeness import Knowledge
+from longtake.weights.familiarity import Familiarity, read_familiarity
 from longtake.weights.files import existing
 from longtake.weights.load import load_geometry
 from longtake.weights.presets import BY_NAME, MICRO, TINY
 from longtake.weights.published import Family
 
+_LANGUAGE_WEIGHTS = "model.safetensors"
 RANDOM: Mapping[str, GeometryConfig] = MappingProxyType(dict(zip(RANDOM_NAMES, (TINY, MICRO), strict=True)))
 """With random weights, the same each time."""
 
@@ -52,6 +55,22 @@ def load_model(
         return load_geometry(resolve(own.weights), own.config, own.family, device=device, trunk_dtype=trunk_dtype)
     config = told_config(name_or_path)
     return load_geometry(resolve(name_or_path), config, device=device, trunk_dtype=trunk_dtype)
+
+
+def familiarity_of(name_or_path: Path | str) -> Familiarity | None:
+    """Statistics of what a model was trained on, where they lie beside its file; nothing is downloaded for them."""
+    path = existing(name_or_path) or bundled_file(str(name_or_path))
+    if path is not None and path.is_dir():  # of a language model
+        path = path / _LANGUAGE_WEIGHTS
+    return None if path is None or not path.is_file() else read_familiarity(path)
+
+
+def knowledge_of(name_or_path: Path | str, command: str) -> Knowledge | None:
+    """The same, and what to say of a video that is unlike it: to type `command`, whose `{}` is another model."""
+    familiarity = familiarity_of(name_or_path)
+    if familiarity is None:
+        return None
+    return Knowledge(familiarity=familiarity, note=unlike_note(str(name_or_path), command))
 
 
 def random_model(config: GeometryConfig, device: torch.device) -> GeometryModel:

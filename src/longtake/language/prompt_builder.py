@@ -62,6 +62,12 @@ class VisionInput:
     features: Features
 
 
+def grid_descriptors(features: Features, num_grids: int) -> Float[Tensor, "grids width"]:
+    """What each pair of frames looks like as a whole: the mean of its tokens from the vision tower."""
+    by_grid: Tensor = features[0].float().unflatten(0, (num_grids, -1))
+    return by_grid.mean(dim=1)
+
+
 class PromptBuilder:
     """Makes tokens in one format, with one system prompt."""
 

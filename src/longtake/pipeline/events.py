@@ -26,7 +26,8 @@ from longtake.runtime.answers import Answer, Choice, DialogueInfo, Evidence
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Something to know of the video, or of what the model sees of it, before its first frame is told."""
+    """Something to know of the video, or of what the model sees of it: before its first frame is told, or when enough
+    of it was seen."""
 
     text: str
 
@@ -133,6 +134,9 @@ class MapSummary:
     num_windows: int
     provisional: Mapping[str, int | float]
     """How many frames were told before their results were final, and their ages when they became so."""
+    unlikeness: float | None = None
+    """How far the video is from what the model was trained on; above 1, it is unlike that, and None where that is not
+    known of the model."""
     seconds: float
     """Of the last run, where there were several."""
     frames_per_s: float

@@ -19,13 +19,14 @@ from longtake.errors import MemoryFullError, SettingError
 from longtake.exports.frame import MappedFrame, PosedFrame
 from longtake.language.sampling import TextSampling
 from longtake.pipeline.adaptive_chunking import Chunks
-from longtake.pipeline.events import Answered, AnswerText, Asking, Event, Forgotten, Frame, Moved
+from longtake.pipeline.events import Answered, AnswerText, Asking, Event, Forgotten, Frame, Moved, Noted
 from longtake.pipeline.map_results import Prepared, Stepped
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.question_schedule import Due, QuestionSchedule, When, format_time
 from longtake.runtime.answers import Answer, Choice, Evidence
 from longtake.runtime.dialogue import DialogueSession
 from longtake.video.frame import VideoFrame
+from longtake.weights.familiarity import CLIP_GRIDS
 
 # Containers round times to a millisecond, so that a frame may come that much before its tick.
 _ROUNDING_S = 0.001
@@ -43,6 +44,9 @@ class LiveSettings:
     """Answers to choose from; none for free speech."""
     when_full: str = "open the session with more memory, or show smaller pictures"
     """What to do where its memory has no room, said with the error."""
+
+    unlike_note: str = ""
+    """What to say of a video that is unlike what the language model knows; `{}` is how much."""
 
     def __post_init__(self) -> None:
         if self.ask_fps is not None and not 0 < self.ask_fps < math.inf:
@@ -76,7 +80,7 @@ class LiveSession:
         self._chunks = chunks or Chunks(1)
         self._rate, self._trail = _Rate(self._settings.ask_fps), _Trail()
         self._num_forgotten = 0
-        self._has_looked = False
+        self._has_looked = self._has_judged = False
 
     @property
     def mapper(self) -> Mapper | None:
@@ -111,11 +115,13 @@ class LiveSession:
             for prepared in frames:
                 yield Frame(index=prepared.frame.index, timestamp_s=prepared.timestamp_s, mapped=None)
 
-    def finish(self) -> Iterator[Stepped]:
+    def finish(self) -> Iterator[Stepped | Noted]:
         """The results still owed when no more frames come; questions may follow."""
         stepped = None if self._mapper is None else self._mapper.finish()
         if stepped is not None:
             yield stepped
+        if self._dialogue is not None:
+            yield from self._judge(self._dialogue, has_ended=True)
 
     def tell(self, item: Stepped | Looked | Event) -> Iterator[MappedFrame | Event]:
         """What came of it: events, and before them results that are final now; may be called from another thread.
@@ -126,7 +132,8 @@ class LiveSession:
             case Stepped():
                 assert self._mapper is not None
                 for told in self._mapper.results.take(item):
-                    self._trail.follow(told)
+                    if not isinstance(told, Noted):
+                        self._trail.follow(told)
                     yield told
             case Looked():
                 self._trail.up_to(item.until_s)
@@ -166,7 +173,16 @@ class LiveSession:
     def _seen_until_s(self) -> float | None:
         return self._speaker.info.seen_until_s
 
-    def _look(self, dialogue: DialogueSession, frames: Sequence[Prepared]) -> Iterator[Looked | Forgotten]:
+    def _judge(self, dialogue: DialogueSession, *, has_ended: bool) -> Iterator[Noted]:
+        """Once, when enough was seen: that the video is unlike what the language model knows."""
+        unlikeness = dialogue.unlikeness
+        if self._has_judged or unlikeness is None or (dialogue.num_judged < CLIP_GRIDS and not has_ended):
+            return
+        self._has_judged = True
+        if unlikeness > 1 and self._settings.unlike_note:
+            yield Noted(self._settings.unlike_note.format(f"{unlikeness:.1f}"))
+
+    def _look(self, dialogue: DialogueSession, frames: Sequence[Prepared]) -> Iterator[Looked | Forgotten | Noted]:
         seen = [prepared.frame for prepared in frames if self._rate.takes(prepared.timestamp_s)]
         self._has_looked = bool(seen)
         if not seen:
@@ -178,6 +194,7 @@ class LiveSession:
             dialogue.see(torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous(), times_s)
         self._chunks.seen(times_s, time.perf_counter() - started)
         yield Looked(times_s[-1])
+        yield from self._judge(dialogue, has_ended=False)
         before, self._num_forgotten = self._num_forgotten, dialogue.info.num_forgotten
         if self._num_forgotten > before:
             yield Forgotten(count=self._num_forgotten - before)

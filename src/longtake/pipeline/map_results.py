@@ -10,8 +10,9 @@ from jaxtyping import UInt8
 
 from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.exports.sink import Correction
-from longtake.pipeline.events import Frame, Moved
+from longtake.pipeline.events import Frame, Moved, Noted
 from longtake.pipeline.status import PictureSummary, StatusJudge
+from longtake.pipeline.unlikeness import Knowledge, UnlikenessJudge
 from longtake.takes.tum import as_written
 from longtake.types import Geometry
 from longtake.types import Moved as MovedGeometry
@@ -64,8 +65,9 @@ class MapResults:
     The session counts frames with a picture; what is told counts as the video does.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, knowledge: Knowledge | None = None) -> None:
         self.ages = ProvisionalAges()
+        self._unlikeness = UnlikenessJudge(knowledge)
         self._num_final, self._last_s = 0, 0.0
         self._owed: deque[_Owed] = deque()
         self._known: dict[int, MappedFrame] = {}
@@ -82,17 +84,23 @@ class MapResults:
 
     def state(self) -> Mapping[str, Any]:
         """What later results depend on beside the session, as plain values."""
-        return {**self._judge.state(), "ages": asdict(self.ages)}
+        return {**self._judge.state(), "ages": asdict(self.ages), "unlikeness": self._unlikeness.state()}
+
+    @property
+    def unlikeness(self) -> float | None:
+        """How far the video is from what the model was trained on; above 1, it is unlike that."""
+        return self._unlikeness.unlikeness
 
     def restore(self, state: Mapping[str, Any], num_final: int, provisional: Geometry) -> None:
         """Go on after a break; the frames that were owed are to be taken again, with no geometry."""
         self._judge.restore(state)
         self._judge_of_known = self._judge.copy()
         self.ages = ProvisionalAges(**state.get("ages", {}))
+        self._unlikeness.restore(state.get("unlikeness", {}))
         self._num_final = num_final
         self._before_break = _single_frames(provisional)
 
-    def take(self, stepped: Stepped) -> Iterator[MappedFrame | Moved | Frame]:
+    def take(self, stepped: Stepped) -> Iterator[MappedFrame | Moved | Frame | Noted]:
         """What earlier frames became; results that are final now, to be kept; what is known of new frames."""
         if stepped.taken is not None:
             self._owed.append(_Owed.of(stepped.taken))
@@ -106,7 +114,10 @@ class MapResults:
         while self._num_final < stepped.num_final:
             yield self._pop_final()
         for mapped in new:
+            self._unlikeness.add(mapped.descriptor)
             yield Frame(index=mapped.index, timestamp_s=mapped.timestamp_s, mapped=mapped)
+        if (noted := self._unlikeness.note(has_ended=stepped.taken is None)) is not None:
+            yield noted
 
     def _tell_again(self, index: int) -> None:
         if index in self._before_break:
@@ -184,6 +195,7 @@ class _Owed:
             source_image=self.frame.image,
             placement=self.resized.placement,
             source_name=self.frame.name,
+            descriptor=None if geometry.descriptor is None else geometry.descriptor[0].float().numpy(),
         )
 
 

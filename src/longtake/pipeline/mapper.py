@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from longtake.pipeline.map_results import MapResults, Prepared, Stepped
+from longtake.pipeline.unlikeness import Knowledge
 from longtake.runtime.session import SequenceSession
 from longtake.runtime.steps import VideoSession
 from longtake.runtime.windowed import WindowedSession
@@ -20,10 +21,11 @@ OpenSession = Callable[[tuple[int, int]], VideoSession]
 class Mapper:
     """A geometry session under way. `results` makes of its steps what is told and kept, in a thread of its own."""
 
-    def __init__(self, open_session: OpenSession, prepare: Preprocessor) -> None:
+    def __init__(self, open_session: OpenSession, prepare: Preprocessor, knowledge: Knowledge | None = None) -> None:
+        """`knowledge` is what is known of the model, to tell a video that is unlike it."""
         self._open_session, self._prepare = open_session, prepare
         self._session: VideoSession | None = None
-        self.results = MapResults()
+        self.results = MapResults(knowledge)
 
     @property
     def session(self) -> VideoSession | None:
@@ -91,5 +93,6 @@ def _on_cpu(geometry: Geometry) -> Geometry:
         points_confidence=None,
         camera_points=None,
         camera_points_confidence=None,
+        descriptor=None if geometry.descriptor is None else geometry.descriptor.cpu(),
         moved=None if moved is None else replace(moved, geometry=_on_cpu(moved.geometry)),
     )

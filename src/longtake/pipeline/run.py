@@ -301,6 +301,9 @@ class Run(Iterator[Event]):
                 yield from self._note_on(item)
                 self._count(item)
                 yield item
+            case Noted():
+                self._notes += (item.text,)
+                yield item
             case Moved():
                 if self._replacing is not None:
                     self._replacing.correct(item.correction)
@@ -375,6 +378,7 @@ class Run(Iterator[Event]):
             num_dropped=self.num_dropped,
             num_windows=mapper.num_windows,
             provisional=asdict(mapper.results.ages),
+            unlikeness=mapper.results.unlikeness,
             seconds=seconds,
             frames_per_s=frames_per_s,
             settings=folder.settings,

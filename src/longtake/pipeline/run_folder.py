@@ -37,7 +37,7 @@ from longtake.takes.atomic_files import Grown, LineFile, replace_file
 from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
 from longtake.takes.fields import content_of
 from longtake.takes.folder_lock import locked
-from longtake.takes.header import FRAMES_NAME, HEADER_NAME, POSES_NAME
+from longtake.takes.header import DESCRIPTORS_NAME, FRAMES_NAME, HEADER_NAME, POSES_NAME
 from longtake.takes.take import read_take
 
 _NO_FRAMES = SinkState(values={"take": {"num_frames": 0, "num_pixels_too_far": 0}})
@@ -337,7 +337,7 @@ def _own_files(outputs: Outputs) -> tuple[str, ...]:
         **{f"{EXPORT_FOLDER}/{known.file}": True for known in (() if export is None else export.known)},
     }
     always = (
-        *(HEADER_NAME, FRAMES_NAME, POSES_NAME, CHECKPOINT_FOLDER),
+        *(HEADER_NAME, FRAMES_NAME, POSES_NAME, DESCRIPTORS_NAME, CHECKPOINT_FOLDER),
         *(EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME, REPORT_NAME, TRUTH_NAME, ASKED_NAME),
     )
     return (*always, *(name for name, is_written in optional.items() if is_written))

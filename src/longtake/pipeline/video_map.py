@@ -10,6 +10,7 @@ from longtake.attention.backend import Backend
 from longtake.attention.choose import backend_named
 from longtake.errors import SavedSessionError
 from longtake.exports.reexport import ProgressCallback, no_progress
+from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
 from longtake.memory.registry import stream_policy_named
@@ -21,6 +22,7 @@ from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.run import Run
 from longtake.pipeline.run_folder import RunFolder
 from longtake.pipeline.run_record import plain
+from longtake.pipeline.unlikeness import Knowledge
 from longtake.pipeline.writer_process import WriterProcess
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SessionSettings, open_session, parse_keyframes, parse_windows
@@ -46,6 +48,8 @@ class MapSettings:
     """As the summary calls it."""
     notes: tuple[str, ...] = ()
     """What a reader of the results should know of the model."""
+    knowledge: Knowledge | None = None
+    """Of the model, where it is known what it was trained on."""
     execution: Execution = field(default_factory=Execution)
     """How the network is computed; its number type is that of the session."""
 
@@ -84,7 +88,8 @@ def map_video(
         opened.callback(folder.close)
         mapper = Mapper(
             lambda size: open_session(model, settings.session, size, backend),
-            Preprocessor(fit=settings.fit, size=settings.session.image_size, patch=model.config.patch),
+            preprocessor(settings.session, model.config, settings.fit),
+            settings.knowledge,
         )
         if folder.checkpoint is not None:
             source.go_on_after(folder.checkpoint.taken)
@@ -127,6 +132,7 @@ def adjusted_session(
     return replace(
         usual,
         image_size=usual.image_size if size is None else size,
+        sizes=usual.sizes if size is None else (),
         retention=usual.retention if policy is None else stream_policy_named(policy),
         keyframes=usual.keyframes if keyframes is None else parse_keyframes(keyframes),
         windows=usual.windows if windows is None else parse_windows(windows),
@@ -134,6 +140,11 @@ def adjusted_session(
         budget=None if memory is None else Budget.parse(str(memory)),
         precision=precision,
     )
+
+
+def preprocessor(session: SessionSettings, config: GeometryConfig, fit: Fit = Fit.CROP) -> Preprocessor:
+    """What makes of a video's frames the pictures that a session of these settings takes."""
+    return Preprocessor(fit=fit, size=session.image_size, patch=config.patch, sizes=session.sizes)
 
 
 def _what_must_stay(source: Source, model: GeometryModel, settings: MapSettings) -> Mapping[str, Any]:

@@ -31,6 +31,9 @@ class SessionSettings:
 
     image_size: int
     """The longer side of the images, in pixels."""
+    sizes: tuple[tuple[int, int], ...] = ()
+    """Heights and widths that the network was trained on, of which the one of the video's shape is taken; none for the
+    longer side alone."""
     num_scale_frames: int
     retention: StreamPolicy
     keyframes: KeyframeRule = _EVERY_FRAME
@@ -68,9 +71,10 @@ def usual_settings(config: GeometryConfig) -> SessionSettings:
     """How a network is run if nothing else is said: as it was trained, at the size it was trained for."""
     is_small = config.width < _PUBLISHED_WIDTH
     if config.attention is Attention.CONTEXT:
-        return SMALL if is_small else PUBLISHED
+        return replace(SMALL if is_small else PUBLISHED, sizes=config.sizes)
     rule = Window() if config.attention is Attention.WINDOW else CAUSAL.retention
-    return replace(CAUSAL, retention=rule, image_size=SMALL.image_size if is_small else CAUSAL.image_size)
+    image_size = SMALL.image_size if is_small else CAUSAL.image_size
+    return replace(CAUSAL, retention=rule, image_size=image_size, sizes=config.sizes)
 
 
 def open_session(

@@ -8,7 +8,7 @@ remembered, becomes the session. Two other formats give every call of `see` a tu
 import copy
 import math
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -29,7 +29,7 @@ from longtake.errors import InputError, UnknownWordsError
 from longtake.language.dialogue_state import DialogueState, Portion, portions, with_frames
 from longtake.language.load import LanguageModel
 from longtake.language.positions import Text
-from longtake.language.prompt_builder import PromptBuilder, StreamFormat, TokenInputs
+from longtake.language.prompt_builder import Features, PromptBuilder, StreamFormat, TokenInputs, grid_descriptors
 from longtake.language.sampling import TextSampling
 from longtake.memory.policies.lockstep import Window
 from longtake.memory.policy import SegmentPolicy
@@ -51,6 +51,7 @@ from longtake.runtime.generation import (
 )
 from longtake.runtime.record import fingerprint
 from longtake.runtime.recorded_reading import recorded_reader, why_reading_unrecorded
+from longtake.weights.familiarity import CLIP_GRIDS, FEWEST_GRIDS, Familiarity
 
 SYSTEM = "You are a helpful assistant."
 _GREEDY = TextSampling()
@@ -74,11 +75,12 @@ class DialogueSession:
         retaining: SegmentPolicy | None = None,
         answer_tokens: int = 1024,
         backend: Backend | None = None,
+        familiarity: Familiarity | None = None,
     ) -> None:
         """A session with a memory allocated here, of which `answer_tokens` are for all questions under way.
 
         `retaining` is the policy of what is evicted when the rest is full; by default the oldest frames. The backend is
-        by default the fastest for the model where it is.
+        by default the fastest for the model where it is. `familiarity` is what is known of the model's training.
         """
         self._language, self._network = language, language.network
         self._settings: dict[str, Any] = {
@@ -102,6 +104,7 @@ class DialogueSession:
             answer_tokens=answer_tokens,
         )
         self._seeing_s = 0.0
+        self._familiarity, self._num_judged, self._distance_sum = familiarity, 0, 0.0
 
     def see(
         self, frames: UInt8[Tensor, "frames 3 height width"], timestamps_s: Sequence[float], *, patience_s: float = 0.0
@@ -306,6 +309,22 @@ class DialogueSession:
         """Forget the video and the conversation."""
         with self._memory.writing():
             self._memory.clear()
+            self._num_judged, self._distance_sum = 0, 0.0
+
+    @property
+    def num_judged(self) -> int:
+        """Pairs of frames, of the first so many, by which `unlikeness` is judged."""
+        return self._num_judged
+
+    @property
+    def unlikeness(self) -> float | None:
+        """How far the video is from what the model was trained on; above 1, it is unlike that.
+
+        None before two pairs of frames were seen, and for a model of whose training nothing is known.
+        """
+        if self._familiarity is None or self._num_judged < FEWEST_GRIDS:
+            return None
+        return self._familiarity.unlikeness(self._distance_sum / self._num_judged)
 
     @property
     def state(self) -> DialogueState:
@@ -418,7 +437,16 @@ class DialogueSession:
             grid_times_s=portion.times_s,
             patience_s=patience_s,
         ) as read:
-            yield read.take
+            yield lambda change: read.take(partial(self._judge, features, len(portion.times_s), change))
+
+    def _judge(self, features: Features, num_grids: int, change: Callable[[], object]) -> None:
+        """Note how far the first grids are from what the model knows, and do what comes last."""
+        missing = min(num_grids, CLIP_GRIDS - self._num_judged)
+        if self._familiarity is not None and missing > 0:
+            looks = grid_descriptors(features, num_grids)[:missing].cpu()
+            self._num_judged += missing
+            self._distance_sum += float(self._familiarity.distances(looks).sum())
+        change()
 
     def _question_ids(self, question: str) -> tuple[int, ...]:
         _require_words(question)

@@ -62,7 +62,7 @@ class FusedModel:
                 if self._aside is not None:
                     torch.cuda.current_stream().wait_stream(self._aside)
             dense_maps = [_joined(frames) for frames in zip(*one_by_one, strict=True)]
-            return model.prediction(poses, *dense_maps)
+            return model.prediction(poses, *dense_maps, descriptor=model.descriptor(patches))
 
     def _beside(self) -> AbstractContextManager[object]:
         """What is launched inside runs from now on at the same time as what is launched after it."""

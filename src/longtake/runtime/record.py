@@ -23,11 +23,11 @@ from longtake.runtime.memory_plan import STORED_DTYPES, MemoryPlan
 from longtake.runtime.windows import Windows
 from longtake.types import FrameKind, Geometry
 
-FORMAT = 3
-_READABLE = (1, 2, FORMAT)
+FORMAT = 4
+_READABLE = (1, 2, 3, FORMAT)
 DTYPES = {str(dtype): dtype for dtype in STORED_DTYPES}
 _SAMPLES = 64
-_TENSORS: Mapping[str, tuple[bool, *tuple[int, ...]]] = {
+_TENSORS: Mapping[str, tuple[bool, *tuple[int | None, ...]]] = {
     "pose_encoding": (False, 9),
     "world_from_camera": (False, 4, 4),
     "intrinsics": (False, 3, 3),
@@ -37,8 +37,9 @@ _TENSORS: Mapping[str, tuple[bool, *tuple[int, ...]]] = {
     "points_confidence": (True,),
     "camera_points": (True, 3),
     "camera_points_confidence": (True,),
+    "descriptor": (False, None),
 }
-"""Tensors of `Geometry`: whether a frame has a value a pixel, and the shape of one value."""
+"""Tensors of `Geometry`: whether a frame has a value a pixel, and the shape of one value; None for any length."""
 _NEEDED = {"pose_encoding", "world_from_camera", "intrinsics", "depth", "depth_confidence"}
 
 

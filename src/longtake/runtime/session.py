@@ -358,6 +358,7 @@ class SequenceSession(VideoSession):
             intrinsics=zeros(3, 3),
             depth=zeros(height, width),
             depth_confidence=zeros(height, width),
+            descriptor=zeros(self._model.config.width),
         )
 
     def check(self, frame: Frame) -> None:

@@ -197,6 +197,7 @@ def describe(
         points_confidence=_first(prediction.points_confidence),
         camera_points=_first(prediction.camera_points),
         camera_points_confidence=_first(prediction.camera_points_confidence),
+        descriptor=_first(prediction.descriptor),
     )
 
 

@@ -54,6 +54,8 @@ class TakeFrame:
     """Where the video's own pixels lie in this frame's, where the take's header does not say it."""
     source_name: str | None = None
     """Of the picture's file without its ending, where the video is a folder of pictures."""
+    descriptor: Float[np.ndarray, " channels"] | None = None
+    """By which a keyframe is found again, where the take's header promises them."""
 
     def require_camera(self) -> None:
         """Refuse a time that is no number, a pose that is not rigid, intrinsics that are not of a pinhole camera."""

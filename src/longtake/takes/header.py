@@ -20,8 +20,10 @@ FRAMES_NAME = "frames.jsonl"
 POSES_NAME = "poses.tum"
 QUESTIONS_NAME = "questions.json"
 ANSWERS_NAME = "answers.json"
+DESCRIPTORS_NAME = "descriptors.txt"
 _FORMAT = "longtake-take"
 _VERSION = 1
+_DESCRIPTORS_VERSION = 1
 
 
 class Content(StrEnum):
@@ -61,6 +63,8 @@ class TakeHeader:
     """Whether each frame has a confidence of its depth."""
     source: Placement | None = None
     """Where the video's own pixels lie in the take's, where those are others."""
+    descriptor_channels: int | None = None
+    """Numbers by which keyframes are found again; None where there are none."""
     world: Mapping[str, Any] | None = None
     """Whatever the maker knows of the world: seed, rooms, things."""
     made_by: str = f"longtake {__version__}"
@@ -97,6 +101,7 @@ class TakeHeader:
             "depth": None if self.depth is None else self.depth.to_json(),
             "confidence": {"files": CONFIDENCE_FILES} if self.confidence else None,
             "source": None if self.source is None else placement_to_json(self.source),
+            "descriptors": _descriptors_to_json(self.descriptor_channels),
             "world": self.world,
         }
         try:
@@ -135,6 +140,7 @@ def read_header(folder: Path) -> TakeHeader:
         depth=record.optional("depth", lambda name: DepthFiles.from_json(record.object(name))),
         confidence=record.optional("confidence", lambda name: _is_confidence(record.object(name))) is not None,
         source=record.optional("source", lambda name: placement_from_json(record.object(name))),
+        descriptor_channels=record.optional("descriptors", lambda name: _descriptors_from_json(record.object(name))),
         world=record.optional("world", lambda name: record.object(name).fields),
     )
 
@@ -153,6 +159,21 @@ def _is_confidence(record: JsonObject) -> bool:
     if record.text("files") != CONFIDENCE_FILES:
         raise record.refuse("files", f"'{CONFIDENCE_FILES}'")
     return True
+
+
+def _descriptors_to_json(channels: int | None) -> dict[str, Any] | None:
+    if channels is None:
+        return None
+    return {"file": DESCRIPTORS_NAME, "version": _DESCRIPTORS_VERSION, "channels": channels}
+
+
+def _descriptors_from_json(record: JsonObject) -> int | None:
+    """How many numbers one has; those that a later version writes in another way are as if they were not there."""
+    if record.integer("version", least=1) > _DESCRIPTORS_VERSION:
+        return None
+    if record.text("file") != DESCRIPTORS_NAME:
+        raise record.refuse("file", f"'{DESCRIPTORS_NAME}'")
+    return record.integer("channels", least=1)
 
 
 def placement_to_json(placement: Placement) -> dict[str, Any]:

@@ -15,9 +15,17 @@ from torch import Tensor
 from longtake.errors import InputError
 from longtake.spatial.pose import matrix_from_quaternion, rigid_pose
 from longtake.takes.depth_files import CONFIDENCE_FILES, read_array
+from longtake.takes.descriptors import parse_descriptor
 from longtake.takes.fields import content_of, read_objects
 from longtake.takes.frames import FrameRecord
-from longtake.takes.header import FRAMES_NAME, POSES_NAME, QUESTIONS_NAME, TakeHeader, read_header
+from longtake.takes.header import (
+    DESCRIPTORS_NAME,
+    FRAMES_NAME,
+    POSES_NAME,
+    QUESTIONS_NAME,
+    TakeHeader,
+    read_header,
+)
 from longtake.takes.images import ImageFiles, read_image
 from longtake.takes.trajectory import Trajectory
 from longtake.types import counted
@@ -51,6 +59,22 @@ class Take:
             raise InputError(f"The take {self.folder} has no confidence; make it with confidence.")
         path = self.folder / CONFIDENCE_FILES.format(index=self._index_at(position))
         return read_array(path, "confidence", self.header.size)
+
+    def descriptor(self, position: int) -> Float[np.ndarray, " channels"] | None:
+        """What a keyframe looks like, to find its place again by; None for a frame that was not kept."""
+        return self.descriptors()[self._position(position)]
+
+    def descriptors(self) -> list[Float[np.ndarray, " channels"] | None]:
+        """Of all frames in order, read now: frames that look alike have a small angle between theirs."""
+        channels, path = self.header.descriptor_channels, self.folder / DESCRIPTORS_NAME
+        if channels is None:
+            raise InputError(f"The take {self.folder} has no descriptors; map the video again.")
+        lines = _complete_lines(path)[: len(self)]
+        if len(lines) < len(self):
+            raise InputError(
+                f"Expected {counted(len(self), 'line')} in {path}, but it has {len(lines)}; make the take again."
+            )
+        return [parse_descriptor(line, channels, path, number) for number, line in enumerate(lines, start=1)]
 
     def image(self, position: int) -> UInt8[np.ndarray, "height width 3"]:
         """One image; from a video this decodes all before it, so that `images` is the way through many."""
@@ -88,8 +112,12 @@ class Take:
         return f"Take({self.folder}: {frames} of {header.width}x{header.height} in {seconds:.1f} s; {there})"
 
     def _index_at(self, position: int) -> int:
+        return self.records[self._position(position)].index
+
+    def _position(self, position: int) -> int:
+        """Itself, where there is such a frame."""
         try:
-            return self.records[position].index
+            return range(len(self))[position]
         except (IndexError, TypeError) as error:
             raise InputError(
                 f"Expected a frame from 0 to {len(self) - 1} of the take {self.folder}, but got {position!r}."

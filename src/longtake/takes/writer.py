@@ -13,10 +13,12 @@ from typing import Any
 from longtake.errors import InputError
 from longtake.takes.atomic_files import GrowingFile, Grown, replacing, require_unchanged, sync_path, writing
 from longtake.takes.depth_files import CONFIDENCE_FILES, write_array
+from longtake.takes.descriptors import descriptor_line
 from longtake.takes.fields import require_file
 from longtake.takes.frames import FrameRecord, TakeFrame
 from longtake.takes.header import (
     ANSWERS_NAME,
+    DESCRIPTORS_NAME,
     FRAMES_NAME,
     HEADER_NAME,
     POSES_NAME,
@@ -38,6 +40,7 @@ class _Kept:
 
     records: Grown | None = None
     poses: Grown | None = None
+    descriptors: Grown | None = None
     last: tuple[int, float] | None = None
 
 
@@ -90,8 +93,12 @@ class TakeWriter:
         """Of all lines so far, by their files."""
         if self._open is None:
             raise _closed(self._folder)
-        files = {FRAMES_NAME: self._open.records, POSES_NAME: self._open.poses}
-        return {name: str(file.grown.sha256) for name, file in files.items()}
+        files = {
+            FRAMES_NAME: self._open.records,
+            POSES_NAME: self._open.poses,
+            DESCRIPTORS_NAME: self._open.descriptors,
+        }
+        return {name: str(file.grown.sha256) for name, file in files.items() if file is not None}
 
     def _begin(self) -> _Kept:
         if not self._has_room:
@@ -103,14 +110,18 @@ class TakeWriter:
         """Delete what came after the first frames, of which the take must have so many; their lines stay as yet."""
         records, last_line = _first_lines(self._folder / FRAMES_NAME, num_frames)
         poses, _ = _first_lines(self._folder / POSES_NAME, num_frames)
-        for name, grown in ((FRAMES_NAME, records), (POSES_NAME, poses)):
-            require_unchanged(self._folder / name, self._digests.get(name), str(grown.sha256))
+        descriptors = None
+        if self._header.descriptor_channels is not None:
+            descriptors, _ = _first_lines(self._folder / DESCRIPTORS_NAME, num_frames)
+        for name, grown in ((FRAMES_NAME, records), (POSES_NAME, poses), (DESCRIPTORS_NAME, descriptors)):
+            if grown is not None:
+                require_unchanged(self._folder / name, self._digests.get(name), str(grown.sha256))
         if num_frames == 0:
             _delete_numbered(self._folder, after=-1)
             return _Kept()
         last = FrameRecord.parse(last_line, f"{self._folder / FRAMES_NAME} line {num_frames}")
         _delete_numbered(self._folder, after=last.index)
-        return _Kept(records=records, poses=poses, last=(last.index, last.timestamp_s))
+        return _Kept(records=records, poses=poses, descriptors=descriptors, last=(last.index, last.timestamp_s))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -148,6 +159,8 @@ class TakeWriter:
             raise _closed(self._folder)
         try:
             with _one_sentence(self._folder):
+                if self._open.descriptors is not None:  # before the lines without which nobody reads it
+                    self._open.descriptors.append(descriptor_line(frame.descriptor))
                 self._open.records.append(f"{FrameRecord.of(frame).line()}\n".encode())
                 pose = tum_line(float(frame.timestamp_s), frame.world_from_camera.cpu())
                 self._open.poses.append(f"{pose}\n".encode())
@@ -174,6 +187,8 @@ class TakeWriter:
                 sync_path(name)
             self._open.records.sync()
             self._open.poses.sync()
+            if self._open.descriptors is not None:
+                self._open.descriptors.sync()
 
     def write_questions(self, questions: Sequence[Mapping[str, Any]]) -> None:
         """Add what was asked about the take, at any time."""
@@ -220,6 +235,12 @@ class TakeWriter:
                     f"Expected {_described(name, expected)} with frame {frame.index}, as the header says, but got "
                     f"{_described(name, found)}."
                 )
+        channels = self._header.descriptor_channels
+        if frame.descriptor is not None and len(frame.descriptor) != channels:
+            raise InputError(
+                f"Expected {channels or 'no'} numbers as the descriptor of frame {frame.index}, as the header says, "
+                f"but got {len(frame.descriptor)}."
+            )
 
     def _close(self) -> None:
         files, self._open = self._open, None
@@ -237,6 +258,10 @@ class _OpenFiles:
         with ExitStack() as opened:
             self.records = opened.enter_context(GrowingFile(folder / FRAMES_NAME, kept=kept.records))
             self.poses = opened.enter_context(GrowingFile(folder / POSES_NAME, kept=kept.poses))
+            self.descriptors: GrowingFile | None = None
+            if header.descriptor_channels is not None:
+                path = folder / DESCRIPTORS_NAME
+                self.descriptors = opened.enter_context(GrowingFile(path, kept=kept.descriptors))
             self.images: ImageWriter | None = None
             if header.images is not None:
                 self.images = open_image_writer(folder, header.images, header.size, header.fps)
@@ -298,7 +323,8 @@ def _lacks_lines(path: Path, num_lines: int, found: str) -> InputError:
 def _delete_take(folder: Path) -> None:
     """Delete a take's files, those that make it one last; whatever else lies in its folder stays."""
     _delete_numbered(folder, after=-1)
-    for name in (ImageFiles.VIDEO, QUESTIONS_NAME, ANSWERS_NAME, FRAMES_NAME, POSES_NAME, HEADER_NAME):
+    lines = (DESCRIPTORS_NAME, FRAMES_NAME, POSES_NAME)
+    for name in (ImageFiles.VIDEO, QUESTIONS_NAME, ANSWERS_NAME, *lines, HEADER_NAME):
         (folder / name).unlink(missing_ok=True)
 
 

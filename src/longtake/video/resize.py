@@ -94,30 +94,51 @@ class Preprocessor:
     """Resizes every frame of a video in the same way, so that frames of one size give model pixels of one size.
 
     A frame that would be stretched to whole patches is brought into their shape before: cut at two sides for `crop`,
-    filled up with white for `pad`.
+    filled up with white for `pad`. Where a network was trained on several sizes, that of the shape nearest to the
+    frame's is taken in place of one with the longer side `size`; squares have theirs always.
     """
 
     fit: Fit = Fit.CROP
     size: int = 518
     patch: int = 14
+    sizes: tuple[tuple[int, int], ...] = ()
+    """Heights and widths."""
 
     def __post_init__(self) -> None:
-        require_whole_patches(self.size, self.patch)
+        for side in (self.size, *(side for size in self.sizes for side in size)):
+            require_whole_patches(side, self.patch)
 
     def __call__(self, image: UInt8[np.ndarray, "height width 3"]) -> Resized:
         """The model pixels of a frame, and where the frame lies in them."""
         frame = Image.fromarray(image)
         width, height = self._unstretched_size(frame)
         left, top = (frame.width - width) // 2, (frame.height - height) // 2
-        resized = resize_image(_window(frame, left, top, width, height), self.fit, size=self.size, patch=self.patch)
+        resized = self._resized(frame, _window(frame, left, top, width, height))
         at = resized.placement
         offset_x, offset_y = at.offset_x - left * at.scale_x, at.offset_y - top * at.scale_y
         placement = Placement(frame.width, frame.height, at.scale_x, at.scale_y, offset_x, offset_y)
         return Resized(resized.pixels, placement)
 
+    def _resized(self, frame: Image.Image, window: Image.Image) -> Resized:
+        if self._has_choice:
+            return _resample(window, *self._chosen_sides(frame))
+        return resize_image(window, self.fit, size=self.size, patch=self.patch)
+
+    @property
+    def _has_choice(self) -> bool:
+        return bool(self.sizes) and self.fit is not Fit.SQUARE
+
+    def _chosen_sides(self, frame: Image.Image) -> tuple[int, int]:
+        """Width and height among `sizes` of which the frame, cut or filled up, has the largest share."""
+        height, width = max(self.sizes, key=lambda size: _shared(frame.width * size[0], frame.height * size[1]))
+        return width, height
+
     def _unstretched_size(self, frame: Image.Image) -> tuple[int, int]:
         """Width and height of a frame in the shape of its whole patches; its own where they are nearly that."""
-        width, height = _whole_sides(frame, self.fit, self.size, self.patch)
+        if self._has_choice:
+            width, height = self._chosen_sides(frame)
+        else:
+            width, height = _whole_sides(frame, self.fit, self.size, self.patch)
         if self.fit is Fit.SQUARE or abs(width * frame.height / (height * frame.width) - 1) <= _LARGEST_STRETCH:
             return frame.size
         choose = max if self.fit is Fit.PAD else min
@@ -125,6 +146,11 @@ class Preprocessor:
             choose(frame.width, max(1, round(frame.height * width / height))),
             choose(frame.height, max(1, round(frame.width * height / width))),
         )
+
+
+def _shared(one: int, other: int) -> float:
+    """The smaller over the larger."""
+    return min(one, other) / max(one, other)
 
 
 def match_sizes(pictures: Sequence[Resized]) -> list[Resized]:

@@ -1,6 +1,6 @@
 """Families of worlds, each drawn at random by a seed: houses, and what is to be seen beside them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 
 import numpy as np
@@ -45,6 +45,12 @@ def family_named(name: str) -> Family:
     if name not in set(Family):
         raise SettingError(f"There is no family of worlds '{name}'; choose {', '.join(Family)}.")
     return Family(name)
+
+
+def families_named(names: Iterable[str]) -> tuple[Family, ...]:
+    """Those of these names, each once, `all` for every one; the one that is held out of training comes first."""
+    asked = [family for name in names for family in (Family if name == "all" else (family_named(name),))]
+    return tuple(dict.fromkeys(sorted(asked, key=lambda family: family is not HELD_OUT)))
 
 
 def build_world(family: Family, seed: int) -> World:

@@ -1,12 +1,12 @@
 """A tour: a way through a world, filmed. Frames come one by one with their truth, as long as they are asked for."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 from longtake.errors import SettingError
@@ -89,6 +89,19 @@ class Tour:
         while True:
             some = list(itertools.islice(steps, _FRAMES_AT_ONCE[scene.ceiling.device.type]))
             yield from self._film(scene, intrinsics, some, len(world.things))
+
+    def cameras(self, num_frames: int) -> Float64[Tensor, "frames 4 4"]:
+        """Where the camera is in the first frames; nothing is filmed."""
+        steps = itertools.islice(route(self.family, self.world()), num_frames)
+        return torch.from_numpy(np.stack([step.world_from_camera for step in steps]))
+
+    def views_at(self, indices: Sequence[int], device: torch.device | str = "cpu") -> Iterator[View]:
+        """Some frames alone, in the order of time."""
+        world, wanted = self.world(), set(indices)
+        scene, intrinsics = Scene.of([world], device), self.intrinsics().to(device)
+        for index, step in itertools.islice(enumerate(route(self.family, world)), max(indices) + 1):
+            if index in wanted:
+                yield from self._film(scene, intrinsics, [(index, step)], len(world.things))
 
     def _film(
         self, scene: Scene, intrinsics: Float[Tensor, "3 3"], steps: list[tuple[int, Footstep]], num_things: int

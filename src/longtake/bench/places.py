@@ -1,0 +1,206 @@
+"""Whether a model knows a place again: some frames of it, then some of the same place much later, or of another world.
+
+old                       new                     shown to one session, one after the other
+│ 0  1  2  3  4  5  6  7  │ 8  9 10 11 12 13 14 15 │
+                       └─┬─┘
+        at most 0.5 m and 25 degrees apart, 40 frames or more between them, and away in between
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float64, Int64
+from torch import Tensor
+
+from longtake.errors import InputError, SettingError
+from longtake.evaluation.motion import motion, rotation_angle_deg, rotation_error_deg
+from longtake.geometry.model import GeometryModel
+from longtake.runtime.build import SessionSettings, open_session
+from longtake.types import Geometry
+from longtake.world.families import Family
+from longtake.world.seeds import Split, seeds
+from longtake.world.tour import Tour
+
+STRETCH = 8
+"""Frames of a place, and of the same place again."""
+_NEAREST_FRAMES = 40
+_NEAR_M, _NEAR_DEG = 0.5, 25.0
+_MOST_TRIED = 10
+"""Worlds for each place that is wanted: some ways never come back."""
+KEPT_SHARE = 0.9
+"""Of the true pairs, which the threshold on confidence keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceSettings:
+    """Which places are shown, and how."""
+
+    session: SessionSettings
+    num_places: int
+    size: tuple[int, int]
+    """Height and width."""
+    way: int = 1000
+    """Frames of each world within which it comes back."""
+    split: Split = Split.TEST
+    family: Family = Family.HOUSE
+
+    def __post_init__(self) -> None:
+        if self.num_places < 2:
+            raise SettingError(
+                f"Expected 2 places at least, of which each is strange to the other, got {self.num_places}."
+            )
+        if self.way < 2 * STRETCH + _NEAREST_FRAMES:
+            least = 2 * STRETCH + _NEAREST_FRAMES
+            raise SettingError(f"Expected ways of {least} frames at least, to come back on, but got {self.way}.")
+
+    @property
+    def num_steps(self) -> int:
+        """Pairs to be shown, true and strange."""
+        return 2 * self.num_places
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Two stretches of one way that see the same."""
+
+    seed: int
+    old: int
+    """The first frame of each stretch."""
+    new: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairQuality:
+    """What a session said of the new frames of a pair."""
+
+    seed: int
+    turn_error_deg: float
+    """Median over new frames of how wrong the turn since the first old frame is."""
+    turn_deg: float
+    """How far it is truly turned: the error of one who says that it is not."""
+    confidence: float
+    """Mean logarithm of the confidence of depth, over all pixels of the new frames."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceQuality:
+    """Over all places of one family and size."""
+
+    settings: PlaceSettings
+    pairs: tuple[PairQuality, ...]
+    strange_confidences: tuple[float, ...]
+    """Of pairs whose new frames are of another world."""
+
+    def turn_quantile_deg(self, share: float) -> float:
+        return float(np.quantile([pair.turn_error_deg for pair in self.pairs], share))
+
+    @property
+    def still_deg(self) -> float:
+        """The median error of one who says that the camera has not turned."""
+        return float(np.median([pair.turn_deg for pair in self.pairs]))
+
+    @property
+    def threshold(self) -> float:
+        """The confidence that the surest 90 % of the true pairs reach."""
+        return float(np.quantile([pair.confidence for pair in self.pairs], 1 - KEPT_SHARE))
+
+    @property
+    def strange_told_share(self) -> float:
+        """Share of the pairs that share nothing which stay below it."""
+        return float(np.mean(np.array(self.strange_confidences) < self.threshold))
+
+
+def measure_places(model: GeometryModel, settings: PlaceSettings, progress: Callable[[int], None]) -> PlaceQuality:
+    """Places of as many worlds, each followed by itself much later and by the next one's new frames."""
+    device = next(model.parameters()).device
+    places = _require_places(list(itertools.islice(find_places(settings), settings.num_places)), settings)
+    films = [_film(place, settings, device) for place in places]
+    pairs, strange = [], []
+    for number, film in enumerate(films):
+        pairs.append(_judged(places[number].seed, _shown(model, settings, film.images), film))
+        progress(1)
+        other = films[(number + 1) % len(films)]
+        images = torch.cat([film.images[:STRETCH], other.images[STRETCH:]])
+        strange.append(_confidence(_shown(model, settings, images)))
+        progress(1)
+    return PlaceQuality(settings=settings, pairs=tuple(pairs), strange_confidences=tuple(strange))
+
+
+def find_places(settings: PlaceSettings) -> Iterator[Place]:
+    """One of each world whose camera comes back, drawn by the seed."""
+    for seed in itertools.islice(seeds(settings.split), _MOST_TRIED * settings.num_places):
+        found = revisits(_tour(seed, settings).cameras(settings.way))
+        if len(found):
+            old, new = found[int(np.random.default_rng([seed, STRETCH]).integers(len(found)))].tolist()
+            yield Place(seed=seed, old=old, new=new)
+
+
+def revisits(world_from_camera: Float64[Tensor, "frames 4 4"]) -> Int64[Tensor, "pairs 2"]:
+    """First frames of all pairs of stretches of which the new one begins where the old one ended."""
+    near = _near(world_from_camera)
+    steps_away = (~near).cumsum(dim=1)
+    last, first = torch.meshgrid(torch.arange(len(near)), torch.arange(len(near)), indexing="ij")
+    was_away = steps_away > steps_away.gather(1, last)
+    fits = (last >= STRETCH - 1) & (first <= len(near) - STRETCH) & (first - last >= _NEAREST_FRAMES)
+    pairs: Tensor = (near & was_away & fits).nonzero()
+    return pairs - torch.tensor([STRETCH - 1, 0])
+
+
+def _near(world_from_camera: Float64[Tensor, "frames 4 4"]) -> Bool[Tensor, "frames frames"]:
+    centres, rotations = world_from_camera[:, :3, 3], world_from_camera[:, :3, :3].flatten(1)
+    cosine = ((rotations @ rotations.T - 1) / 2).clamp(-1, 1)
+    turned: Tensor = cosine >= float(np.cos(np.radians(_NEAR_DEG)))
+    return turned & (torch.cdist(centres, centres) <= _NEAR_M)
+
+
+@dataclass(frozen=True, slots=True)
+class _Film:
+    """Old and new frames of a place."""
+
+    images: Float[Tensor, "frames 3 height width"]
+    world_from_camera: Float64[Tensor, "frames 4 4"]
+
+
+def _film(place: Place, settings: PlaceSettings, device: torch.device) -> _Film:
+    frames = [*range(place.old, place.old + STRETCH), *range(place.new, place.new + STRETCH)]
+    views = list(_tour(place.seed, settings).views_at(frames, device))
+    return _Film(torch.stack([view.image for view in views]), torch.stack([view.world_from_camera for view in views]))
+
+
+def _tour(seed: int, settings: PlaceSettings) -> Tour:
+    height, width = settings.size
+    return Tour(seed=seed, width=width, height=height, family=settings.family)
+
+
+def _shown(model: GeometryModel, settings: PlaceSettings, images: Float[Tensor, "frames 3 height width"]) -> Geometry:
+    return Geometry.join(list(open_session(model, settings.session, settings.size).run(images)))
+
+
+def _judged(seed: int, found: Geometry, film: _Film) -> PairQuality:
+    new = torch.arange(STRETCH, 2 * STRETCH)
+    first = torch.zeros_like(new)
+    turns, true_turns = (
+        motion(cameras.double().cpu(), first, new) for cameras in (found.world_from_camera, film.world_from_camera)
+    )
+    return PairQuality(
+        seed=seed,
+        turn_error_deg=float(rotation_error_deg(turns, true_turns).quantile(0.5)),
+        turn_deg=float(rotation_angle_deg(true_turns[:, :3, :3]).quantile(0.5)),
+        confidence=_confidence(found),
+    )
+
+
+def _confidence(found: Geometry) -> float:
+    return float(found.depth_confidence[STRETCH:].log().mean())
+
+
+def _require_places(places: Sequence[Place], settings: PlaceSettings) -> Sequence[Place]:
+    if len(places) < 2:
+        raise InputError(
+            f"Expected worlds of {settings.family} whose camera comes back within {settings.way} frames, but of "
+            f"{_MOST_TRIED * settings.num_places} there were {len(places)}; take a longer --way."
+        )
+    return places
