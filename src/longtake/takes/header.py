@@ -64,6 +64,8 @@ class TakeHeader:
     world: Mapping[str, Any] | None = None
     """Whatever the maker knows of the world: seed, rooms, things."""
     made_by: str = f"longtake {__version__}"
+    num_frames: int | None = None
+    """How many there are, once the writer has closed the take; None while it grows, and where the writer was killed."""
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.height < 1:
@@ -99,6 +101,8 @@ class TakeHeader:
             "source": None if self.source is None else placement_to_json(self.source),
             "world": self.world,
         }
+        if self.num_frames is not None:
+            record["num_frames"] = self.num_frames
         try:
             return json.dumps(record, indent=2, allow_nan=False) + "\n"
         except (TypeError, ValueError) as error:
@@ -136,6 +140,7 @@ def read_header(folder: Path) -> TakeHeader:
         confidence=record.optional("confidence", lambda name: _is_confidence(record.object(name))) is not None,
         source=record.optional("source", lambda name: placement_from_json(record.object(name))),
         world=record.optional("world", lambda name: record.object(name).fields),
+        num_frames=record.optional("num_frames", record.integer),
     )
 
 
