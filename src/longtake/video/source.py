@@ -73,6 +73,8 @@ def open_source(text: str, sampling: FrameSampling = EVERY_FRAME, options: Sourc
     a file                       a picture, or whatever FFmpeg decodes
     my_package.rig:open_rig?left a source of one's own: `open_rig("left", sampling, options)` returns it
     """
+    if not text:
+        raise InputError("Expected a video, a folder or a stream, but got an empty text; name one.")
     if options.follow:
         return _follow(text, sampling, options)
     if text.lower().startswith(SCHEMES):
