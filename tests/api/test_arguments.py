@@ -1,5 +1,6 @@
 """Arguments of another type than expected are one sentence, not an error from deep below."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from longtake.api.arguments import _require_type
 from longtake.api.models import require_same_device
 from longtake.errors import LongtakeError, SettingError
 from longtake.geometry.model import GeometryModel
+from longtake.language.load import LanguageModel
 
 
 @pytest.mark.parametrize(
@@ -84,3 +86,44 @@ def test_pixels_of_another_type_are_called_as_the_caller_does(tiny_model: Geomet
 def test_a_saved_session_that_is_not_there_is_said_to_be_missing(tiny_model: GeometryModel, tmp_path: Path) -> None:
     with pytest.raises(LongtakeError, match=r"There is no saved session at .*gone\.safetensors; check the path\."):
         longtake.GeometrySession.resume(tmp_path / "gone.safetensors", tiny_model)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        longtake.open_take,
+        longtake.load_model,
+        longtake.load_language_model,
+        longtake.map,
+        longtake.GeometrySession.from_pretrained,
+        longtake.DialogueSession.from_pretrained,
+        longtake.LiveSession.resume,
+    ],
+)
+@pytest.mark.parametrize(("given", "said"), [(None, "None"), ("", "an empty text"), (3, "3")])
+def test_what_names_no_folder_and_no_model_is_one_sentence(call: Callable[..., object], given: Any, said: str) -> None:
+    """An empty text would be the current folder."""
+    with pytest.raises(SettingError, match=rf"^Expected \w+ as a (text or a path|path or a text).*, but got {said}\.$"):
+        call(given)
+
+
+def test_a_question_that_is_no_text_is_one_sentence(language: LanguageModel, tmp_path: Path) -> None:
+    chat = longtake.DialogueSession.from_pretrained(language, memory="10MB")
+    for ask in (chat.ask, chat.ask_stream):
+        with pytest.raises(SettingError, match="Expected question as a text, but got None"):
+            ask(None)  # type: ignore[operator]
+    with pytest.raises(SettingError, match="Expected choices as a list, but got None"):
+        chat.ask_choice("where", None)  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match=r"^Expected path as a .*, but got an empty text\.$"):
+        chat.save("")
+
+
+def test_a_version_of_a_bundled_model_is_refused_with_its_reason() -> None:
+    with pytest.raises(LongtakeError, match=r"micro-map comes with longtake, in one version; leave out '@abc'\.$"):
+        longtake.load_model("micro-map@abc")
+
+
+@pytest.mark.parametrize("words", ["size=0x0", "size=99999x99999", "fps=0", "frames=0"])
+def test_a_world_that_cannot_be_drawn_is_one_sentence(words: str) -> None:
+    with pytest.raises(LongtakeError, match=r"^Expected [^\n]*, but got [^\n]*\.$"):
+        longtake.open_video(f"world:9?{words}")

@@ -1,7 +1,10 @@
 """The public geometry session says what `map` writes, to the bit, whatever a picture comes as."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +16,14 @@ from walked import newest
 
 import longtake
 from longtake import DialogueSession, Geometry, GeometrySession
-from longtake.errors import CheckpointError, InputError, MemoryFullError, SavedSessionError, SettingError
+from longtake.errors import BudgetError, CheckpointError, InputError, MemoryFullError, SavedSessionError, SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
 from longtake.language.load import LanguageModel
 from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.takes.tum import as_written
 from longtake.video.frame import VideoFrame
+from longtake.video.resize import Preprocessor
 from longtake.weights.presets import TINY
 
 WORDS = {"memory": "20MB", "windows": "10/4", "keyframes": "every:2", "policy": "context"}
@@ -352,3 +356,36 @@ def test_resume_refuses_other_files_in_one_sentence(
         GeometrySession.resume(tmp_path / "chat.safetensors", model)
     with pytest.raises(InputError, match="missing"):
         GeometrySession.resume(tmp_path / "missing", model)
+
+
+def test_memory_that_the_reserve_makes_too_small_says_so(model: GeometryModel, frames: list[VideoFrame]) -> None:
+    session = GeometrySession.from_pretrained(model, memory="20MB", reserve_frames=10_000)
+    with pytest.raises(BudgetError, match=r"room for 10000 frames set aside by reserve_frames; reserve fewer, or give"):
+        session.step(frames[0])
+
+
+def test_a_step_from_a_second_thread_is_refused_and_leaves_no_trace(
+    model: GeometryModel, frames: list[VideoFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_go_on = threading.Event(), threading.Event()
+    prepare = Preprocessor.__call__
+
+    def wait(self: Preprocessor, *given: Any) -> Any:
+        begun.set()
+        assert may_go_on.wait(10)
+        return prepare(self, *given)
+
+    session = GeometrySession.from_pretrained(model)
+    with ThreadPoolExecutor(1) as pool:
+        monkeypatch.setattr(Preprocessor, "__call__", wait)
+        first = pool.submit(session.step, frames[0])
+        assert begun.wait(10)
+        with pytest.raises(
+            InputError, match=r"Another thread is in a step of this session; .* its own session or fork"
+        ):
+            session.step(frames[1])
+        may_go_on.set()
+        first.result()
+    monkeypatch.undo()
+    session.step(frames[1])
+    assert session.info.num_frames == 2

@@ -91,6 +91,7 @@ def filled(*shape: int, value: float) -> np.ndarray:
         (np.zeros((5, 7, 4), np.uint8), "but got 5 x 7 x 4"),
         (np.zeros((0, 7, 3), np.uint8), "but got 0 x 7 x 3"),
         (np.zeros(()), "but got a single number"),
+        (np.ma.masked_array(PIXELS, mask=True), r"got a masked array; fill it, as picture\.filled\(0\)"),
         (torch.zeros(4, 5, 7), "Expected a picture of 3 x height x width or height x width x 3, but got 4 x 5 x 7"),
         (torch.zeros(1, 3, 5, 7), "but got 1 x 3 x 5 x 7; give pictures one by one"),
         (PIXELS.astype(np.int32), "Expected pixels as bytes or floats, but got int32; convert them to uint8"),
@@ -145,7 +146,7 @@ def test_a_time_that_was_said_comes_before_the_frames_own() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [math.nan, math.inf, 10**400, 10**5000, "3", b"3", "x", 3 + 0j, [3.0], np.zeros(2), Decimal("NaN")],
+    [True, np.True_, math.nan, math.inf, 10**400, 10**5000, "3", b"3", "x", 3 + 0j, [3.0], np.zeros(2), Decimal("NaN")],
     ids=lambda given: type(given).__name__,
 )
 def test_what_is_no_time_is_one_sentence(given: Any) -> None:

@@ -517,7 +517,7 @@ def test_strange_question_gets_what_the_model_knows_and_the_next_is_answered(run
     plain = run_here("ask", WALK, "Is there a dragon?")
     assert plain.returncode == 3
     assert plain.stdout == "'there', 'dragon' are no words of mine.\n"
-    assert "for anything else name another model (--model of longtake ask" in plain.stderr
+    assert "for anything else name another model (DialogueSession.from_pretrained" in plain.stderr
 
 
 def test_of_several_strange_questions_each_gets_a_line_and_what_the_model_knows_is_told_once(

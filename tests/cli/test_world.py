@@ -94,7 +94,7 @@ def test_images_and_npz_depth_are_written_on_demand(tmp_path: Path, capsys: pyte
         ({"depth": "exr"}, SettingError, "Expected depth as png, npz, none, but got 'exr'"),
         ({"images": "gif"}, SettingError, "Expected images as mp4, png, jpg, but got 'gif'"),
         ({"size": "big"}, SettingError, "Expected a size such as"),
-        ({"fps": 0.0}, SettingError, "frames a second must be more than 0"),
+        ({"fps": 0.0}, SettingError, "Expected more than 0 frames a second"),
         ({"size": "33x25"}, SettingError, "even"),
         ({"device": "toaster"}, SettingError, "no device 'toaster'"),
     ],

@@ -165,6 +165,8 @@ def test_unreadable_frames_are_events_and_leave_the_rest_alone(tiny_model: Geome
     assert [(event["index"], event["status"]) for event in events] == [(index, "unreadable") for index in (0, 11, 12)]
     assert events[1]["problem"] == "Frame 11 is torn."
     assert [record.index for record in read_take(out).records] == [i for i in range(NUM_FRAMES) if i not in (0, 11, 12)]
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["frames_per_s"] * summary["seconds"] == pytest.approx(NUM_FRAMES - 3)  # only what was mapped counts
 
 
 @pytest.mark.parametrize("stop_after", rest_in_extra([17, 7, 1, 12], keep=1))

@@ -503,6 +503,20 @@ def test_ended_it_leaves_no_process_behind() -> None:
     assert time.monotonic() - started_s < 0.5
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux forgets what a process held at most")
+def test_the_most_that_was_held_is_that_of_one_video(
+    tiny_model: GeometryModel, ready: WriterProcess, tmp_path: Path
+) -> None:
+    held = np.ones(50_000_000)  # as of a video before this one
+    assert aside_module.peak_bytes() > held.nbytes
+    del held
+    video = map_video(open_source(SOURCE), tiny_model, tmp_path / "out", SETTINGS, writer_process=ready)
+    before = aside_module.peak_bytes()
+    list(video)
+    assert video.summary is not None
+    assert video.summary.peak_resident_bytes - ready.peak_bytes < before - 200_000_000
+
+
 def test_memory_that_cannot_be_looked_up_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where a process may open no more files: what a run holds is told beside its results, and no reason to end."""
 

@@ -17,7 +17,7 @@ from PIL import Image
 from longtake.errors import InputError
 from longtake.takes.depth_files import DepthFiles
 from longtake.takes.frames import FrameRecord, TakeFrame, Visible
-from longtake.takes.header import TakeHeader
+from longtake.takes.header import TakeHeader, read_header
 from longtake.takes.images import ImageFiles
 from longtake.takes.take import Take, read_take
 from longtake.takes.tum import as_written
@@ -60,7 +60,7 @@ def test_every_field_comes_back(tmp_path: Path, make_frame: MakeFrame, make_head
     with TakeWriter(tmp_path, header) as writer:
         writer.write(frame)
     take = read_take(tmp_path)
-    assert (len(take), take.header, take.folder) == (1, header, tmp_path)
+    assert (len(take), take.header, take.folder) == (1, replace(header, num_frames=1), tmp_path)
     assert take.records == (FrameRecord.of(frame),)
     assert torch.equal(take.trajectory.world_from_camera[0], as_written(frame.world_from_camera))
     torch.testing.assert_close(take.trajectory.world_from_camera[0], frame.world_from_camera, rtol=0, atol=1e-14)
@@ -149,6 +149,7 @@ def test_images_come_in_order_and_one_by_one(
 
 def test_prefix_is_read_wherever_a_line_was_torn(write_small_take: WriteTake) -> None:
     folder = write_small_take(3, images=None, depth=None)
+    (folder / "take.json").write_text(replace(read_header(folder), num_frames=None).to_json())
     for name in ("frames.jsonl", "poses.tum"):
         whole = (folder / name).read_bytes()
         ends = [place + 1 for place, byte in enumerate(whole) if byte == ord("\n")]
@@ -161,6 +162,25 @@ def test_prefix_is_read_wherever_a_line_was_torn(write_small_take: WriteTake) ->
             with pytest.raises(InputError, match="none is complete yet"):
                 read_take(folder)
         (folder / name).write_bytes(whole)
+
+
+@pytest.mark.parametrize("name", ["frames.jsonl", "poses.tum"])
+@pytest.mark.parametrize("left", [0, 1, 2, 4])
+def test_finished_take_that_lost_lines_or_got_more_is_refused(
+    write_small_take: WriteTake, name: str, left: int
+) -> None:
+    folder = write_small_take(3, images=None, depth=None)
+    path = folder / name
+    path.write_bytes(b"".join((path.read_bytes().splitlines(keepends=True) * 2)[:left]) or b"no line at all")
+    with pytest.raises(
+        InputError, match=rf"Expected 3 lines in .*{name}.* finished take, but found {left}; copy the take again"
+    ):
+        read_take(folder)
+
+
+def test_finished_take_without_frames_does_not_ask_to_wait(write_small_take: WriteTake) -> None:
+    with pytest.raises(InputError, match="was ended before the first; make it again"):
+        read_take(write_small_take(0))
 
 
 @pytest.mark.extra

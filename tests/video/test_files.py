@@ -406,8 +406,8 @@ def test_film_that_changes_its_size_says_where(tmp_path: Path, film: Film, drawn
     joined.write_bytes((tmp_path / "a.ts").read_bytes() + (tmp_path / "b.ts").read_bytes())
     frames = read(joined)
     assert [frame.image is not None for frame in frames] == [True] * 5 + [False] * 5
-    assert "Expected frames of 64x48 pixels in" in frames[5].problem
-    assert f"the one at {frames[5].timestamp_s:.3f} s has 48x32" in frames[5].problem
+    assert f"The frame at {frames[5].timestamp_s:.3f} s in" in frames[5].problem
+    assert "is of another size (48x32; the first is 64x48)" in frames[5].problem
 
 
 def test_film_of_an_unknown_codec_is_refused(tmp_path: Path, film: Film, drawn: Drawn) -> None:

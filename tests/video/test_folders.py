@@ -123,8 +123,8 @@ def test_unreadable_picture_in_the_middle_is_told_and_passed(tmp_path: Path, dra
     assert "Expected a picture at" in frames[2].problem
     assert "2.png" in frames[2].problem
     assert "4.png" in frames[4].problem
-    assert "frames of 64x48 pixels" in frames[5].problem
-    assert "has 20x10" in frames[5].problem
+    assert "picture '5' at 0.167 s" in frames[5].problem
+    assert "is of another size (20x10; the first is 64x48) and is left out; make all one size" in frames[5].problem
     assert frames[6].timestamp_s == 6 / 30
 
 

@@ -1,6 +1,8 @@
 """Arrays of a Python program as frames."""
 
+import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,7 +93,7 @@ def test_arrays_that_are_no_pictures_are_refused(wrong: object, sentence: str) -
 
 @pytest.mark.parametrize("second_s", [1.0, 0.5, float("nan"), float("inf")])
 def test_times_that_do_not_increase_are_refused(drawn: Drawn, second_s: float) -> None:
-    with pytest.raises(InputError, match=r"Expected a time after 1\.0 s for frame 1 of frames, but got"):
+    with pytest.raises(InputError, match=r"Expected a time (after 1|in seconds).* for frame 1 of frames, but got"):
         list(RawFrames([(drawn(0), 1.0), (drawn(1), second_s)]).frames())
 
 
@@ -100,3 +102,14 @@ def test_other_sizes_are_told_and_rates_without_meaning_refused(drawn: Drawn) ->
     assert [frame.image is not None for frame in frames] == [True, False, True]
     with pytest.raises(SettingError, match=r"Expected more than 0 frames a second, but got 0\.0"):
         RawFrames([], fps=0.0)
+
+
+@pytest.mark.parametrize("time_s", [True, np.True_, "1", None, math.nan])
+def test_what_is_no_time_is_one_sentence(drawn: Drawn, time_s: Any) -> None:
+    with pytest.raises(InputError, match=r"^Expected a time in seconds for frame 0 of frames, but got [^\n]*\.$"):
+        list(RawFrames(iter([(drawn(0), time_s)])).frames())
+
+
+def test_a_masked_array_is_refused_with_what_to_do(drawn: Drawn) -> None:
+    with pytest.raises(InputError, match=r"all pixels of frame 0 of frames, but got a masked array; fill it"):
+        list(RawFrames([np.ma.masked_array(drawn(0), mask=True)]).frames())

@@ -55,7 +55,10 @@ def told(frames: list[VideoFrame]) -> list[tuple[int, float, str | None]]:
 
 def test_problems_come_in_place_and_the_rest_goes_on() -> None:
     frames = list(Script(MIXED).frames())
-    other_size = "Expected frames of 6x4 pixels in script, as the first one has, but the one at 0.300 s has 4x6."
+    other_size = (
+        "The frame at 0.300 s in script is of another size (4x6; the first is 6x4) and is left out; make all one size, "
+        "or give each size as its own source."
+    )
     problems = ["gone", "torn", None, other_size, None, "lost", None, "torn again", None]
     assert told(frames) == [(number, number / 10, problem) for number, problem in enumerate(problems)]
     assert [int(frame.image[0, 0, 0]) for frame in frames if frame.image is not None] == [2, 4, 6, 8]

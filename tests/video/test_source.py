@@ -76,6 +76,20 @@ def test_options_reach_the_source(folder: Path) -> None:
     assert len(list(followed.frames())) == 3
 
 
+def test_a_rate_alone_takes_every_picture_of_a_folder(folder: Path) -> None:
+    source = open_source(str(folder), FrameSampling(fps=2.0))
+    assert [frame.timestamp_s for frame in source.frames()] == [number / 2 for number in range(12)]
+    assert source.note is None
+    assert [frame.timestamp_s for frame in open_source(str(folder)).frames()] == [number / 30 for number in range(12)]
+
+
+def test_pictures_that_are_not_taken_are_told_with_the_option_that_changes_it(folder: Path) -> None:
+    source = open_source(str(folder), FrameSampling(fps=2.0), SourceOptions(picture_fps=8.0))
+    assert source.note is not None
+    assert source.note.startswith(f"Of 12 pictures in {folder} 3 are taken,")
+    assert "as 8 pictures a second, which --picture-fps (picture_fps=...) changes." in source.note
+
+
 @pytest.mark.parametrize("text", ["absent.mp4", "", "x" * 5000, "a\0b", "ftp://host/film.mp4", "http:/typo"])
 def test_what_is_not_there_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,5 +1,6 @@
 """A take's images come at the take's own times, from files and from a video alike."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 
 from longtake.errors import InputError
 from longtake.takes.frames import TakeFrame
-from longtake.takes.header import Content, TakeHeader
+from longtake.takes.header import Content, TakeHeader, read_header
 from longtake.takes.images import ImageFiles
 from longtake.takes.take import read_take
 from longtake.takes.writer import TakeWriter
@@ -72,6 +73,7 @@ def test_video_that_ends_early_is_told_for_each_frame(tmp_path: Path, drawn) -> 
             for time_s in (1004, 1005)
         ]
         (other / name).write_text("".join([*lines, *extra]))
+    (other / "take.json").write_text(replace(read_header(other), num_frames=7).to_json())
     frames = list(TakeImages(other).frames())
     assert [frame.image is not None for frame in frames] == [True] * 5 + [False] * 2
     assert "video.mp4 ends before the frame at 1005.000 s of its take" in frames[-1].problem

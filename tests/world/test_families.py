@@ -99,7 +99,7 @@ def test_families_of_one_seed_share_nothing() -> None:
 
 @pytest.mark.parametrize("family", NEW)
 def test_a_negative_seed_is_refused(family: Family) -> None:
-    with pytest.raises(SettingError, match="from 0, but -1 came"):
+    with pytest.raises(SettingError, match="from 0, but got -1"):
         build_world(family, -1)
 
 

@@ -63,7 +63,7 @@ def test_houses_differ_in_rooms_and_hold_every_kind_of_thing() -> None:
 
 
 def test_a_negative_seed_is_refused() -> None:
-    with pytest.raises(SettingError, match="from 0, but -1 came"):
+    with pytest.raises(SettingError, match="from 0, but got -1"):
         build_house(-1)
 
 

@@ -23,7 +23,7 @@ def test_memory_does_not_grow_over_a_tour_of_ten_thousand_frames() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
-    [({"width": 0}, "at least one pixel"), ({"height": -3}, "at least one pixel"), ({"fps": -1.0}, "more than 0")],
+    [({"width": 0}, "one pixel at least"), ({"height": -3}, "one pixel at least"), ({"fps": -1.0}, "more than 0")],
 )
 def test_impossible_tours_are_refused(changes: dict[str, float], sentence: str) -> None:
     with pytest.raises(SettingError, match=sentence):

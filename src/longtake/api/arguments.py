@@ -2,7 +2,7 @@
 
 import inspect
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import wraps
 from numbers import Integral, Real
@@ -16,7 +16,14 @@ from longtake.memory.budget import Budget
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 _WIDER: dict[Any, type] = {int: Integral, float: Real}
-_WORDS = {str: "a text", int: "a whole number", float: "a number", Path: "a path", bool: "True or False"}
+_WORDS = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    Path: "a path",
+    bool: "True or False",
+    Sequence: "a list",
+}
 
 
 def checked_arguments(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
@@ -45,10 +52,12 @@ def _require_type(name: str, value: object, annotation: Any) -> None:
     classes = [typing.get_origin(kind) or kind for kind in kinds]
     if not all(isinstance(kind, type) for kind in classes) or inspect.Parameter.empty in classes:
         return
+    words = [_WORDS.get(kind, kind.__name__) for kind in classes if kind is not NoneType]
+    if isinstance(value, str) and not value and Path in classes:  # which as a path would be the current folder
+        raise SettingError(f"Expected {name} as {' or '.join(words)}, but got an empty text.")
     if not any(isinstance(value, _WIDER.get(kind, kind)) for kind in classes) or (
         isinstance(value, bool) and bool not in classes
     ):
-        words = [_WORDS.get(kind, kind.__name__) for kind in classes if kind is not NoneType]
         raise SettingError(f"Expected {name} as {' or '.join(words)}, but got {value!r:.80}.")
 
 

@@ -117,6 +117,7 @@ class DialogueSession(Single):
         frame = torch.from_numpy(np.ascontiguousarray(as_rgb(picture))).permute(2, 0, 1).contiguous()
         return self._session.look(frame, time_s)
 
+    @checked_arguments
     def ask(
         self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None, remember: bool = False
     ) -> Answer:
@@ -129,12 +130,14 @@ class DialogueSession(Single):
         """
         return self._session.ask(question, self._sampling(temperature, max_tokens), remember=remember)
 
+    @checked_arguments
     def ask_stream(
         self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None, remember: bool = False
     ) -> Iterator[str | Answer]:
         """Text as it comes, and last the answer; leaving early leaves no trace."""
         return self._session.ask_stream(question, self._sampling(temperature, max_tokens), remember=remember)
 
+    @checked_arguments
     def ask_together(
         self, questions: Sequence[str], *, temperature: float = 0.0, max_tokens: int | None = None
     ) -> list[Answer]:
@@ -151,6 +154,7 @@ class DialogueSession(Single):
             raise InputError("Expected a list of questions, but got one; put it into a list, or call ask.")
         return self._session.ask_together(questions, self._sampling(temperature, max_tokens))
 
+    @checked_arguments
     def ask_choice(self, question: str, choices: Sequence[str]) -> list[Choice]:
         """How likely each choice is as the answer, in the order given."""
         return self._session.ask_choice(question, choices)
@@ -167,6 +171,7 @@ class DialogueSession(Single):
         """Forget the video and the conversation."""
         self._session.reset()
 
+    @checked_arguments
     def save(self, path: str | Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
         self._session.save(Path(path))

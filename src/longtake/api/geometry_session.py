@@ -1,5 +1,6 @@
 """The public session of geometry: any picture in, poses and depth out, the same as `map` writes."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -105,6 +106,7 @@ class GeometrySession(Single):
         self._prepare = preprocessor(settings, model.config, fit)
         self._clock = _Clock()
         self._is_closed = False
+        self._stepping = threading.Lock()
 
     @classmethod
     @checked_arguments
@@ -156,9 +158,22 @@ class GeometrySession(Single):
 
         Any size will do; it is placed and scaled as `map` does. Without a time, a frame's index stands in for it.
         """
-        with self._look(self._ready(picture, time_of(picture, timestamp_s))) as look:
+        with self._alone(), self._look(self._ready(picture, time_of(picture, timestamp_s))) as look:
             look.take()
         return look.geometry
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While a step is under way, no other thread may begin one."""
+        if not self._stepping.acquire(blocking=False):
+            raise InputError(
+                "Another thread is in a step of this session; a session takes one picture at a time: step from one "
+                "thread, or give each its own session or fork."
+            )
+        try:
+            yield
+        finally:
+            self._stepping.release()
 
     def _ready(self, picture: Picture, time_s: float | None) -> _Ready:
         """All of a step that may refuse a picture; changes nothing."""
@@ -234,6 +249,7 @@ class GeometrySession(Single):
         branch._clock = replace(self._clock, session=None if session is None else session.fork())
         return branch
 
+    @checked_arguments
     def save(self, path: str | Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
         self._opened("save").save(Path(path), fit=self._prepare.fit, source_size=self._clock.source_size)

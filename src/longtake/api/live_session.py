@@ -139,10 +139,12 @@ class LiveSession(Single):
             see(partial(self._take, look, self._trail.after(time_s, look.geometry)))
         return look.geometry
 
+    @checked_arguments
     def ask(self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None) -> LiveAnswer:
         """The answer, the moments that it attended to, and the camera's poses then and now."""
         return self._placed(self._dialogue.ask(question, temperature=temperature, max_tokens=max_tokens))
 
+    @checked_arguments
     def ask_together(
         self, questions: Sequence[str], *, temperature: float = 0.0, max_tokens: int | None = None
     ) -> list[LiveAnswer]:
@@ -179,6 +181,7 @@ class LiveSession(Single):
         branch._trail = self._trail
         return branch
 
+    @checked_arguments
     def save(self, folder: str | Path) -> None:
         """Write both sessions and the poses of what the dialogue saw into a folder.
 

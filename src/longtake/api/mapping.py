@@ -25,7 +25,6 @@ from longtake.pipeline.video_map import MapSettings, adjusted_session, map_video
 from longtake.pipeline.writer_process import WriterProcess
 from longtake.runtime.build import SMALL, usual_settings
 from longtake.runtime.execution import AUTO, choose_execution
-from longtake.video.folders import NOMINAL_FPS
 from longtake.video.raw import Pixels
 from longtake.video.resize import Fit
 from longtake.video.source import SourceOptions
@@ -53,7 +52,7 @@ def map(
     end: str | float | None = None,
     fps: float | None = None,
     stride: int = 1,
-    picture_fps: float = NOMINAL_FPS,
+    picture_fps: float | None = None,
     follow: bool = False,
     when_full: str = WhenFull.NEWEST_WINS.value,
     drop_percent: float = 25.0,

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from longtake.api.arguments import checked_arguments
 from longtake.errors import SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.hub import load
@@ -9,6 +10,7 @@ from longtake.language.load import LanguageModel
 from longtake.runtime.execution import AUTO, Execution, Precision, choose_device, choose_execution
 
 
+@checked_arguments
 def load_model(name: str | Path, *, device: str = AUTO, precision: str = AUTO) -> GeometryModel:
     """A geometry model by a name of `longtake models`, by its path, or by its place on the Hugging Face hub.
 
@@ -22,6 +24,7 @@ def load_model(name: str | Path, *, device: str = AUTO, precision: str = AUTO) -
     return load.load_model(name, device=chosen.device, trunk_dtype=chosen.precision.dtype)
 
 
+@checked_arguments
 def load_language_model(name: str | Path, *, device: str = AUTO, precision: str = AUTO) -> LanguageModel:
     """A language model by its name in the package, by its folder, or by its place on the Hugging Face hub.
 

@@ -39,6 +39,10 @@ def as_rgb(picture: object) -> UInt8[np.ndarray, "height width 3"]:
     if isinstance(picture, Tensor):
         require_plain(picture)
         return _as_bytes(_channels_first(picture.detach().cpu()))
+    if isinstance(picture, np.ma.MaskedArray):
+        raise InputError(
+            "Expected a picture with all its pixels, but got a masked array; fill it, as picture.filled(0)."
+        )
     if isinstance(picture, np.ndarray):
         _require_shape(picture.shape, is_picture=picture.shape[2:] == (3,), expected="height x width x 3")
         return _as_bytes(_as_tensor(picture).movedim(-1, 0))
@@ -66,9 +70,9 @@ def time_of(picture: object, timestamp_s: Any) -> float | None:
 
 
 def _seconds(given: Any) -> float:
-    """A finite number of any kind; a text is none, whatever it says."""
+    """A finite number of any kind; a text is none, whatever it says, and neither is True."""
     try:
-        time_s = math.nan if isinstance(given, str | bytes) else float(given)
+        time_s = math.nan if isinstance(given, str | bytes | bool | np.bool_) else float(given)
     except OverflowError:
         given = time_s = math.inf
     except (TypeError, ValueError, RuntimeError):  # the last one for tensors without a value

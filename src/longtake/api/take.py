@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, UInt8
 
+from longtake.api.arguments import checked_arguments
 from longtake.api.exporting import export
 from longtake.errors import InputError
 from longtake.exports.cloud import CloudSettings, GrowingCloud
@@ -51,6 +52,7 @@ class Take(takes.Take):
 
     export = export
 
+    @checked_arguments
     def cloud(self, max_points: int = _MOST_POINTS) -> PointCloud:
         """The points that `map` wrote, or else those of depth and poses; no more than so many, evenly chosen."""
         path = self.folder / CLOUD_NAME
@@ -79,6 +81,7 @@ class Take(takes.Take):
         return parse_file(self.folder / TRUTH_NAME, Truth.parse)
 
 
+@checked_arguments
 def open_take(folder: str | Path) -> Take:
     """The take in a folder that `map`, `world` or an export wrote.
 

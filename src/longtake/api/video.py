@@ -6,7 +6,6 @@ from pathlib import Path
 
 from longtake.api.arguments import checked_arguments
 from longtake.types import counted
-from longtake.video.folders import NOMINAL_FPS
 from longtake.video.frame import VideoFrame
 from longtake.video.raw import Pixels, RawFrames
 from longtake.video.sampling import FrameSampling, parse_time
@@ -40,8 +39,10 @@ class Video:
         self._source.stop()
 
     def __iter__(self) -> Iterator[VideoFrame]:
-        """Every frame that has a picture; one that cannot be read is left out and logged."""
-        for frame in self._source.frames():
+        """Every frame that has a picture; one that cannot be read is left out and logged, as is what is to be known."""
+        for place, frame in enumerate(self._source.frames()):
+            if place == 0 and self._source.note is not None:
+                _log.warning(self._source.note)
             if frame.problem is None:
                 yield frame
             else:
@@ -60,7 +61,7 @@ def open_video(
     end: str | float | None = None,
     fps: float | None = None,
     stride: int = 1,
-    picture_fps: float = NOMINAL_FPS,
+    picture_fps: float | None = None,
     follow: bool = False,
 ) -> Video:
     """A video file, folder of pictures, take, `camera:0`, `rtsp://…`, `http://…` or `world:7` as frames.
@@ -71,7 +72,8 @@ def open_video(
             print(frame.index, frame.timestamp_s, frame.image.shape)
 
     Times are seconds or texts such as "00:42". `fps` takes at most so many frames a second, `stride` every n-th of
-    these; `picture_fps` is the rate of pictures that have no times; `follow` waits for more of them in a folder.
+    these; `picture_fps` is the rate of pictures that have no times, by default `fps`, or else 30; `follow` waits for
+    more of them in a folder.
     """
     options = SourceOptions(follow=follow, picture_fps=picture_fps)
     return Video(open_any(source, frame_sampling(start, end, fps, stride), options))
@@ -81,7 +83,7 @@ def open_any(source: str | Path | Iterable[Pixels], sampling: FrameSampling, opt
     """What a text names, or the frames themselves."""
     if isinstance(source, str | Path):
         return open_source(str(source), sampling, options)
-    return RawFrames(source, sampling, fps=options.picture_fps)
+    return RawFrames(source, sampling, fps=options.rate_of_pictures(sampling))
 
 
 def frame_sampling(start: str | float | None, end: str | float | None, fps: float | None, stride: int) -> FrameSampling:

@@ -102,7 +102,7 @@ def ask(
     budget_bytes, retaining = _parse_memory(memory), segment_policy_named(policy)
     execution = choose_execution(device, precision, backend)
     num_together = _parse_chunk(chunk)
-    reading = SourceOptions(picture_fps=fps if picture_fps is None else picture_fps, device=execution.device)
+    reading = SourceOptions(picture_fps=picture_fps, device=execution.device)
     video = open_source(source, frame_sampling(start, end, fps, stride=1), reading)
     language = load_language_model(model, device=execution.device, dtype=execution.precision.dtype)
     dialogue = DialogueSession(

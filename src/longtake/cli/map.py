@@ -86,7 +86,7 @@ def map_(
     end: options.End = None,
     fps: options.Fps = None,
     stride: Annotated[int, typer.Option(min=1, help="Every n-th of these frames.")] = 1,
-    picture_fps: options.PictureFps = 30.0,
+    picture_fps: options.PictureFps = None,
     follow: Annotated[bool, typer.Option(help="The folder is still being written; wait for more.")] = False,
     when_full: Annotated[str, typer.Option(help="For live sources: newest-wins or block.")] = "newest-wins",
     drop_percent: options.DropPercent = 25.0,

@@ -19,7 +19,10 @@ SourceText = Annotated[str, typer.Argument(help="A video, image folder, take, ca
 Start = Annotated[str | None, typer.Option(help="Where to begin, such as 00:42.")]
 End = Annotated[str | None, typer.Option(help="Where to end.")]
 Fps = Annotated[float | None, typer.Option(help="At most so many frames a second, by their times.")]
-PictureFps = Annotated[float, typer.Option(help="Frames a second of a folder, whose pictures have no times.")]
+PictureFps = Annotated[
+    float | None,
+    typer.Option(help="Frames a second of a folder, whose pictures have no times; by default as --fps, or else 30."),
+]
 AskedPictureFps = Annotated[
     float | None,
     typer.Option(help="Frames a second of a folder, whose pictures have no times; by default all are looked at."),

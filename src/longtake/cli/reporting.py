@@ -439,7 +439,8 @@ def _summary_line(summary: MapSummary, run: Run | None) -> str:
     windows = f", {summary.num_windows} windows" if summary.num_windows > 1 else ""
     place = "" if run is None else f"; in {run.out}"
     ages = summary.provisional
-    final_after = f", final after {ages['largest_s']:.1f} s at most" if ages.get("num_frames") else ""
+    is_moved = bool(ages.get("num_frames"))
+    final_after = f", each pose final at most {ages['largest_s']:.1f} s of video after its frame" if is_moved else ""
     return (
         f"{counted(summary.num_frames, 'frame')} at {summary.frames_per_s:.1f} frames/s, {summary.num_keyframes} kept"
         f"{windows}{final_after}{dropped}{_troubles(summary.statuses)}; memory of {summary.memory_bytes / 1e6:.1f} MB, "

@@ -1,7 +1,7 @@
 """The whole result as a take: poses, intrinsics, depth, confidence and images in our own schema."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from longtake.takes.atomic_files import writing
 from longtake.takes.depth_files import DepthFiles, step_for, valid_or_zero
 from longtake.takes.fields import content_of
 from longtake.takes.frames import TakeFrame
-from longtake.takes.header import HEADER_NAME, Content, TakeHeader, Unit, is_take
+from longtake.takes.header import HEADER_NAME, Content, TakeHeader, Unit, is_take, read_header
 from longtake.takes.images import ImageFiles
 from longtake.takes.writer import TakeWriter, make_room_for_take
 from longtake.types import FrameKind
@@ -89,7 +89,7 @@ class TakeSink(PreparingSink):
         self._num_earlier_too_far: int = 0 if state is None else state.values["num_pixels_too_far"]
         if self._num_frames:
             assert state is not None
-            _require_header(folder / HEADER_NAME, state.values["header"])
+            _require_header(folder, state.values["header"])
             self._enter(TakeWriter.resume(folder, self._num_frames, state.values["digests"]))
         elif state is None:
             make_room_for_take(folder, overwrite=overwrite)
@@ -168,13 +168,15 @@ class TakeSink(PreparingSink):
         )
 
 
-def _require_header(path: Path, expected: str) -> None:
-    """Refuse a header that is not to the last byte as the run wrote it."""
+def _require_header(folder: Path, expected: str) -> None:
+    """Refuse a header that is not to the last byte as the run wrote it, before or after it was closed."""
+    path = folder / HEADER_NAME
     try:
-        is_same = content_of(path) == expected.encode()
-    except OSError:
-        is_same = False
-    if not is_same:
+        header = read_header(folder)
+        is_written = content_of(path) == header.to_json().encode()
+    except (OSError, InputError):
+        is_written = False
+    if not (is_written and replace(header, num_frames=None).to_json() == expected):
         raise InputError(
             f"Expected {path} as the run wrote it, but it was changed or is gone; start again with --overwrite "
             "(overwrite=True)."

@@ -13,7 +13,7 @@ from longtake.extras import import_own
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import RANDOM_NAMES, bundled_file, bundled_folder, unlike_note
-from longtake.hub.presets import parse_name
+from longtake.hub.presets import parse_name, require_name
 from longtake.hub.resolve import resolve
 from longtake.language.load import LanguageModel, load_language
 from longtake.pipeline.unlikeness import Knowledge
@@ -48,6 +48,7 @@ def load_model(
     shapes: a file of either is given as `vggt:path` or `streamvggt:path`. A `PublishedNetwork` of a user's is given as
     `module:attribute`.
     """
+    require_name(name_or_path)
     if name_or_path in RANDOM:
         model = random_model(RANDOM[str(name_or_path)], torch.device(device))
         return model if trunk_dtype == torch.float32 else model.cast_products(trunk_dtype)
@@ -84,6 +85,7 @@ def load_language_model(
     name_or_path: Path | str, *, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
 ) -> LanguageModel:
     """A model ready to be asked, from its folder, by the name of one in the package, or from the hub."""
+    require_name(name_or_path)
     named = str(name_or_path)
     folder = None if existing(named) is not None else bundled_folder(named)
     return load_language(folder or name_or_path, device=device, dtype=dtype)

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from longtake.errors import CheckpointError
 from longtake.weights.files import existing
 
 
@@ -110,6 +111,12 @@ def parse_name(name_or_path: Path | str) -> Named:
         if weights in (preset.name, preset.repo) or weights.startswith(f"{preset.repo}/")
     ]
     return Named(name_or_path if revision is None else weights, of_preset[0] if of_preset else None, revision)
+
+
+def require_name(name_or_path: Path | str) -> None:
+    """Refuse an empty text, which as a path would be the current folder."""
+    if name_or_path == "":
+        raise CheckpointError("Expected a model's name or path, but got an empty text; `longtake models` lists names.")
 
 
 def alone_in(repo: str) -> Preset | None:

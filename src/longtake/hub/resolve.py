@@ -62,6 +62,11 @@ def _place_of(named: Named) -> Place:
         return Place(found["repo"], (found["file"],), named.revision)
     if found and not name.endswith(SUFFIXES):  # one folder and a file: a path that does not exist
         return Place(found["repo"], ("model.safetensors", INDEX), named.revision)
+    if named.revision is not None and bundled_file(name) is not None:
+        raise CheckpointError(
+            f"Expected a model of the Hugging Face hub before '@{named.revision}', but {name} comes with longtake, in "
+            f"one version; leave out '@{named.revision}'."
+        )
     bundled = [one.name for one in BUNDLED if not one.is_language]
     names = ", ".join([*bundled, *(preset.name for preset in PRESETS), *RANDOM_NAMES])
     raise CheckpointError(

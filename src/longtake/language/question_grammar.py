@@ -17,7 +17,10 @@ from longtake.language.tokenizer import Tokenizer
 
 KNOWN_NAME = "known.json"
 _MOST_LISTED = 100
-_ANOTHER = "for anything else name another model (--model of longtake ask, --language of longtake live)"
+_ANOTHER = (
+    "for anything else name another model (DialogueSession.from_pretrained(...) or ask=... of LiveSession in Python, "
+    "--model of longtake ask, --language of longtake live)"
+)
 _END_SIGNS = "?.! \t\n"
 
 

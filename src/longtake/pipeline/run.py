@@ -23,7 +23,7 @@ from longtake.pipeline.notes import notes_on
 from longtake.pipeline.prefetch import Prefetcher, WhenFull
 from longtake.pipeline.question_schedule import Asked, Due, QuestionSchedule, When
 from longtake.pipeline.run_folder import RunFolder
-from longtake.pipeline.writer_process import WriterProcess, peak_bytes, resident_bytes
+from longtake.pipeline.writer_process import WriterProcess, forget_peak, peak_bytes, resident_bytes
 from longtake.runtime.execution import Execution
 from longtake.takes.atomic_files import writing
 from longtake.types import FrameKind
@@ -127,8 +127,14 @@ class Run(Iterator[Event]):
 
     @property
     def _peak_bytes(self) -> int:
-        """The most that both held so far, each at its own time."""
+        """The most that both held for this run so far, each at its own time."""
         return peak_bytes() + (0 if self._writer_process is None else self._writer_process.peak_bytes)
+
+    def _forget_peak(self) -> None:
+        """Of videos before this one, which the same processes may have mapped."""
+        forget_peak()
+        if self._writer_process is not None:
+            self._writer_process.forget_peak()
 
     def stop(self) -> None:
         """Take no more frames; what was begun is finished and written."""
@@ -153,6 +159,7 @@ class Run(Iterator[Event]):
 
     def _happening(self) -> Generator[Event, None, None]:
         with self._closing:
+            self._forget_peak()
             if self.summary is None:
                 yield from self._watch()
             yield self._ended()
@@ -162,7 +169,7 @@ class Run(Iterator[Event]):
                 yield Exported(record=record, peak_resident_bytes=self.summary.peak_resident_bytes)
 
     def _watch(self) -> Iterator[Event]:
-        self._started_s, num_before = time.monotonic(), self._num_counted
+        self._started_s, num_before = time.monotonic(), self._num_mapped
         self._saved_s = self._started_s
         num_ahead, num_queued = max(QUEUED, self.session.most_together), 1 if self.source.is_live else QUEUED
         with ExitStack() as stages:
@@ -178,7 +185,7 @@ class Run(Iterator[Event]):
             seconds = time.monotonic() - self._started_s
             self._folder.close_files()
             yield from self._saved()
-            self._folder.finish(self._summarise(self._folder, seconds, (self._num_counted - num_before) / seconds))
+            self._folder.finish(self._summarise(self._folder, seconds, (self._num_mapped - num_before) / seconds))
 
     def _prepare(self, frames: Iterable[VideoFrame]) -> Generator[Prepared | Unreadable, None, None]:
         for frame in frames:
@@ -353,6 +360,10 @@ class Run(Iterator[Event]):
     @property
     def _num_counted(self) -> int:
         return sum(self.counts[status] for status in FrameStatus)
+
+    @property
+    def _num_mapped(self) -> int:
+        return self._num_counted - self.counts[FrameStatus.UNREADABLE]
 
     def _ended(self) -> Ended:
         dialogue = self.session.dialogue

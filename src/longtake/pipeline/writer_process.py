@@ -25,6 +25,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from queue import Queue
 from typing import IO, Any
 
@@ -56,6 +57,10 @@ _MOST_THREADS = 6
 _PIPE_BYTES = 1 << 20
 """The most that a pipe may hold on Linux; with less, a frame goes in more pieces, and each waits for the lock."""
 
+_LINUX_STATUS, _LINUX_FORGET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_LINUX_PEAK_ALONE = "5"
+"""What makes the kernel forget the peak, and nothing else (man 5 proc)."""
+
 
 class _Wish(Enum):
     """What can be asked for beside opening and writing."""
@@ -63,6 +68,7 @@ class _Wish(Enum):
     CHECKPOINT = "checkpoint"
     CLOSE = "close"
     PEAK = "peak"
+    FORGET_PEAK = "forget peak"
 
 
 UseState = Callable[[SinkState], None]
@@ -136,8 +142,13 @@ class WriterProcess:
 
     @property
     def peak_bytes(self) -> int:
-        """The most that it held so far."""
+        """The most that it held so far, or since that was forgotten."""
         return int(self.ask(_Wish.PEAK)) if self.is_ready else self.resident_bytes
+
+    def forget_peak(self) -> None:
+        """Count the most that it holds from here on, for another video."""
+        if self.is_ready:
+            self.ask(_Wish.FORGET_PEAK)
 
     def close(self) -> None:
         """End the process."""
@@ -379,6 +390,9 @@ class _Desk:
             return None
         if request is _Wish.PEAK:
             return peak_bytes()
+        if request is _Wish.FORGET_PEAK:
+            forget_peak()
+            return None
         if request is _Wish.CLOSE:
             self._close()
             return None
@@ -411,8 +425,17 @@ def resident_bytes(process: int | None = None) -> int:
         return 0
 
 
+def forget_peak() -> None:
+    """Count the most that this process holds from here on; only Linux can, elsewhere it counts from its beginning."""
+    with suppress(OSError):
+        _LINUX_FORGET.write_text(_LINUX_PEAK_ALONE)
+
+
 def peak_bytes() -> int:
-    """The most that this process held since it began; 0 where the system does not tell."""
+    """The most that this process held since that was forgotten, or it began; 0 where the system does not tell."""
+    with suppress(OSError, StopIteration):
+        line = next(line for line in _LINUX_STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
     if sys.platform == "win32":
         return 0
     import resource

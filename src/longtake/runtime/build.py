@@ -1,10 +1,12 @@
 """From what was asked for to an open session: how a model is run by default, and with which changes."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from longtake.attention.backend import Backend
-from longtake.errors import SettingError
+from longtake.errors import BudgetError, SettingError
 from longtake.geometry.config import Attention, GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
@@ -19,6 +21,7 @@ from longtake.runtime.session import SequenceSession
 from longtake.runtime.steps import VideoSession
 from longtake.runtime.windowed import WindowedSession
 from longtake.runtime.windows import Windows
+from longtake.types import counted
 
 _EVERY_FRAME = EveryNth(1)
 _TRAINED_RANGE = Windows(size=TRAINED_FRAMES)
@@ -97,15 +100,30 @@ def open_session(
         reserve_frames=reserve_frames,
         trunk_dtype=settings.precision.dtype,
     )
-    session = SequenceSession(
-        model,
-        plan,
-        keyframes=settings.keyframes,
-        backend=backend,
-        budget_bytes=None if budget is None else budget.num_bytes,
-        compute_dtype=settings.precision.dtype,
-    )
+    with _naming_reserve(reserve_frames):
+        session = SequenceSession(
+            model,
+            plan,
+            keyframes=settings.keyframes,
+            backend=backend,
+            budget_bytes=None if budget is None else budget.num_bytes,
+            compute_dtype=settings.precision.dtype,
+        )
     return session if settings.windows is None else WindowedSession(session, settings.windows, settings.alignment)
+
+
+@contextmanager
+def _naming_reserve(reserve_frames: int) -> Iterator[None]:
+    """Says of a memory that is too small which part of it was set aside, where that may be the cause."""
+    try:
+        yield
+    except BudgetError as error:
+        if not reserve_frames:
+            raise
+        raise BudgetError(
+            f"{str(error).removesuffix('.')}, with room for {counted(reserve_frames, 'frame')} set aside by "
+            "reserve_frames; reserve fewer, or give it more memory."
+        ) from error
 
 
 def _within(windows: Windows | None, retention: StreamPolicy) -> StreamPolicy:

@@ -68,6 +68,8 @@ class TakeHeader:
     world: Mapping[str, Any] | None = None
     """Whatever the maker knows of the world: seed, rooms, things."""
     made_by: str = f"longtake {__version__}"
+    num_frames: int | None = None
+    """How many there are, once the writer has closed the take; None while it grows, and where the writer was killed."""
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.height < 1:
@@ -104,6 +106,8 @@ class TakeHeader:
             "descriptors": _descriptors_to_json(self.descriptor_channels),
             "world": self.world,
         }
+        if self.num_frames is not None:
+            record["num_frames"] = self.num_frames
         try:
             return json.dumps(record, indent=2, allow_nan=False) + "\n"
         except (TypeError, ValueError) as error:
@@ -142,6 +146,7 @@ def read_header(folder: Path) -> TakeHeader:
         source=record.optional("source", lambda name: placement_from_json(record.object(name))),
         descriptor_channels=record.optional("descriptors", lambda name: _descriptors_from_json(record.object(name))),
         world=record.optional("world", lambda name: record.object(name).fields),
+        num_frames=record.optional("num_frames", record.integer),
     )
 
 

@@ -1,7 +1,7 @@
 """Reads a take, also one whose writer was killed; pixels are read when they are asked for."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
@@ -146,9 +146,14 @@ class Take:
 
 
 def read_take(folder: Path) -> Take:
-    """The frames that are complete in both of a take's files, one at least."""
+    """The frames that are complete in both of a take's files, one at least; of a take that was closed, all of them."""
     header = read_header(folder)
-    pairs = list(zip(_complete_lines(folder / FRAMES_NAME), _complete_lines(folder / POSES_NAME), strict=False))
+    lines = {name: _complete_lines(folder / name) for name in (FRAMES_NAME, POSES_NAME)}
+    if header.num_frames is not None:
+        _require_all(folder, header.num_frames, lines)
+    pairs = list(zip(lines[FRAMES_NAME], lines[POSES_NAME], strict=False))
+    if not pairs and header.num_frames is not None:
+        raise InputError(f"Expected frames in the take {folder}, but it was ended before the first; make it again.")
     if not pairs:
         raise InputError(f"Expected frames in the take {folder}, but none is complete yet; wait or make it again.")
     records = tuple(
@@ -179,6 +184,16 @@ def _complete_lines(path: Path) -> list[bytes]:
         raise InputError(
             f"Expected {path}, which every take has, but it cannot be read ({error.strerror}); make the take again."
         ) from error
+
+
+def _require_all(folder: Path, num_frames: int, lines: Mapping[str, Sequence[bytes]]) -> None:
+    """Refuse a file that has lost lines, or got more, since its writer closed it."""
+    for name, found in lines.items():
+        if len(found) != num_frames:
+            raise InputError(
+                f"Expected {counted(num_frames, 'line')} in {folder / name}, one a frame of this finished take, but "
+                f"found {len(found)}; copy the take again from where it is whole, or make it again."
+            )
 
 
 def _pose_numbers(line: bytes, path: Path, number: int) -> list[float]:

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -59,6 +59,7 @@ class TakeWriter:
         self._folder, self._header, self._overwrite, self._has_room = folder, header, overwrite, has_room
         self._header_text = header.to_json()
         self._num_kept: int | None = None
+        self._num_frames = 0
         self._digests: Mapping[str, str] = {}
         self._open: _OpenFiles | None = None
         self._last: tuple[int, float] | None = None
@@ -73,7 +74,7 @@ class TakeWriter:
         header = read_header(folder)
         if header.images is ImageFiles.VIDEO:
             raise InputError(f"The images of {folder} are a video, which cannot be gone on with; make the take again.")
-        writer = cls(folder, header)
+        writer = cls(folder, replace(header, num_frames=None))
         writer._num_kept, writer._digests = num_frames, digests or {}
         return writer
 
@@ -81,7 +82,9 @@ class TakeWriter:
         assert self._open is None, "a writer writes one take"
         with _one_sentence(self._folder):
             kept = self._begin() if self._num_kept is None else self._cut_off(self._num_kept)
+            _replace_text(self._folder / HEADER_NAME, self._header_text)
             self._open, self._last = _OpenFiles(self._folder, self._header, kept), kept.last
+        self._num_frames = self._num_kept or 0
         return self
 
     @property
@@ -103,7 +106,6 @@ class TakeWriter:
     def _begin(self) -> _Kept:
         if not self._has_room:
             make_room_for_take(self._folder, overwrite=self._overwrite)
-        _replace_text(self._folder / HEADER_NAME, self._header_text)
         return _Kept()
 
     def _cut_off(self, num_frames: int) -> _Kept:
@@ -126,7 +128,13 @@ class TakeWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        """Say in the header how many frames there are, so that a reader notices where some are lost later."""
+        is_whole = self._open is not None
         self._close()
+        if is_whole:
+            with _one_sentence(self._folder):
+                finished = replace(self._header, num_frames=self._num_frames)
+                _replace_text(self._folder / HEADER_NAME, finished.to_json())
 
     def write(self, frame: TakeFrame) -> None:
         """Add a frame: its pixels first, then its two lines, without which a reader does not see it."""
@@ -170,6 +178,7 @@ class TakeWriter:
             raise
         self.num_pixels_too_far += num_pixels_too_far
         self._last = frame.index, frame.timestamp_s
+        self._num_frames += 1
         self._unsynced.append(frame.index)
         if len(self._unsynced) >= _MOST_UNSYNCED:
             self.sync()

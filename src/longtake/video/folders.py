@@ -43,9 +43,10 @@ class Pictures(Source):
         note: str | None = None,
     ) -> None:
         super().__init__(name, sampling)
-        self.note = note
         _require_rate(fps)
         self._paths, self._fps = tuple(paths), fps
+        notes = (note, _note_left_out(self.name, len(paths), self.num_frames, fps))
+        self.note = " ".join(filter(None, notes)) or None
 
     @property
     def extent(self) -> Extent:
@@ -73,6 +74,16 @@ def open_folder(folder: Path, sampling: FrameSampling = EVERY_FRAME, *, fps: flo
             f"Expected pictures in the folder {folder}, but found none; they end in {', '.join(PICTURE_SUFFIXES)}."
         )
     return Pictures(str(folder), paths, sampling, fps=fps, note=_note_beside(folder, len(paths), videos))
+
+
+def _note_left_out(name: str, num_pictures: int, num_taken: int | None, fps: float) -> str | None:
+    """What is said of pictures that sampling does not take, for whoever meant all of them."""
+    if num_taken in (None, num_pictures):
+        return None
+    return (
+        f"Of {counted(num_pictures, 'picture')} in {name} {num_taken} are taken, as fps, stride, start and end ask; "
+        f"they count as {fps:g} pictures a second, which --picture-fps (picture_fps=...) changes."
+    )
 
 
 def _note_beside(folder: Path, num_pictures: int, videos: Sequence[Path]) -> str | None:

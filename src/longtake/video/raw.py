@@ -1,6 +1,7 @@
 """Frames that a Python program has in memory, as a source."""
 
 import math
+import reprlib
 from collections.abc import Generator, Iterable, Sized
 from functools import partial
 from typing import TypeAlias
@@ -54,18 +55,29 @@ class RawFrames(Source):
         last_s = -math.inf
         for place, item in enumerate(self._frames):
             array, timestamp_s = item if isinstance(item, tuple) else (item, place / self._fps)
-            if not (math.isfinite(timestamp_s) and timestamp_s > last_s):
-                raise InputError(
-                    f"Expected a time after {last_s} s for frame {place} of {self.name}, but got {timestamp_s} s."
-                )
-            last_s = float(timestamp_s)
+            last_s = _later_time(timestamp_s, last_s, f"frame {place} of {self.name}")
             _require_pixels(array, f"frame {place} of {self.name}")
             yield PendingFrame(last_s, partial(_as_rgb, array))
+
+
+def _later_time(given: object, last_s: float, where: str) -> float:
+    """A frame's time in seconds, which must be a number and after the last one's."""
+    try:
+        time_s = math.nan if isinstance(given, str | bytes | bool | np.bool_) else float(given)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        time_s = math.nan
+    if not math.isfinite(time_s):
+        raise InputError(f"Expected a time in seconds for {where}, but got {reprlib.repr(given)}.")
+    if not time_s > last_s:
+        raise InputError(f"Expected a time after {last_s:g} s for {where}, but got {time_s:g} s.")
+    return time_s
 
 
 def _require_pixels(array: object, where: str) -> None:
     if not isinstance(array, np.ndarray):
         raise InputError(f"Expected a NumPy array as {where}, but got {type(array).__name__}.")
+    if isinstance(array, np.ma.MaskedArray):
+        raise InputError(f"Expected all pixels of {where}, but got a masked array; fill it, as picture.filled(0).")
     if array.ndim not in (2, 3) or not array.size or array.dtype not in _DTYPES.get(array.shape[2:], ()):
         raise InputError(
             f"Expected pixels of height x width x 3 in 8 bits as {where}, but got {array.dtype} of shape {array.shape}."

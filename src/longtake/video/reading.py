@@ -138,7 +138,13 @@ class _Reader:
         if self._size == (height, width):
             return VideoFrame(index, pending.timestamp_s, image, name=pending.name)
         problem = (
-            f"Expected frames of {self._size[1]}x{self._size[0]} pixels in {self._name}, as the first one has, but the "
-            f"one at {pending.timestamp_s:.3f} s has {width}x{height}."
+            f"The {_called(pending)} in {self._name} is of another size ({width}x{height}; the first is "
+            f"{self._size[1]}x{self._size[0]}) and is left out; make all one size, or give each size as its own source."
         )
         return VideoFrame(index, pending.timestamp_s, None, problem)
+
+
+def _called(pending: PendingFrame) -> str:
+    """By its file, where it has one, and by its time."""
+    name = "frame" if pending.name is None else f"picture '{pending.name}'"
+    return f"{name} at {pending.timestamp_s:.3f} s"

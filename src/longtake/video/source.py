@@ -37,8 +37,8 @@ _OWN = re.compile(r"([A-Za-z_][\w.]*:[A-Za-z_]\w*)(?:\?(.*))?")
 class SourceOptions:
     """How sources are read; each kind uses what concerns it."""
 
-    picture_fps: float = NOMINAL_FPS
-    """Frames a second of a folder, whose pictures have no times."""
+    picture_fps: float | None = None
+    """Frames a second of pictures that have no times; None takes the rate asked for, so that none is left out by it."""
     follow: bool = False
     """Whether a folder is still being written."""
     following: FollowSettings = DEFAULT_FOLLOWING
@@ -52,6 +52,11 @@ class SourceOptions:
     def __post_init__(self) -> None:
         if self.threads < 0:
             raise SettingError(f"Expected a number of threads from 1, or 0 for as many as fit, but got {self.threads}.")
+
+    def rate_of_pictures(self, sampling: FrameSampling) -> float:
+        """Frames a second of pictures that have no times."""
+        given = (self.picture_fps, sampling.fps)
+        return next((fps for fps in given if fps is not None), NOMINAL_FPS)
 
 
 DEFAULT_OPTIONS = SourceOptions()
@@ -68,6 +73,8 @@ def open_source(text: str, sampling: FrameSampling = EVERY_FRAME, options: Sourc
     a file                       a picture, or whatever FFmpeg decodes
     my_package.rig:open_rig?left a source of one's own: `open_rig("left", sampling, options)` returns it
     """
+    if not text:
+        raise InputError("Expected a video, a folder or a stream, but got an empty text; name one.")
     if options.follow:
         return _follow(text, sampling, options)
     if text.lower().startswith(SCHEMES):
@@ -116,11 +123,11 @@ def _open_path(path: Path, sampling: FrameSampling, options: SourceOptions) -> S
             from longtake.video.take_images import TakeImages
 
             return TakeImages(path, sampling, threads=options.threads)
-        return open_folder(path, sampling, fps=options.picture_fps)
+        return open_folder(path, sampling, fps=options.rate_of_pictures(sampling))
     if not path.is_file():
         raise InputError(f"Expected a video, but '{path}' is a pipe or a device, which cannot be read; name a file.")
     if path.suffix.lower() in PICTURE_SUFFIXES:
-        return Pictures(str(path), [path], sampling, fps=options.picture_fps)
+        return Pictures(str(path), [path], sampling, fps=options.rate_of_pictures(sampling))
     from longtake.video.files import VideoFile
 
     return VideoFile(path, sampling, threads=options.threads)
@@ -144,4 +151,4 @@ def _follow(text: str, sampling: FrameSampling, options: SourceOptions) -> Follo
         )
     if is_take(path):
         raise SettingError(f"Expected a folder of pictures to follow, but {path} is a take; open it without following.")
-    return FollowedFolder(path, sampling, fps=options.picture_fps, following=options.following)
+    return FollowedFolder(path, sampling, fps=options.rate_of_pictures(sampling), following=options.following)

@@ -58,7 +58,7 @@ def build_world(family: Family, seed: int) -> World:
     if family is Family.HOUSE:
         return build_house(seed)
     if seed < 0:
-        raise SettingError(f"a world's seed is a whole number from 0, but {seed} came")
+        raise SettingError(f"Expected a world's seed as a whole number from 0, but got {seed}.")
     return _BUILDERS[family](seed, _rng(family, seed, 0))
 
 

@@ -36,7 +36,7 @@ class House(World):
 def build_house(seed: int) -> House:
     """The house of this seed."""
     if seed < 0:
-        raise SettingError(f"a house's seed is a whole number from 0, but {seed} came")
+        raise SettingError(f"Expected a house's seed as a whole number from 0, but got {seed}.")
     rng = np.random.default_rng([seed, 0])
     plan = draw_plan(rng)
     height = float(rng.uniform(2.4, 2.9))

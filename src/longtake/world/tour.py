@@ -57,15 +57,11 @@ class Tour:
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.height < 1:
-            raise SettingError(
-                f"an image needs at least one pixel each way, but {self.width}x{self.height} was asked for"
-            )
+            raise SettingError(f"Expected images of one pixel at least each way, but got {self.width}x{self.height}.")
         if self.width * self.height > _MOST_PIXELS:
-            raise SettingError(
-                f"an image has at most {_MOST_PIXELS} pixels, but {self.width}x{self.height} was asked for"
-            )
+            raise SettingError(f"Expected images of {_MOST_PIXELS} pixels at most, but got {self.width}x{self.height}.")
         if not self.fps > 0:
-            raise SettingError(f"frames a second must be more than 0, but {self.fps:g} came")
+            raise SettingError(f"Expected more than 0 frames a second, but got {self.fps:g}.")
 
     def house(self) -> House:
         """The house, which alone can be asked about."""
