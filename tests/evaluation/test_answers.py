@@ -4,7 +4,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from longtake.errors import InputError
@@ -55,6 +55,8 @@ def test_other_words_and_numbers_are_wrong(given_text: str, truth: str) -> None:
 
 
 @given(st.text(max_size=30))
+@example(".0A")
+@example("..5s")
 def test_normalised_answers_stay_as_they_are(answer: str) -> None:
     assert normalise(normalise(answer)) == normalise(answer)
 

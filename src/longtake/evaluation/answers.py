@@ -146,7 +146,7 @@ def measure_answers(answers: Sequence[AskedAnswer]) -> AnswerReport:
 
 def normalise(answer: str) -> str:
     """Words and numbers alone, in lower case; without articles, unless there is nothing else."""
-    words = re.findall(rf"{_NUMBER}|[^\W_]+", answer.casefold())
+    words = re.findall(rf"{_NUMBER}|\d+|[^\W\d_][^\W_]*", answer.casefold())
     return " ".join([word for word in words if word not in _ARTICLES] or words)
 
 
