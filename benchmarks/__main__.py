@@ -4,7 +4,7 @@ import typer
 
 from benchmarks.answer_familiarity import answer_familiarity
 from benchmarks.count_source import count_source
-from benchmarks.familiarity import familiarity, state_sizes, unlikeness
+from benchmarks.familiarity import familiarity, unlikeness
 from benchmarks.foreign import foreign
 from benchmarks.geometry_commands import attention_mass, pipeline, precision, soak, world
 from benchmarks.language_commands import ask, chunks
@@ -15,7 +15,7 @@ benchmarks = typer.Typer(
     help="Measure what longtake is made of.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 _SPEED = (ask, attention_mass, chunks, count_source, map_speed, pipeline, precision, soak, world)
-_QUALITY = (answer_familiarity, familiarity, foreign, state_sizes, unlikeness)
+_QUALITY = (answer_familiarity, familiarity, foreign, unlikeness)
 for command in (*_SPEED, *_QUALITY):
     benchmarks.command()(command)
 

@@ -20,7 +20,7 @@ from rich.table import Table
 from torch import Tensor
 
 import longtake
-from longtake.cli.options import AsJson, Families, parse_sizes, split_names
+from longtake.cli.options import AsJson, Families, split_names
 from longtake.cli.progress import counting
 from longtake.cli.tables import show, table
 from longtake.errors import SettingError
@@ -31,7 +31,7 @@ from longtake.runtime.build import usual_settings
 from longtake.types import counted
 from longtake.video.resize import Preprocessor
 from longtake.weights.familiarity import CLIP_FRAMES, FEWEST_FRAMES, Familiarity, read_familiarity
-from longtake.weights.load import load_geometry, save_geometry
+from longtake.weights.load import load_geometry
 from longtake.world.families import HELD_OUT, Family, families_named
 from longtake.world.seeds import Split, seeds
 from longtake.world.tour import Tour
@@ -72,16 +72,6 @@ def familiarity(
         found = learn(network, families, num_worlds=worlds, num_houses=houses, progress=advance)
     path = found.save(model)
     typer.echo(f"{path}: {counted(path.stat().st_size, 'byte')}, limit {found.limit:.4f}.")
-
-
-def state_sizes(
-    model: Annotated[Path, typer.Argument(help="A geometry model's file, which is written anew.")],
-    sizes: Annotated[str, typer.Argument(help="Width x height of the pictures that it was trained on, with commas.")],
-) -> None:
-    """Write into a model's file which sizes of pictures it was trained on, by whose shapes videos are seen."""
-    network = load_geometry(model)
-    network.config = replace(network.config, sizes=parse_sizes(sizes))
-    save_geometry(network.half(), model)
 
 
 def unlikeness(

@@ -1,7 +1,7 @@
 """Training of micro-map: clips of ways through worlds, watched as a stream would be, scored against truth."""
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -79,8 +79,9 @@ class MicroMapTraining(Training[Reels]):
         self._trainers: dict[tuple[Size, int], list[ClipTrainer]] = {}
 
     def export(self, path: Path) -> None:
-        """Write the model as it is by now, in half precision."""
-        model = GeometryModel(self.model.config)
+        """Write the model as it is by now, in half precision, with the sizes of pictures it was trained on."""
+        sizes = tuple(dict.fromkeys(self._recipe.film.sizes))
+        model = GeometryModel(replace(self.model.config, sizes=sizes))
         model.load_state_dict(self.model.state_dict())
         save_geometry(model.half(), path)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.familiarity import familiarity, learn, state_sizes, unlikeness, video_clips
+from benchmarks.familiarity import familiarity, learn, unlikeness, video_clips
 from longtake.errors import SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
 from longtake.weights.familiarity import CLIP_FRAMES, read_familiarity
-from longtake.weights.load import load_geometry, save_geometry
+from longtake.weights.load import save_geometry
 from longtake.weights.presets import TINY
 from longtake.world.families import Family
 
@@ -48,16 +48,6 @@ def test_statistics_lie_beside_the_file_and_are_used(
     assert [row["clips"] for row in rows][:2] == ["table", "house"]
     assert rows[-1]["clips"] == "noise"
     assert all(0 <= row["accepted"] <= 1 for row in rows)
-
-
-def test_sizes_are_stated_in_the_file_and_nothing_else_changes(model: GeometryModel, tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
-    save_geometry(random_model(TINY, torch.device("cpu")).half(), path)
-    before = load_geometry(path).state_dict()
-    state_sizes(path, "56x42,42x56")
-    after = load_geometry(path)
-    assert after.config.sizes == ((42, 56), (56, 42))
-    assert all(torch.equal(tensor, before[name]) for name, tensor in after.state_dict().items())
 
 
 def test_the_held_out_family_and_a_model_without_statistics_are_refused(tmp_path: Path) -> None:

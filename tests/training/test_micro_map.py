@@ -190,6 +190,7 @@ def test_the_model_is_written_in_half_and_read_as_any_other(
     training.export(tmp_path / "model.safetensors")
     read = load_geometry(tmp_path / "model.safetensors")
     assert read.config == TINY
+    assert read.config.sizes == tuple(dict.fromkeys(training._recipe.film.sizes))
     for name, weight in training.model.state_dict().items():
         assert weight.dtype is torch.float32
         assert torch.equal(read.state_dict()[name], weight.half().float())
