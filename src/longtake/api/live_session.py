@@ -1,7 +1,7 @@
 """Geometry and questions side by side: one `step` feeds both, and an answer knows where the camera was."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -142,6 +142,13 @@ class LiveSession(Single):
     def ask(self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None) -> LiveAnswer:
         """The answer, the moments that it attended to, and the camera's poses then and now."""
         return self._placed(self._dialogue.ask(question, temperature=temperature, max_tokens=max_tokens))
+
+    def ask_stream(
+        self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None
+    ) -> Iterator[str | LiveAnswer]:
+        """Text as it comes, and last the answer; frames may be given in between, and leaving early leaves no trace."""
+        for piece in self._dialogue.ask_stream(question, temperature=temperature, max_tokens=max_tokens):
+            yield piece if isinstance(piece, str) else self._placed(piece)
 
     def ask_together(
         self, questions: Sequence[str], *, temperature: float = 0.0, max_tokens: int | None = None
