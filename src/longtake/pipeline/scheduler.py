@@ -79,6 +79,7 @@ class Scheduler:
         self._spent_s: dict[Work, float] = {}
         self._current: Work | None = None
         self._served: dict[str, Served] = {}
+        self._num_served = dict.fromkeys(WorkKind, 0)
         self._changed = threading.Condition()
         self._is_closed = False
         self._thread: threading.Thread | None = None
@@ -133,6 +134,12 @@ class Scheduler:
     def num_waiting(self, kind: WorkKind) -> int:
         with self._changed:
             return len(self._queues[kind])
+
+    @property
+    def num_served(self) -> dict[WorkKind, int]:
+        """Works that ended so far, of all lanes, those forgotten included."""
+        with self._changed:
+            return dict(self._num_served)
 
     @property
     def mean_frame_s(self) -> float:
@@ -215,6 +222,7 @@ class Scheduler:
             self._spent_s[work] = self._spent_s.get(work, 0.0) + seconds
             if has_ended:
                 queue.take(work.lane, work)
+                self._num_served[work.kind] += 1
                 self._learn(work.kind, self._spent_s.pop(work))
 
     def _learn(self, kind: WorkKind, seconds: float) -> None:

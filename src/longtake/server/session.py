@@ -6,7 +6,7 @@ A session is in memory or on disk. All that changes it happens in the scheduler'
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -72,6 +72,14 @@ class PushedFrame:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Question:
+    """A question under way; frames that came after it wait until it has begun."""
+
+    work: Work
+    begun: threading.Event
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class StepResult:
     """What the newest frame made known."""
 
@@ -92,7 +100,7 @@ class ServedSession:
         self._lock = threading.Lock()
         self._waiting: list[Work] = []
         self._last_frame: Future[Any] | None = None
-        self._questions: dict[str, Work] = {}
+        self._questions: dict[str, _Question] = {}
         self._active_s = machine.clock()
         taken = shelf.read_taken()
         self.lost = (record.next_sequence, taken - 1) if taken > record.next_sequence else None
@@ -184,10 +192,12 @@ class ServedSession:
         self._require_open()
         if self._record.is_paused:
             raise RequestError("paused", "This session is paused; let it go on first.", status=409)
-        work = Work(self.id, WorkKind.FRAME, self._take(frame))
         with self._lock:
+            is_every = self._record.spec.delivery is Delivery.EVERY
+            asked = [question.begun for question in self._questions.values()] if is_every else []
+            work = Work(self.id, WorkKind.FRAME, self._take(frame, asked))
             self._active_s = self._machine.clock()
-            older = list(self._waiting) if self._record.spec.delivery is Delivery.NEWEST else []
+            older = [] if is_every else list(self._waiting)
             self._waiting.append(work)
             self._last_frame = work.done
         for waiting in older:
@@ -199,10 +209,11 @@ class ServedSession:
         """Answer a question about the frames that came before it; its words are events, and the future's result all."""
         self._require_open()
         self._require_question(question, max_tokens)
-        work = Work(self.id, WorkKind.QUESTION, self._answer(id, question, temperature, max_tokens))
+        begun = threading.Event()
+        work = Work(self.id, WorkKind.QUESTION, self._answer(id, question, temperature, max_tokens, begun))
         with self._lock:
             if id in self._questions:
-                return self._questions[id].done
+                return self._questions[id].work.done
             if len(self._questions) >= self._machine.settings.limits.questions_at_once:
                 raise RequestError(
                     "too_many_questions",
@@ -210,7 +221,7 @@ class ServedSession:
                     "an answer.",
                     status=429,
                 )
-            self._questions[id] = work
+            self._questions[id] = _Question(work, begun)
             self._active_s = self._machine.clock()
             after = self._last_frame
         self.events.add("response.created", response=id, question=question)
@@ -220,10 +231,10 @@ class ServedSession:
     def cancel(self, id: str) -> bool:
         """Give up a question; False where it is not under way."""
         with self._lock:
-            work = self._questions.get(id)
-        if work is None:
+            question = self._questions.get(id)
+        if question is None:
             return False
-        self._machine.scheduler.cancel(work)
+        self._machine.scheduler.cancel(question.work)
         return True
 
     def has_asked(self, id: str) -> bool:
@@ -257,7 +268,7 @@ class ServedSession:
     def give_up(self) -> None:
         """Cancel all frames and questions that wait or are under way."""
         with self._lock:
-            given_up = [*self._waiting, *self._questions.values()]
+            given_up = [*self._waiting, *(question.work for question in self._questions.values())]
         for work in given_up:
             self._machine.scheduler.cancel(work)
 
@@ -265,7 +276,8 @@ class ServedSession:
     def under_way(self) -> "list[Future[Any]]":
         """Of frames and questions that wait or are begun."""
         with self._lock:
-            return [work.done for work in (*self._waiting, *self._questions.values())]
+            asked = [question.work.done for question in self._questions.values()]
+            return [*(work.done for work in self._waiting), *asked]
 
     def copy_to(self, shelf: Shelf) -> "Future[Any]":
         """Save it, and write the same as another session's folder; the future's result is its record."""
@@ -321,7 +333,7 @@ class ServedSession:
 
     def _question_ended(self, id: str, done: "Future[Any]") -> None:
         with self._lock:
-            self._questions.pop(id, None)
+            self._questions.pop(id).begun.set()
             self._active_s = self._machine.clock()
         error = done.exception()
         if isinstance(error, CancelledWorkError):
@@ -344,22 +356,28 @@ class ServedSession:
         else:
             self.events.add("session.created", next_sequence=0)
 
-    def _take(self, frame: PushedFrame) -> Iterator[None]:
-        """The steps of a frame: one, or more where questions under way still read what should leave a full memory."""
+    def _take(self, frame: PushedFrame, asked: Sequence[threading.Event]) -> Iterator[None]:
+        """The steps of a frame; it lets questions that came before it begin, so that none is about more than that."""
+        while not all(begun.is_set() for begun in asked):
+            yield
         if not self._is_new(frame):
             return
-        watcher = self._awake()
-        while True:
-            try:
-                geometry = watcher.step(frame.picture, frame.time_s)
-                break
-            except MemoryFullError:
-                if not self._questions:
-                    raise
-            yield
+        geometry = yield from self._step(self._awake(), frame)
         self._taken(frame, geometry)
         if self._is_save_due:
             self._save()
+
+    def _step(self, watcher: Watcher, frame: PushedFrame) -> Generator[None, None, Geometry | None]:
+        """What became known; where questions still read what should leave a full memory, one of them is waited for."""
+        while True:
+            under_way = len(self._questions)
+            try:
+                return watcher.step(frame.picture, frame.time_s)
+            except MemoryFullError:
+                if not under_way:
+                    raise
+            while len(self._questions) >= under_way:
+                yield
 
     def _is_new(self, frame: PushedFrame) -> bool:
         """Whether it is the next one; one that was taken before is acknowledged again."""
@@ -415,10 +433,11 @@ class ServedSession:
             )
 
     def _answer(
-        self, id: str, question: str, temperature: float, max_tokens: int | None
+        self, id: str, question: str, temperature: float, max_tokens: int | None, begun: threading.Event
     ) -> Generator[None, None, dict[str, Any]]:
-        """The steps of a question, a word each."""
+        """The steps of a question, a word each; from the first one on it is about a moment that has passed."""
         for piece in self._awake().ask(question, temperature, max_tokens):
+            begun.set()
             if isinstance(piece, Answer | LiveAnswer):
                 told = answer_record(piece)
                 self.events.add("response.output_text.done", response=id, **told)
