@@ -42,6 +42,12 @@ def stepped(session: RemoteSession, frames: Sequence[VideoFrame]) -> tuple[bytes
     return tuple(results)
 
 
+def connect_once(url: str, **options: Any) -> None:
+    """A socket that is refused raises."""
+    with connecting.connect(url, proxy=None, **options):
+        pass
+
+
 def asked(session: RemoteSession) -> str:
     return without_times(answer_record(session.ask(QUESTION)))
 
@@ -109,7 +115,7 @@ def test_a_refused_frame_is_an_error_and_the_session_goes_on(
         steps = stepped(session, frames[:9])
         with pytest.raises(InputError, match="after"):
             session.step(frames[3])
-        with pytest.raises(InputError, match="empty|1 to 4000 characters"):
+        with pytest.raises(InputError, match="1 to 4000 characters"):
             session.ask(" ")
         assert Outputs(steps + stepped(session, frames[9:]), asked(session)) == local
 
@@ -207,7 +213,7 @@ def test_what_a_client_gets_wrong_has_a_code_and_a_sentence(server: ServerProces
         assert (reply.status, reply.code) == (status, code), (method, path, body, reply.content)
         assert reply.record["error"]["message"].endswith(".")
     busy = server.call("POST", "/v1/sessions", {"memory": "19GB"})
-    assert int(busy.headers["Retry-After"]) > 0
+    assert int(busy.headers["retry-after"]) > 0
 
 
 def test_bodies_beyond_the_limits_are_refused(server: ServerProcess) -> None:
@@ -222,8 +228,8 @@ def test_hosts_and_origins_of_others_are_refused(server: ServerProcess, watched:
     assert server.call("GET", "/v1/sessions", headers={"Origin": server.url}).status == 200
     live = f"{server.socket_url}/v1/sessions/{watched.id}/live"
     with pytest.raises(Exception, match="403"):
-        connecting.connect(live, origin="http://evil.example", proxy=None)
-    connecting.connect(live, origin=server.url, proxy=None).close()
+        connect_once(live, origin="http://evil.example")
+    connect_once(live, origin=server.url)
 
 
 def malformed(number: int, next_sequence: int) -> str | bytes:
@@ -250,7 +256,7 @@ def malformed(number: int, next_sequence: int) -> str | bytes:
         good[:2] + b"\xff\xff" + good[4:],
         good[:4] + (next_sequence + 7).to_bytes(4, "little") + good[8:],
         good.replace(b'"width": 126', b'"width": -26'),
-        good.replace(b"99.0", b"1e99"[:4]),
+        good.replace(b"99.0", b"null"),
         "",
         "nonsense",
         "[" * 5000,
@@ -281,10 +287,10 @@ def test_malformed_messages_end_in_errors_and_leave_the_session(
 def test_who_reads_nothing_is_closed_and_harms_nobody(server: ServerProcess, frames: list[VideoFrame]) -> None:
     with opened(server.url) as session:
         live = f"{server.socket_url}/v1/sessions/{session.id}/live?results=geometry"
-        idle = connecting.connect(live, proxy=None, max_queue=1)
-        stepped(session, frames)
-        idle.socket.close()
-        assert session.info["num_frames"] == 24
+        with connecting.connect(live, proxy=None, max_queue=1) as idle:
+            stepped(session, frames)
+            assert session.info["num_frames"] == 24
+            idle.socket.close()
 
 
 def test_two_watchers_hear_the_same_and_a_latecomer_hears_what_it_missed(
@@ -332,14 +338,14 @@ def test_a_token_is_needed_where_one_is_set(tmp_path: Path) -> None:
                     assert (reply.status == 401) == (path not in ("/health", "/ready")), (method, path)
         live = f"{server.socket_url}/v1/sessions/{'0' * 16}/live"
         with pytest.raises(Exception, match="403"):
-            connecting.connect(live, proxy=None)
+            connect_once(live)
         client = longtake.Client(server.url, token=token)
         with client.open_session(ask=None, memory="10MB") as session:
             ticket = server.call("POST", "/v1/tickets", headers={"Authorization": f"Bearer {token}"}).record["ticket"]
             live = f"{server.socket_url}/v1/sessions/{session.id}/live?ticket={ticket}"
-            connecting.connect(live, proxy=None).close()
+            connect_once(live)
             with pytest.raises(Exception, match="403"):
-                connecting.connect(live, proxy=None)
+                connect_once(live)
         with pytest.raises(InputError, match="token"):
             longtake.Client(server.url).sessions()
         assert server.stop() == 0

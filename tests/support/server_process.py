@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.message import Message
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -64,9 +65,9 @@ class ServerProcess:
         request = Request(self.url + path, sent, {"Content-Type": "application/json", **(headers or {})}, method=method)
         try:
             with build_opener(ProxyHandler({})).open(request, timeout=60) as reply:
-                return Reply(reply.status, reply.read(), dict(reply.headers))
+                return Reply(reply.status, reply.read(), _lower(reply.headers))
         except HTTPError as error:
-            return Reply(error.code, error.read(), dict(error.headers))
+            return Reply(error.code, error.read(), _lower(error.headers))
 
     def kill(self) -> None:
         """At once, as a machine that loses its power would."""
@@ -87,3 +88,7 @@ class ServerProcess:
             self.process.wait(30)
         assert self.process.stdout is not None
         self.process.stdout.close()
+
+
+def _lower(headers: Message) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}

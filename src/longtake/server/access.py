@@ -27,6 +27,7 @@ OPEN_PATHS = ("/health", "/ready")
 TICKET_LIFE_S = 60.0
 _MOST_TICKETS = 10_000
 _REFUSED_SOCKET = 1008
+_DRAINED_BYTES = 16_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,11 +155,22 @@ def _bounded(receive: Receive, most_bytes: int) -> Receive:
     return counted
 
 
+async def _drain(receive: Receive) -> None:
+    """Read a body of modest size to its end: who is still sending would not hear the reply."""
+    num_bytes = 0
+    while num_bytes < _DRAINED_BYTES:
+        message = await receive()
+        num_bytes += len(message.get("body", b""))
+        if not message.get("more_body", False):
+            return
+
+
 async def _refuse(scope: Scope, receive: Receive, send: Send, error: RequestError) -> None:
     if scope["type"] == "websocket":
         await receive()
         await send({"type": "websocket.close", "code": _REFUSED_SOCKET, "reason": str(error)})
         return
+    await _drain(receive)
     content = json.dumps({"error": {"code": error.code, "message": str(error), "type": error.code}}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
     if error.status == 401:

@@ -9,6 +9,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from http.client import HTTPException
 from types import TracebackType
@@ -234,13 +235,13 @@ class _Line:
     def __init__(self, server: _Server, id: str) -> None:
         self._server, self._id = server, id
         self._socket: ClientConnection | None = None
+        self._opened = ExitStack()
         self._last_event: int | None = None
         self._held: deque[BinaryMessage] = deque()
 
     def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
         self._socket = None
+        self._opened.close()
 
     def result_of(self, frame: BinaryMessage) -> bytes:
         """Send a frame, and return what the server makes of it; one that it refuses is not held."""
@@ -280,7 +281,7 @@ class _Line:
                     is_sent = True
                 yield self._read(self._socket.recv())
             except (ConnectionClosed, OSError):
-                self._socket = None
+                self.close()
 
     def _connect(self) -> None:
         """Wait for the server, and send it the held frames that it does not have."""
@@ -303,12 +304,14 @@ class _Line:
         client = secrets.token_hex(8)
         after = "" if self._last_event is None else f"&after={self._last_event}"
         try:
-            socket = connect(
-                f"{self._server.socket_url}/v1/sessions/{self._id}/live?results=geometry&client={client}{after}",
-                additional_headers=self._server.headers,
-                compression=None,
-                max_size=None,
-                proxy=None,
+            socket = self._opened.enter_context(
+                connect(
+                    f"{self._server.socket_url}/v1/sessions/{self._id}/live?results=geometry&client={client}{after}",
+                    additional_headers=self._server.headers,
+                    compression=None,
+                    max_size=None,
+                    proxy=None,
+                )
             )
         except InvalidMessage as error:  # it ended while it was asked
             raise ConnectionError(str(error)) from error
