@@ -193,7 +193,7 @@ def test_what_a_client_gets_wrong_has_a_code_and_a_sentence(server: ServerProces
         ("POST", "/v1/sessions", {"source": "world:9?size=90000x90000"}, 400, "bad_setting"),
         ("POST", "/v1/sessions", {"model": "../secret"}, 404, "unknown_model"),
         ("POST", "/v1/sessions", {"model": None, "language": None}, 400, "bad_setting"),
-        ("POST", "/v1/sessions", {"memory": "900GB"}, 507, "quota"),
+        ("POST", "/v1/sessions", {"memory": "900GB"}, 429, "quota"),
         ("POST", "/v1/sessions", {"memory": "19GB"}, 429, "busy"),
         ("POST", "/v1/sessions", {"memory": "lots"}, 400, "bad_setting"),
         ("POST", "/v1/sessions", {"colour": "red"}, 422, "bad_request"),

@@ -237,7 +237,7 @@ class Engine:
                 "quota",
                 f"Expected room for {format_bytes(num_bytes)} on the disk, but {format_bytes(held)} of "
                 f"{format_bytes(self.settings.quota_bytes)} are taken; close sessions that are no longer needed.",
-                status=507,
+                status=429,
             )
 
     def _list_again(self, id: str, shelf: Shelf) -> None:

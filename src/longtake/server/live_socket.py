@@ -19,6 +19,7 @@ from longtake.server.results import geometry_bytes
 from longtake.server.session import PushedFrame, ServedSession
 from longtake.server.settings import Limits
 from longtake.server.spec import Delivery
+from longtake.server.watches import Watch
 
 _TOO_SLOW = 1013
 _ENDED = 1000
@@ -138,6 +139,10 @@ class LiveSocket:
                 if not isinstance(request.get("paused"), bool):
                     raise RequestError("bad_message", "Expected the field paused, true or false.")
                 await _ended(self._session.pause(is_paused=request["paused"]))
+            case "watch.create":
+                await asyncio.wrap_future(self._session.watch(_watch(request)))
+            case "watch.delete":
+                await asyncio.wrap_future(self._session.stop_watching(_text(request, "watch")))
             case "session.save":
                 await _ended(self._session.save())
             case other:
@@ -161,6 +166,19 @@ def _geometry_message(sequence: int, geometry: Any) -> bytes:
         kind=MessageKind.GEOMETRY, codec=Codec.SAFETENSORS, sequence=sequence, time_us=0, payload=payload
     )
     return message.pack()
+
+
+def _watch(request: dict[str, Any]) -> Watch:
+    every_s, hold_s = request.get("every_s", 1.0), request.get("hold_s", 0.0)
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in (every_s, hold_s)):
+        raise RequestError("bad_watch", "Expected every_s and hold_s as numbers of seconds.")
+    return Watch(
+        id=_text(request, "watch") if "watch" in request else f"watch-{secrets.token_hex(8)}",
+        question=_text(request, "question"),
+        expected=_text(request, "expected"),
+        every_s=float(every_s),
+        hold_s=float(hold_s),
+    )
 
 
 def _text(request: dict[str, Any], name: str) -> str:

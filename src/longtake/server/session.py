@@ -30,6 +30,7 @@ from longtake.server.settings import ServerSettings
 from longtake.server.shelf import POSES_NAME, SessionRecord, Shelf
 from longtake.server.spec import Delivery
 from longtake.server.watchers import Watcher, open_watcher, resume_watcher
+from longtake.server.watches import Watch, Watches
 from longtake.types import Geometry
 from longtake.video.addresses import shown_address
 
@@ -72,8 +73,8 @@ class PushedFrame:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Question:
-    """A question under way; frames that came after it wait until it has begun."""
+class _UnderWay:
+    """A frame or a question; one that has begun is not dropped, and frames wait until questions before them have."""
 
     work: Work
     begun: threading.Event
@@ -93,14 +94,15 @@ class ServedSession:
     def __init__(self, id: str, shelf: Shelf, record: SessionRecord, machine: Machine) -> None:
         self.id, self._shelf, self._record, self._machine = id, shelf, record, machine
         self._watcher: Watcher | None = None
+        self._watches = Watches(record.watches)
         self._poses: PoseLog | None = None
         self._is_closed = False
         self._num_unsaved = 0
         self._last: StepResult | None = None
         self._lock = threading.Lock()
-        self._waiting: list[Work] = []
+        self._waiting: list[_UnderWay] = []
         self._last_frame: Future[Any] | None = None
-        self._questions: dict[str, _Question] = {}
+        self._questions: dict[str, _UnderWay] = {}
         self._active_s = machine.clock()
         taken = shelf.read_taken()
         self.lost = (record.next_sequence, taken - 1) if taken > record.next_sequence else None
@@ -185,6 +187,7 @@ class ServedSession:
             "paused": record.is_paused,
             "finished": record.is_finished,
             "lost_frames": None if self.lost is None else list(self.lost),
+            "watches": [watch.to_record() for watch in self._watches.all],
         }
 
     def push(self, frame: PushedFrame) -> "Future[Any]":
@@ -195,14 +198,16 @@ class ServedSession:
         with self._lock:
             is_every = self._record.spec.delivery is Delivery.EVERY
             asked = [question.begun for question in self._questions.values()] if is_every else []
-            work = Work(self.id, WorkKind.FRAME, self._take(frame, asked))
+            begun = threading.Event()
+            work = Work(self.id, WorkKind.FRAME, self._take(frame, asked, begun))
             self._active_s = self._machine.clock()
-            older = [] if is_every else list(self._waiting)
-            self._waiting.append(work)
+            older = [] if is_every else [one.work for one in self._waiting if not one.begun.is_set()]
+            waiting = _UnderWay(work, begun)
+            self._waiting.append(waiting)
             self._last_frame = work.done
-        for waiting in older:
-            self._machine.scheduler.cancel(waiting)
-        work.done.add_done_callback(lambda done: self._frame_ended(work, frame, done))
+        for dropped in older:
+            self._machine.scheduler.cancel(dropped)
+        work.done.add_done_callback(lambda done: self._frame_ended(waiting, frame, done))
         return self._machine.scheduler.submit(work)
 
     def ask(self, id: str, question: str, *, temperature: float = 0.0, max_tokens: int | None = None) -> "Future[Any]":
@@ -221,7 +226,7 @@ class ServedSession:
                     "an answer.",
                     status=429,
                 )
-            self._questions[id] = _Question(work, begun)
+            self._questions[id] = _UnderWay(work, begun)
             self._active_s = self._machine.clock()
             after = self._last_frame
         self.events.add("response.created", response=id, question=question)
@@ -260,6 +265,14 @@ class ServedSession:
         """Take no frames until it goes on; questions are answered."""
         return self._do(lambda: self._pause(is_paused=is_paused))
 
+    def watch(self, watch: Watch) -> "Future[Any]":
+        """Let a question stand: `watch.fired` tells when its answer becomes the expected one."""
+        self._require_question(watch.question, None)
+        return self._do(lambda: self._change_watches(lambda: self._watches.add(watch)))
+
+    def stop_watching(self, id: str) -> "Future[Any]":
+        return self._do(lambda: self._change_watches(lambda: self._watches.remove(id)))
+
     def close(self) -> "Future[Any]":
         """End it, and remove all that is on disk."""
         self.give_up()
@@ -268,16 +281,15 @@ class ServedSession:
     def give_up(self) -> None:
         """Cancel all frames and questions that wait or are under way."""
         with self._lock:
-            given_up = [*self._waiting, *(question.work for question in self._questions.values())]
-        for work in given_up:
-            self._machine.scheduler.cancel(work)
+            given_up = [*self._waiting, *self._questions.values()]
+        for one in given_up:
+            self._machine.scheduler.cancel(one.work)
 
     @property
     def under_way(self) -> "list[Future[Any]]":
         """Of frames and questions that wait or are begun."""
         with self._lock:
-            asked = [question.work.done for question in self._questions.values()]
-            return [*(work.done for work in self._waiting), *asked]
+            return [one.work.done for one in (*self._waiting, *self._questions.values())]
 
     def copy_to(self, shelf: Shelf) -> "Future[Any]":
         """Save it, and write the same as another session's folder; the future's result is its record."""
@@ -322,10 +334,12 @@ class ServedSession:
         self._require_open()
         return self._machine.scheduler.submit(Work(self.id, WorkKind.FRAME, steps()))
 
-    def _frame_ended(self, work: Work, frame: PushedFrame, done: "Future[Any]") -> None:
+    def _frame_ended(self, waiting: _UnderWay, frame: PushedFrame, done: "Future[Any]") -> None:
         with self._lock:
-            self._waiting.remove(work)
+            self._waiting.remove(waiting)
         error = done.exception()
+        if isinstance(error, CancelledWorkError) and frame.sequence < self._record.next_sequence:
+            return  # it was taken; a standing question after it was given up
         if isinstance(error, CancelledWorkError):
             self.events.add("input_frame.dropped", sequence=frame.sequence, time_s=frame.time_s)
         elif error is not None:
@@ -356,14 +370,18 @@ class ServedSession:
         else:
             self.events.add("session.created", next_sequence=0)
 
-    def _take(self, frame: PushedFrame, asked: Sequence[threading.Event]) -> Iterator[None]:
+    def _take(self, frame: PushedFrame, asked: Sequence[threading.Event], begun: threading.Event) -> Iterator[None]:
         """The steps of a frame; it lets questions that came before it begin, so that none is about more than that."""
         while not all(begun.is_set() for begun in asked):
             yield
+        begun.set()
         if not self._is_new(frame):
             return
-        geometry = yield from self._step(self._awake(), frame)
-        self._taken(frame, geometry)
+        watcher = self._awake()
+        started_s = time.perf_counter()
+        geometry = yield from self._step(watcher, frame)
+        self._taken(frame, geometry, time.perf_counter() - started_s)
+        yield from self._look_out(watcher, frame)
         if self._is_save_due:
             self._save()
 
@@ -379,6 +397,18 @@ class ServedSession:
             while len(self._questions) >= under_way:
                 yield
 
+    def _look_out(self, watcher: Watcher, frame: PushedFrame) -> Iterator[None]:
+        """Ask the standing questions that are due, a word a step, in the time of this session's frames."""
+        for watch in self._watches.due(frame.time_s):
+            try:
+                for piece in watcher.ask(watch.question, 0.0, None):
+                    if isinstance(piece, Answer | LiveAnswer) and self._watches.fires(watch, piece.text, frame.time_s):
+                        told = answer_record(piece)
+                        self.events.add("watch.fired", watch=watch.id, time_s=frame.time_s, **told)
+                    yield
+            except LongtakeError as error:
+                self._tell_error(error, watch=watch.id)
+
     def _is_new(self, frame: PushedFrame) -> bool:
         """Whether it is the next one; one that was taken before is acknowledged again."""
         expected, spec = self._record.next_sequence, self._record.spec
@@ -393,7 +423,7 @@ class ServedSession:
             )
         return True
 
-    def _taken(self, frame: PushedFrame, geometry: Geometry | None) -> None:
+    def _taken(self, frame: PushedFrame, geometry: Geometry | None, step_s: float) -> None:
         """Count a frame that the watcher took, and tell of it."""
         watcher = self._watcher
         assert watcher is not None
@@ -406,7 +436,7 @@ class ServedSession:
         self.lost = self.lost if self.lost is not None and self._record.next_sequence <= self.lost[1] else None
         if geometry is not None:
             self._know(geometry)
-        self.events.add("input_frame.ack", sequence=frame.sequence, num_frames=self._record.num_frames)
+        self.events.add("input_frame.ack", sequence=frame.sequence, num_frames=self._record.num_frames, step_s=step_s)
 
     def _know(self, geometry: Geometry) -> None:
         """Keep and tell poses, and what earlier ones became."""
@@ -536,6 +566,13 @@ class ServedSession:
         self._shelf.write(replace(stored, is_paused=is_paused))
         self._record = replace(self._record, is_paused=is_paused)
         self.events.add("session.updated", paused=is_paused)
+
+    def _change_watches(self, change: Callable[[], None]) -> None:
+        """In memory and on disk alike, whatever else is saved."""
+        change()
+        self._record = replace(self._record, watches=self._watches.all)
+        self._shelf.write(replace(self._shelf.read(), watches=self._watches.all))
+        self.events.add("session.updated", watches=[watch.to_record() for watch in self._watches.all])
 
     def _close(self) -> None:
         self._is_closed = True

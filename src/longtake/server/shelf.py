@@ -19,6 +19,7 @@ from pathlib import Path
 
 from longtake.errors import SavedSessionError
 from longtake.server.spec import SessionSpec
+from longtake.server.watches import Watch
 from longtake.takes.atomic_files import Grown, replace_file, sync_path, writing
 from longtake.takes.fields import JsonObject
 from longtake.takes.sealed_json import sealed, unsealed
@@ -46,6 +47,7 @@ class SessionRecord:
     next_event: int = 1
     is_finished: bool = False
     is_paused: bool = False
+    watches: tuple[Watch, ...] = ()
     poses: Grown = field(default_factory=lambda: Grown(num_bytes=0))
 
 
@@ -85,6 +87,7 @@ class Shelf:
                     "next_event": record.next_event,
                     "is_finished": record.is_finished,
                     "is_paused": record.is_paused,
+                    "watches": [watch.to_record() for watch in record.watches],
                     "poses_bytes": record.poses.num_bytes,
                     "poses_sha256": record.poses.sha256,
                 }
@@ -130,6 +133,7 @@ class Shelf:
             next_event=record.integer("next_event", least=1),
             is_finished=record.boolean("is_finished"),
             is_paused=record.boolean("is_paused"),
+            watches=tuple(Watch.from_record(watch) for watch in record.objects("watches")),
             poses=Grown(num_bytes=record.integer("poses_bytes"), sha256=record.optional("poses_sha256", record.text)),
         )
 
