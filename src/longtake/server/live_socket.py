@@ -23,7 +23,7 @@ from longtake.server.watches import Watch
 
 _TOO_SLOW = 1013
 _ENDED = 1000
-_MAX_SEQUENCE = 2**32 - 1
+_CLOSING_S = 1.0
 
 
 class LiveSocket:
@@ -37,6 +37,7 @@ class LiveSocket:
         self._unread_bytes = 0
         self._has_unread = asyncio.Event()
         self._end_code: int | None = None
+        self._is_behind = asyncio.Event()
         self._pushed: deque[Future[Any]] = deque()
 
     async def run(self, after: int | None, client: str) -> None:
@@ -46,13 +47,15 @@ class LiveSocket:
         self._session.events.add("session.updated", session=self._session.description, client=client)
         sending = asyncio.create_task(self._send_all())
         receiving = asyncio.create_task(self._receive_all())
+        behind = asyncio.create_task(self._close_when_behind())
+        tasks = (sending, receiving, behind)
         try:
-            await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._session.events.stop_listening(self._hear)
-            for task in (sending, receiving):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(sending, receiving, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _hear(self, event: SessionEvent) -> None:
         """Called in any thread, while what the event tells of is still the newest."""
@@ -70,10 +73,16 @@ class LiveSocket:
         self._unread_bytes += sum(map(len, messages))
         if len(self._unread) > self._limits.unread_messages or self._unread_bytes > self._limits.unread_bytes:
             self._unread.clear()
-            self._end_code = _TOO_SLOW
+            self._is_behind.set()
         elif is_end:
             self._end_code = _ENDED
         self._has_unread.set()
+
+    async def _close_when_behind(self) -> None:
+        """A reader that takes nothing may never let what is being sent end; it is not waited for."""
+        await self._is_behind.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._socket.close(_TOO_SLOW), _CLOSING_S)
 
     async def _send_all(self) -> None:
         while True:

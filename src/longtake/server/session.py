@@ -153,13 +153,6 @@ class ServedSession:
         return self._machine.admission.holds(self.id)
 
     @property
-    def has_room(self) -> bool:
-        """Whether another frame may wait; the sender waits for it to become true."""
-        with self._lock:
-            is_newest = self._record.spec.delivery is Delivery.NEWEST
-            return is_newest or len(self._waiting) < self._machine.settings.limits.waiting_frames
-
-    @property
     def is_paused(self) -> bool:
         return self._record.is_paused
 
@@ -198,6 +191,10 @@ class ServedSession:
         with self._lock:
             is_every = self._record.spec.delivery is Delivery.EVERY
             asked = [question.begun for question in self._questions.values()] if is_every else []
+            if len(self._waiting) >= self._machine.settings.limits.most_waiting_frames:
+                raise RequestError(
+                    "too_many_frames", "Too many frames wait; send one when another is taken.", status=429
+                )
             begun = threading.Event()
             work = Work(self.id, WorkKind.FRAME, self._take(frame, asked, begun))
             self._active_s = self._machine.clock()

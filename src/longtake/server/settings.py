@@ -13,7 +13,9 @@ class Limits:
     questions_at_once: int = 4
     """Of one session."""
     waiting_frames: int = 4
-    """Of one session that takes every frame; its sender waits then."""
+    """From one socket of a session that takes every frame; its sender waits then."""
+    most_waiting_frames: int = 32
+    """Of one session, from all who send to it; more are refused."""
     question_chars: int = 4_000
     upload_bytes: int = 4_000_000_000
     body_bytes: int = 1_000_000
