@@ -24,12 +24,14 @@ from served import (
     without_times,
 )
 
+from longtake.api.dialogue_session import DialogueSession
 from longtake.errors import BusyError, InputError
 from longtake.server.engine import Engine
+from longtake.server.machine import PushedFrame, SessionState
 from longtake.server.networks import Networks
 from longtake.server.pose_log import tum_lines
 from longtake.server.problems import RequestError
-from longtake.server.session import PushedFrame, SessionState
+from longtake.server.results import answer_record
 from longtake.server.settings import ServerSettings
 from longtake.server.shelf import POSES_NAME
 from longtake.server.spec import Delivery, SessionSpec
@@ -173,6 +175,29 @@ def test_frames_go_on_between_the_words_of_an_answer_and_change_neither(
     steps += push(session, frames[12:], first=12)
     assert without_times(answered.result(timeout=60)) == before
     assert Outputs(tuple(steps), ask(session)) == local
+
+
+def test_questions_under_way_change_nothing_in_a_full_memory_either(
+    start: Start, frames: Sequence[VideoFrame], networks: Networks
+) -> None:
+    small = replace(ASK, memory_bytes=3_600_000)
+    session = open_session(start(), small)
+    asked = []
+    for sequence, frame in enumerate(frames):
+        session.push(pushed(frame, sequence))
+        if sequence % 3 == 0:
+            asked.append(session.ask(f"q{sequence}", QUESTION))
+            asked[-1].result(timeout=60) if sequence % 2 else None
+    answers = [without_times(one.result(timeout=60)) for one in asked]
+    local = DialogueSession.from_pretrained(networks.language_named("micro-vqa"), memory=small.memory_bytes)
+    expected = []
+    for sequence, frame in enumerate(frames):
+        local.see(frame)
+        if sequence % 3 == 0:
+            expected.append(without_times(answer_record(local.ask(QUESTION))))
+    assert local.info.num_forgotten > 0
+    assert answers == expected
+    assert ask(session, id="last") == without_times(answer_record(local.ask(QUESTION)))
 
 
 def test_questions_beyond_four_at_once_are_refused(start: Start, frames: Sequence[VideoFrame]) -> None:

@@ -10,7 +10,8 @@ from itertools import count
 import pytest
 from served import ASK, BOTH, MAP, QUESTION, Start, events_of, open_session, push, pushed
 
-from longtake.server.session import PushedFrame, ServedSession
+from longtake.server.machine import PushedFrame
+from longtake.server.session import ServedSession
 from longtake.server.spec import Delivery
 from longtake.video.frame import VideoFrame
 

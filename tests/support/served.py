@@ -10,9 +10,10 @@ import torch
 
 from longtake.api.live_session import LiveSession
 from longtake.server.engine import Engine
+from longtake.server.machine import PushedFrame
 from longtake.server.networks import Networks
 from longtake.server.results import answer_record, geometry_bytes
-from longtake.server.session import PushedFrame, ServedSession
+from longtake.server.session import ServedSession
 from longtake.server.spec import SessionSpec
 from longtake.types import Geometry
 from longtake.video.frame import VideoFrame

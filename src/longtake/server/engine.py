@@ -15,9 +15,10 @@ from longtake.memory.budget import format_bytes
 from longtake.pipeline.admission import Admission, Demand
 from longtake.pipeline.scheduler import Scheduler, Work, WorkKind
 from longtake.server.feeder import Feeder
+from longtake.server.machine import Machine, SessionState
 from longtake.server.networks import Networks
 from longtake.server.problems import RequestError
-from longtake.server.session import Machine, ServedSession, SessionState
+from longtake.server.session import ServedSession
 from longtake.server.settings import ServerSettings
 from longtake.server.shelf import VIDEO_NAME, SessionRecord, Shelf, is_session_id, shelves
 from longtake.server.spec import UPLOAD, SessionSpec

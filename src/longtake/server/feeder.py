@@ -5,8 +5,9 @@ import threading
 
 from longtake.api.video import frame_sampling
 from longtake.errors import CancelledWorkError, LongtakeError
+from longtake.server.machine import PushedFrame
 from longtake.server.problems import problem_of
-from longtake.server.session import PushedFrame, ServedSession
+from longtake.server.session import ServedSession
 from longtake.server.shelf import VIDEO_NAME
 from longtake.server.spec import UPLOAD
 from longtake.video.reading import Source

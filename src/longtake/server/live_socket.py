@@ -13,10 +13,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from longtake.errors import LongtakeError
 from longtake.server.events import SessionEvent
 from longtake.server.frames import decode_frame
+from longtake.server.machine import PushedFrame
 from longtake.server.messages import BinaryMessage, Codec, MessageKind, parse_text, unpack
 from longtake.server.problems import RequestError, problem_of
 from longtake.server.results import geometry_bytes
-from longtake.server.session import PushedFrame, ServedSession
+from longtake.server.session import ServedSession
 from longtake.server.settings import Limits
 from longtake.server.spec import Delivery
 from longtake.server.watches import Watch

@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from longtake.pipeline.scheduler import WorkKind
 from longtake.server.engine import Engine
-from longtake.server.session import SessionState
+from longtake.server.machine import SessionState
 
 
 class EngineCollector(Collector):

@@ -9,26 +9,22 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from jaxtyping import UInt8
-
 from longtake.api.live_session import LiveAnswer
 from longtake.errors import CancelledWorkError, LongtakeError, MemoryFullError
-from longtake.pipeline.admission import Admission, Demand
-from longtake.pipeline.scheduler import Scheduler, Work, WorkKind
+from longtake.pipeline.admission import Demand
+from longtake.pipeline.scheduler import Work, WorkKind
 from longtake.runtime.answers import Answer
 from longtake.server.events import EventLog
-from longtake.server.networks import Networks
+from longtake.server.machine import Machine, PushedFrame, SessionState, StepResult
 from longtake.server.pose_log import PoseLog
 from longtake.server.problems import RequestError, problem_of
-from longtake.server.results import answer_record, geometry_bytes, geometry_of, pose_numbers
-from longtake.server.settings import ServerSettings
+from longtake.server.results import answer_record, geometry_bytes, geometry_of
 from longtake.server.shelf import POSES_NAME, SessionRecord, Shelf
 from longtake.server.spec import Delivery
+from longtake.server.telling import tell_geometry
 from longtake.server.watchers import Watcher, open_watcher, resume_watcher
 from longtake.server.watches import Watch, Watches
 from longtake.types import Geometry
@@ -40,52 +36,12 @@ _LOST_IDS = 1_000_000
 """Event ids that are left out after a crash, since those before it are not known."""
 
 
-class SessionState(StrEnum):
-    """Where a session is."""
-
-    OPEN = "open"
-    """In memory, or about to be: it has seen nothing."""
-    SAVED = "saved"
-    """On disk; the next frame or question brings it back."""
-    CLOSED = "closed"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Machine:
-    """What all sessions of a server share."""
-
-    settings: ServerSettings
-    networks: Networks
-    scheduler: Scheduler
-    admission: Admission
-    make_room: Callable[[str, Demand], None]
-    """Admits a session, for whose sake idle ones may have to leave memory; called by the worker."""
-    clock: Callable[[], float] = time.time
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PushedFrame:
-    """A frame on its way in."""
-
-    sequence: int
-    time_s: float
-    picture: UInt8[np.ndarray, "height width 3"]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _UnderWay:
     """A frame or a question; one that has begun is not dropped, and frames wait until questions before them have."""
 
     work: Work
     begun: threading.Event
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StepResult:
-    """What the newest frame made known."""
-
-    sequence: int
-    geometry: Geometry | None
 
 
 class ServedSession:
@@ -439,25 +395,7 @@ class ServedSession:
         """Keep and tell poses, and what earlier ones became."""
         if self._poses is not None:
             self._poses.add(geometry)
-        if geometry.moved is not None:
-            moved = geometry.moved
-            self.events.add(
-                "window.moved",
-                version=moved.version,
-                spans=[
-                    {"first": span.first_frame, "last": span.last_frame, "matrix": pose_numbers(span.now_from_before)}
-                    for span in moved.spans
-                ],
-            )
-        poses = geometry.world_from_camera.cpu()
-        for place, index in enumerate(geometry.frame_index):
-            self.events.add(
-                "frame.known",
-                index=index,
-                time_s=geometry.timestamp_s[place],
-                status="provisional" if geometry.provisional[place] else "final",
-                pose=pose_numbers(poses[place]),
-            )
+        tell_geometry(self.events, geometry)
 
     def _answer(
         self, id: str, question: str, temperature: float, max_tokens: int | None, begun: threading.Event
