@@ -255,6 +255,17 @@ def test_sessions_beyond_the_budget_are_refused_unless_idle_ones_can_leave(
     open_session(engine, MAP)
 
 
+def test_no_session_leaves_memory_for_one_that_has_no_room_even_then(
+    start: Start, frames: Sequence[VideoFrame]
+) -> None:
+    engine = start(budget_bytes=20_000_000, session_bytes=10_000_000, spare_idle_s=0.001)
+    session = open_session(engine, MAP)
+    push(session, frames[:1])
+    with pytest.raises(BusyError):
+        open_session(engine, replace(MAP, memory_bytes=21_000_000))
+    assert session.is_in_memory
+
+
 def test_many_sessions_take_turns_in_memory_and_never_more_than_the_budget(
     start: Start, frames: Sequence[VideoFrame]
 ) -> None:

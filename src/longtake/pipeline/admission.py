@@ -55,6 +55,11 @@ class Admission:
         with self._lock:
             return name in self._demands
 
+    def bytes_of(self, name: str) -> int:
+        """That a session is counted with; 0 for one that is not."""
+        with self._lock:
+            return self._demands[name].num_bytes if name in self._demands else 0
+
     def admit(self, name: str, demand: Demand) -> None:
         """Count a session; one that has no room is refused in one sentence, and nothing has changed."""
         with self._lock:

@@ -210,6 +210,9 @@ class Engine:
     def _make_room(self, id: str, demand: Demand) -> None:
         """Admit a session; where there is no room, those that have been idle longest leave memory for it."""
         spare = sorted(self._spare(id), key=lambda session: session.active_s)
+        spare_bytes = sum(self.admission.bytes_of(session.id) for session in spare)
+        if self.admission.num_bytes - spare_bytes + demand.num_bytes > self.admission.budget_bytes:
+            spare = []  # it would not help
         while True:
             try:
                 self.admission.admit(id, demand)
