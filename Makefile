@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 SOURCES := src training benchmarks tests
+SERVE_INSTALLED := $(VENV)/serve-installed
 ORACLES := .venv-oracles
 ORACLES_INSTALLED := $(ORACLES)/installed
 ORACLE_SOURCES := .oracles
@@ -16,7 +17,7 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 -m "not extra and not by_hand"
 
-test-extra: $(INSTALLED) $(ORACLES_INSTALLED) foreign browser tokenizer interpreter
+test-extra: $(INSTALLED) $(SERVE_INSTALLED) $(ORACLES_INSTALLED) foreign browser tokenizer interpreter
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "extra and not by_hand"
 
 # Our kernels, recorded steps and readings, books and memories on a GPU, with whatever torch, Triton and pytest are there.
@@ -26,7 +27,7 @@ test-gpu:
 	  tests/memory/policies/test_stacked.py tests/runtime/test_recorded_step.py tests/runtime/test_recorded_reading.py \
 	  tests/runtime/test_cuda.py
 
-lint: $(INSTALLED)
+lint: $(INSTALLED) $(SERVE_INSTALLED)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
@@ -40,6 +41,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+# What `longtake serve` needs beside the package: its types are checked, and tests of a real server run with it.
+$(SERVE_INSTALLED): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[serve]'
 	touch $@
 
 # evo's wheel for its answers, its source archive for the sample trajectories in it.

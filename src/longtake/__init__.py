@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from longtake.api.video import open_video
     from longtake.errors import LongtakeError
     from longtake.runtime.answers import Answer
+    from longtake.server.client import Client
     from longtake.types import Geometry
 
 __version__ = "0.1.0"
 __all__ = [
     "Answer",
+    "Client",
     "DialogueSession",
     "Geometry",
     "GeometrySession",
@@ -45,6 +47,7 @@ __all__ = [
 ]
 _HOMES = {
     "Answer": "longtake.runtime.answers",
+    "Client": "longtake.server.client",
     "DialogueSession": "longtake.api.dialogue_session",
     "Geometry": "longtake.types",
     "GeometrySession": "longtake.api.geometry_session",

@@ -7,6 +7,8 @@ LongtakeError
 │   └── CheckpointError   a file of weights is missing, damaged, unsafe to open or of another model
 ├── SettingError          an option has no meaning, or two options contradict each other
 ├── MissingExtraError     a feature needs packages that are not installed
+├── BusyError             there is no room or time for another session now
+├── CancelledWorkError    what was asked for was given up before its end
 └── RecallError           the memory cannot do what was asked; it is unchanged
     ├── BudgetError       the declared budget cannot hold the smallest working set
     ├── MemoryFullError   no free slot is left for this clip
@@ -46,6 +48,14 @@ class SettingError(LongtakeError):
 
 class MissingExtraError(LongtakeError):
     """A feature needs packages that are not installed."""
+
+
+class BusyError(LongtakeError):
+    """There is no room, or no time, for another session now; later there may be."""
+
+
+class CancelledWorkError(LongtakeError):
+    """What was asked for was given up before its end."""
 
 
 class RecallError(LongtakeError):

@@ -1,10 +1,13 @@
 """A map and a dialogue from one reader are what each would be alone, and answers know where the camera was."""
 
 import math
+import threading
+import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,7 +22,7 @@ from longtake.geometry.model import GeometryModel
 from longtake.language.load import LanguageModel, load_language
 from longtake.language.sampling import TextSampling
 from longtake.memory.policies.lockstep import ContextRetention
-from longtake.pipeline.events import Answered, Event, Frame, Unreadable
+from longtake.pipeline.events import Answered, AnswerText, Asking, Event, Frame, Unreadable
 from longtake.pipeline.live import LiveSession, LiveSettings, _Rate, _Trail
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.question_schedule import Asked, Every, Once, When
@@ -240,6 +243,65 @@ def test_live_source_drops_frames_and_others_wait(watch: Callable[..., Run]) -> 
         events = list(live)
         assert len(known(events)) + live.num_dropped == NUM_FRAMES
         assert (live.num_dropped > 0) is is_live
+
+
+class Camera(Walk):
+    """The same frames at a pace, again and again."""
+
+    def __init__(self, *, num_frames: int, pace_s: float) -> None:
+        super().__init__(is_live=True, num_frames=num_frames)
+        self._pace_s = pace_s
+
+    def all_frames(self) -> Generator[PendingFrame, None, None]:
+        for index in range(self._num_frames):
+            time.sleep(self._pace_s)
+            yield PendingFrame(index / FPS, lambda index=index: PICTURES[index % NUM_FRAMES])
+
+
+def test_frames_of_a_live_source_go_on_while_an_answer_is_made(
+    language: LanguageModel, dialogue: DialogueSession, tiny_model: GeometryModel, reference: DialogueSession
+) -> None:
+    speaking = TextSampling(max_new_tokens=60)
+    mapper = Mapper(lambda size: open_session(tiny_model, SESSION, size), PREPARE)
+    session = LiveSession(mapper, dialogue, LiveSettings(ask_fps=2.0, speaking=speaking))
+    events = list(Run(Camera(num_frames=60, pace_s=0.03), session, [Once(text="w90", at_s=1.0)]))
+    begun = next(place for place, event in enumerate(events) if isinstance(event, Asking))
+    ended = next(place for place, event in enumerate(events) if isinstance(event, Answered))
+    told = events[ended]
+    assert isinstance(told, Answered)
+    assert any(isinstance(event, Frame) for event in events[begun:ended])
+    assert "".join(event.text for event in events[begun:ended] if isinstance(event, AnswerText)) == told.text
+    assert told.seen_until_s is not None
+    assert told.pose is not None
+    assert told.pose.timestamp_s <= told.seen_until_s < events_last_s(events)
+    seen = [
+        event.timestamp_s for event in events if isinstance(event, Frame) and event.timestamp_s <= told.seen_until_s
+    ]
+    rate = _Rate(2.0)
+    for time_s in filter(rate.takes, seen):
+        picture = PICTURES[round(time_s * FPS) % NUM_FRAMES]
+        reference.see(torch.from_numpy(picture.transpose(2, 0, 1).copy())[None], [time_s])
+    assert reference.ask("w90", speaking).text == told.text
+
+
+def events_last_s(events: list[Event]) -> float:
+    return max(event.timestamp_s for event in events if isinstance(event, Frame))
+
+
+def test_an_answer_that_fails_ends_a_live_run_with_its_error(watch: Callable[..., Run]) -> None:
+    run = watch(Camera(num_frames=10, pace_s=0.01), Once(text="w90", at_s=0.2))
+    run.session.answer = Mock(side_effect=InputError("It fails."))
+    with pytest.raises(InputError, match="It fails"):
+        list(run)
+
+
+def test_leaving_a_live_run_early_ends_its_threads(watch: Callable[..., Run]) -> None:
+    before = threading.active_count()
+    with watch(Camera(num_frames=1000, pace_s=0.01), Once(text="w90", at_s=0.2)) as run:
+        for event in run:
+            if isinstance(event, Asking):
+                break
+    assert threading.active_count() <= before
 
 
 def test_source_without_frames_is_one_sentence(watch: Callable[..., Run]) -> None:

@@ -1,7 +1,7 @@
 """Geometry and questions side by side: one `step` feeds both, and an answer knows where the camera was."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -142,7 +142,18 @@ class LiveSession(Single):
     @checked_arguments
     def ask(self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None) -> LiveAnswer:
         """The answer, the moments that it attended to, and the camera's poses then and now."""
-        return self._placed(self._dialogue.ask(question, temperature=temperature, max_tokens=max_tokens))
+        return _placed(self._dialogue.ask(question, temperature=temperature, max_tokens=max_tokens), self._trail)
+
+    def ask_stream(
+        self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None
+    ) -> Iterator[str | LiveAnswer]:
+        """Text as it comes, and last the answer, about the moment of the first piece whatever frames come in between.
+
+        Leaving early leaves no trace.
+        """
+        trail = self._trail
+        for piece in self._dialogue.ask_stream(question, temperature=temperature, max_tokens=max_tokens):
+            yield piece if isinstance(piece, str) else _placed(piece, trail)
 
     @checked_arguments
     def ask_together(
@@ -150,20 +161,7 @@ class LiveSession(Single):
     ) -> list[LiveAnswer]:
         """The same for several questions about the same moment, as `DialogueSession.ask_together` answers them."""
         answers = self._dialogue.ask_together(questions, temperature=temperature, max_tokens=max_tokens)
-        return [self._placed(answer) for answer in answers]
-
-    def _placed(self, answer: Answer) -> LiveAnswer:
-        """With where the camera was when, and is."""
-        moments = tuple(
-            Moment(
-                start_s=span.start_s,
-                end_s=span.end_s,
-                weight=span.weight,
-                world_from_camera=self._trail.pose_between(span.start_s, span.end_s),
-            )
-            for span in answer.evidence
-        )
-        return LiveAnswer(text=answer.text, moments=moments, world_from_camera=self._trail.newest, answer=answer)
+        return [_placed(answer, self._trail) for answer in answers]
 
     def finish(self) -> Geometry:
         """The remaining results of the map when no more pictures come."""
@@ -226,6 +224,20 @@ class LiveSession(Single):
     def num_bytes(self) -> int:
         """Bytes of all keys and values of both sessions."""
         return self._map.num_bytes + self._dialogue.num_bytes
+
+
+def _placed(answer: Answer, trail: CameraTrail) -> LiveAnswer:
+    """With where the camera was when, and is."""
+    moments = tuple(
+        Moment(
+            start_s=span.start_s,
+            end_s=span.end_s,
+            weight=span.weight,
+            world_from_camera=trail.pose_between(span.start_s, span.end_s),
+        )
+        for span in answer.evidence
+    )
+    return LiveAnswer(text=answer.text, moments=moments, world_from_camera=trail.newest, answer=answer)
 
 
 def _call(then: Callable[[], object]) -> object:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from longtake.errors import MemoryFullError, SettingError
 from longtake.exports.frame import MappedFrame, PosedFrame
@@ -60,6 +61,11 @@ class Looked:
     until_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """A frame has no room before an answer under way has ended; it is tried again then."""
+
+
 class LiveSession:
     """One video, watched by a geometry session, a language model, or both. Both stay the caller's, to be closed."""
 
@@ -81,6 +87,7 @@ class LiveSession:
         self._rate, self._trail = _Rate(self._settings.ask_fps), _Trail()
         self._num_forgotten = 0
         self._has_looked = self._has_judged = False
+        self._num_answering = self._num_asking = 0
 
     @property
     def mapper(self) -> Mapper | None:
@@ -104,7 +111,7 @@ class LiveSession:
         """A frame with a picture as `step` takes it; may be called from another thread."""
         return Prepared(frame, None) if self._mapper is None else self._mapper.prepare(frame)
 
-    def step(self, *frames: Prepared) -> Iterator[Stepped | Looked | Event]:
+    def step(self, *frames: Prepared) -> Iterator[Stepped | Looked | Waited | Event]:
         """Take the next frame, or several that are seen together; `tell` says what became known."""
         if self._mapper is not None:
             for prepared in frames:
@@ -123,7 +130,7 @@ class LiveSession:
         if self._dialogue is not None:
             yield from self._judge(self._dialogue, has_ended=True)
 
-    def tell(self, item: Stepped | Looked | Event) -> Iterator[MappedFrame | Event]:
+    def tell(self, item: Stepped | Looked | Waited | Event) -> Iterator[MappedFrame | Event]:
         """What came of it: events, and before them results that are final now; may be called from another thread.
 
         An answer gets the pose of the last frame that it is about.
@@ -136,14 +143,32 @@ class LiveSession:
                         self._trail.follow(told)
                     yield told
             case Looked():
-                self._trail.up_to(item.until_s)
-            case Answered(seen_until_s=float() as until_s):
-                yield replace(item, pose=self._trail.up_to(until_s))
+                if not self._num_asking:  # an answer under way is about a moment that has passed
+                    self._trail.up_to(item.until_s)
+            case Waited():
+                pass
+            case Asking():
+                self._num_asking += 1
+                yield item
+            case Answered():
+                self._num_asking -= not isinstance(item.due.asked, When)  # those that stand are not told before
+                until_s = item.seen_until_s
+                yield item if until_s is None else replace(item, pose=self._trail.up_to(until_s))
             case _:
                 yield item
 
     def answer(self, *together: Due) -> Iterator[Asking | AnswerText | Answered]:
-        """The answers to questions that are due at one moment, one after another as they are made."""
+        """The answers to questions that are due at one moment, one after another as they are made.
+
+        Frames may be given to `step` in between, in the same thread.
+        """
+        self._num_answering += 1
+        try:
+            yield from self._answer_each(together)
+        finally:
+            self._num_answering -= 1
+
+    def _answer_each(self, together: Sequence[Due]) -> Iterator[Asking | AnswerText | Answered]:
         if not self._settings.choices:
             yield from self._answer_freely(together)
             return
@@ -182,7 +207,9 @@ class LiveSession:
         if unlikeness > 1 and self._settings.unlike_note:
             yield Noted(self._settings.unlike_note.format(f"{unlikeness:.1f}"))
 
-    def _look(self, dialogue: DialogueSession, frames: Sequence[Prepared]) -> Iterator[Looked | Forgotten | Noted]:
+    def _look(
+        self, dialogue: DialogueSession, frames: Sequence[Prepared]
+    ) -> Iterator[Looked | Waited | Forgotten | Noted]:
         seen = [prepared.frame for prepared in frames if self._rate.takes(prepared.timestamp_s)]
         self._has_looked = bool(seen)
         if not seen:
@@ -191,13 +218,25 @@ class LiveSession:
         times_s = [frame.timestamp_s for frame in seen]
         started = time.perf_counter()
         with self._room_for(f"the frames after {format_time(dialogue.info.seen_until_s or 0.0)}"):
-            dialogue.see(torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous(), times_s)
+            yield from self._see(dialogue, torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous(), times_s)
         self._chunks.seen(times_s, time.perf_counter() - started)
         yield Looked(times_s[-1])
         yield from self._judge(dialogue, has_ended=False)
         before, self._num_forgotten = self._num_forgotten, dialogue.info.num_forgotten
         if self._num_forgotten > before:
             yield Forgotten(count=self._num_forgotten - before)
+
+    def _see(self, dialogue: DialogueSession, pictures: Tensor, times_s: Sequence[float]) -> Iterator[Waited]:
+        """Where an answer under way still reads what should leave a full memory, its end is waited for."""
+        while True:
+            try:
+                dialogue.see(pictures, times_s)
+                return
+            except MemoryFullError:
+                if not self._num_answering:
+                    raise
+            while self._num_answering:
+                yield Waited()
 
     def _answer_freely(self, together: Sequence[Due]) -> Iterator[Asking | AnswerText | Answered]:
         """Written side by side where that is faster; the text of one at a time is told."""
@@ -236,7 +275,7 @@ class LiveSession:
         return Answered(
             due=due,
             text=text,
-            seen_until_s=self._seen_until_s,
+            seen_until_s=self._seen_until_s if answer is None else answer.seen_until_s,
             evidence=evidence,
             choices=choices,
             answer=answer,

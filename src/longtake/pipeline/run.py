@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from longtake.exports.reexport import ProgressCallback, no_progress
 from longtake.exports.sink import ReplacingSink, Sink
 from longtake.pipeline.checkpoint import CheckpointRule, Checkpoints, Reached
 from longtake.pipeline.events import Dropped, Ended, Event, Exported, Frame, MapSummary, Moved, Noted, Saved, Unreadable
-from longtake.pipeline.live import LiveSession, Looked
+from longtake.pipeline.interleaving import Interleaving
+from longtake.pipeline.live import LiveSession, Looked, Waited
 from longtake.pipeline.map_results import Prepared, Stepped
 from longtake.pipeline.notes import notes_on
 from longtake.pipeline.prefetch import Prefetcher, WhenFull
@@ -39,7 +40,7 @@ _ADVICE = "; --fit pad (fit='pad') shows all"
 """To whom maps a video into a folder; elsewhere there is no choice."""
 _SAVED_BYTES_PER_S = 1e9
 """How fast a session is thought to be saved before one was."""
-_Stepped = Stepped | Looked | Event | Reached
+_Stepped = Stepped | Looked | Waited | Event | Reached
 _Told = MappedFrame | Event | Reached
 
 
@@ -195,7 +196,29 @@ class Run(Iterator[Event]):
                 yield Unreadable(frame.index, frame.timestamp_s, frame.problem)
 
     def _step(self, prepared: Iterable[Prepared | Unreadable]) -> Generator[_Stepped, None, None]:
-        """Frames and questions in the order of time."""
+        """Frames and questions in the order of time; of a live source frames go on while answers are made."""
+        if not self.source.is_live or self.session.dialogue is None:
+            yield from self._step_in_turn(prepared)
+            return
+        interleaving = Interleaving[_Stepped](lambda work: self._drive(work, prepared), capacity=1)
+        with closing(interleaving.items()) as items:
+            yield from items
+
+    def _drive(self, work: Interleaving[_Stepped], prepared: Iterable[Prepared | Unreadable]) -> None:
+        """Hand out the frames and questions of a live source as they come; nothing of it can be gone on with."""
+        beside: deque[_Stepped] = deque()
+        for item in self._schedule.through(self._readable(prepared, beside), lambda: self.session.chunk_size):
+            work.emit(_drained(beside))
+            if not isinstance(item, tuple):
+                work.frame(iter(self.session.step(*item)))
+            elif all(isinstance(due.asked, When) for due in item):
+                work.frame(iter(self._answer(item)))  # about what was just looked at
+            else:
+                work.answer(iter(self._answer(item)))
+        work.emit(_drained(beside))
+
+    def _step_in_turn(self, prepared: Iterable[Prepared | Unreadable]) -> Generator[_Stepped, None, None]:
+        """A frame waits for the answers that were due before it, so that results can be repeated."""
         beside: deque[_Stepped] = deque()
         for item in self._schedule.through(self._readable(prepared, beside), lambda: self.session.chunk_size):
             yield from _drained(beside)

@@ -1,0 +1,102 @@
+"""`longtake serve`: sessions for programs, robots and pages, over HTTP and WebSocket."""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from longtake.cli import options
+from longtake.cli.signals import stopped_by_signal
+from longtake.errors import SettingError
+from longtake.extras import import_from_extra
+from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
+
+app = options.command_app()
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+_ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - what an operator may say, with a token
+_TOKEN_VARIABLE = "LONGTAKE_TOKEN"  # noqa: S105 - the name of a variable
+_DAY_S = 86_400.0
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8765,
+    folder: Annotated[Path, typer.Option(help="Where sessions are saved.")] = Path("longtake-sessions"),
+    model: Annotated[list[str] | None, typer.Option(help="A model for maps that clients may name; repeatable.")] = None,
+    language: Annotated[
+        list[str] | None, typer.Option(help="A model for questions that clients may name; repeatable.")
+    ] = None,
+    memory: Annotated[str, typer.Option(help="Of all sessions together.")] = "2GB",
+    session_memory: Annotated[str, typer.Option(help="Of a session that does not say.")] = "64MB",
+    idle: Annotated[float, typer.Option(min=1.0, help="Seconds after which a session leaves memory, saved.")] = 300.0,
+    save_every: Annotated[int, typer.Option(min=1, help="Frames between two saves of a session.")] = 32,
+    retention: Annotated[float, typer.Option(min=0.001, help="Days that an unused session is kept.")] = 30.0,
+    quota: Annotated[str, typer.Option(help="Room on the disk for all sessions.")] = "20GB",
+    name: Annotated[
+        list[str] | None, typer.Option(help="A name under which clients reach the server; repeatable.")
+    ] = None,
+    allow_addresses: Annotated[
+        bool, typer.Option(help="Let clients name URLs, streams and cameras for the server to open.")
+    ] = False,
+    device: options.Device = "auto",
+    precision: options.PrecisionName = "auto",
+) -> None:
+    """Serve sessions to programs, robots and pages: frames in, poses, depth and answers out, saved when idle."""
+    import_from_extra("uvicorn", "serve", "A server")
+    import_from_extra("fastapi", "serve", "A server")
+    from longtake.api.arguments import memory_bytes
+    from longtake.server.access import AccessRules
+    from longtake.server.app import create_app
+    from longtake.server.engine import Engine
+    from longtake.server.networks import Networks
+    from longtake.server.run import http_server, listen
+    from longtake.server.settings import ServerSettings
+
+    settings = ServerSettings(
+        folder=folder,
+        budget_bytes=memory_bytes(memory),
+        session_bytes=memory_bytes(session_memory),
+        idle_s=idle,
+        save_every_frames=save_every,
+        retention_s=retention * _DAY_S,
+        quota_bytes=memory_bytes(quota),
+        allows_addresses=allow_addresses,
+    )
+    networks = Networks(model or [DEFAULT_MODEL], language or [DEFAULT_LANGUAGE], device, precision)
+    token = _token(host)
+    with listen(host, port) as bound:
+        taken = int(bound.getsockname()[1])
+        names = tuple(dict.fromkeys([*(name or ()), *_names_of(host)]))
+        rules = AccessRules.named(names, taken, token=token)
+        url = f"http://{_bracketed(host)}:{taken}"
+        server = http_server(
+            create_app(Engine(settings, networks), rules),
+            lambda: print(f"Serving on {url}, sessions in {folder}; Ctrl-C saves all and ends.", flush=True),
+        )
+        if token is not None and _TOKEN_VARIABLE not in os.environ:
+            print(f"Clients need this token: {token}", flush=True)
+        with stopped_by_signal(server.stop):
+            server.run(sockets=[bound])
+
+
+def _token(host: str) -> str | None:
+    """From the environment, or a new one where others than this machine can reach the server."""
+    given = os.environ.get(_TOKEN_VARIABLE)
+    if given is not None and len(given) < 16:
+        raise SettingError(f"Expected {_TOKEN_VARIABLE} with 16 characters or more; leave it out to have one made.")
+    if given is None and host in _LOCAL:
+        return None
+    return given or secrets.token_urlsafe(24)
+
+
+def _names_of(host: str) -> tuple[str, ...]:
+    return ("127.0.0.1", "localhost", "[::1]") if host in (*_LOCAL, *_ALL_ADDRESSES) else (_bracketed(host),)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

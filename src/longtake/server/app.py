@@ -1,0 +1,280 @@
+"""The routes of a server, each a few lines over the engine."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, FastAPI, Query, Request, Response, WebSocket
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from longtake import __version__
+from longtake.api.arguments import memory_bytes
+from longtake.errors import LongtakeError
+from longtake.server.access import Access, AccessRules, App, Tickets
+from longtake.server.chat import ChatRequest, Completion
+from longtake.server.engine import Engine
+from longtake.server.live_socket import LiveSocket
+from longtake.server.metrics import metrics_text
+from longtake.server.pose_log import tum_lines
+from longtake.server.problems import RETRY_AFTER_S, RequestError, problem_of
+from longtake.server.results import geometry_bytes
+from longtake.server.shelf import POSES_NAME, VIDEO_NAME
+from longtake.server.spec import UPLOAD, Delivery, SessionSpec
+
+_DEFAULT = "default"
+_MOST_EVENTS = 10**15
+_SUGGESTED = ("Where is the red ball now?", "Which room are you in now?", "How many boxes have you seen?")
+
+
+class SessionRequest(BaseModel):
+    """What a session is to be; a model of null is left out, one that is not named is the server's first."""
+
+    model_config = ConfigDict(extra="forbid")
+    source: str = Field(default="push", max_length=2000, description="push, upload, world or world:9?frames=60")
+    model: str | None = Field(default=_DEFAULT, max_length=200, description="of the map; null for questions alone")
+    language: str | None = Field(default=_DEFAULT, max_length=200, description="of questions; null for a map alone")
+    memory: str | int | None = Field(default=None, description="such as 64MB")
+    share: float = Field(default=0.5, gt=0, lt=1, description="the map's part of the memory")
+    ask_fps: float = Field(default=2.0, gt=0, le=1e6)
+    fps: float | None = Field(default=None, gt=0, le=1e6)
+    delivery: Delivery = Delivery.EVERY
+    max_tokens: int = Field(default=64, ge=1, le=4096)
+
+    def spec(self, engine: Engine) -> SessionSpec:
+        memory = engine.settings.session_bytes if self.memory is None else memory_bytes(self.memory)
+        maps, languages = engine.networks.maps, engine.networks.languages
+        return SessionSpec(
+            source=self.source,
+            model=next(iter(maps), None) if self.model == _DEFAULT else self.model,
+            language=next(iter(languages), None) if self.language == _DEFAULT else self.language,
+            memory_bytes=memory,
+            share=self.share,
+            ask_fps=self.ask_fps,
+            fps=self.fps,
+            delivery=self.delivery,
+            max_tokens=self.max_tokens,
+        )
+
+
+def create_app(engine: Engine, rules: AccessRules) -> App:
+    """The whole server as an ASGI app; the engine begins and ends with it."""
+    tickets = Tickets()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        engine.__enter__()
+        await asyncio.to_thread(engine.networks.load_first)
+        yield
+        await asyncio.to_thread(engine.drain)
+
+    app = FastAPI(title="longtake", version=__version__, lifespan=lifespan, openapi_url="/v1/openapi.json")
+    app.add_exception_handler(LongtakeError, _tell_problem)
+    app.add_exception_handler(RequestValidationError, _tell_invalid)
+    app.add_exception_handler(HTTPException, _tell_http)
+    app.add_exception_handler(Exception, _tell_problem)
+    app.include_router(_operations(engine))
+    app.include_router(_sessions(engine), prefix="/v1")
+    app.include_router(_results(engine), prefix="/v1")
+    app.include_router(_questions(engine, tickets), prefix="/v1")
+    return Access(app, rules, tickets, engine.settings.limits)
+
+
+def _operations(engine: Engine) -> APIRouter:
+    router = APIRouter(tags=["operations"])
+
+    @router.get("/health")
+    async def health() -> dict[str, str]:
+        """That the server runs."""
+        return {"status": "ok", "version": __version__}
+
+    @router.get("/ready")
+    async def ready() -> Response:
+        """Whether it takes sessions: 503 while it ends."""
+        status = "draining" if engine.is_draining else "ready"
+        return JSONResponse({"status": status}, status_code=503 if engine.is_draining else 200)
+
+    @router.get("/metrics", response_class=PlainTextResponse)
+    async def metrics() -> Response:
+        """For Prometheus."""
+        return Response(await asyncio.to_thread(metrics_text, engine), media_type="text/plain; version=0.0.4")
+
+    return router
+
+
+def _sessions(engine: Engine) -> APIRouter:
+    router = APIRouter(tags=["sessions"])
+
+    @router.post("/sessions", status_code=201)
+    async def open_session(request: SessionRequest) -> dict[str, Any]:
+        """Open a session; 429 where there is no room or no time."""
+        session = await asyncio.wrap_future(engine.open(request.spec(engine)))
+        if session.record.spec.source != UPLOAD:
+            engine.feed(session.id)
+        return dict(session.description)
+
+    @router.get("/sessions")
+    async def list_sessions() -> dict[str, Any]:
+        """All sessions, in memory and on disk."""
+        return {"sessions": [session.description for session in engine.sessions], "damaged": engine.damaged}
+
+    @router.get("/sessions/{id}")
+    async def describe(id: str) -> dict[str, Any]:
+        return engine.session(id).description
+
+    @router.delete("/sessions/{id}", status_code=204)
+    async def close(id: str) -> None:
+        """End a session and remove what is on disk."""
+        await asyncio.wrap_future(await asyncio.to_thread(engine.close, id))
+
+    @router.post("/sessions/{id}/save")
+    async def save(id: str) -> dict[str, Any]:
+        return await _described(engine, id, engine.session(id).save())
+
+    @router.post("/sessions/{id}/evict")
+    async def evict(id: str) -> dict[str, Any]:
+        """Save it and let it leave memory; the next frame or question brings it back."""
+        return await _described(engine, id, engine.session(id).evict())
+
+    @router.post("/sessions/{id}/pause")
+    async def pause(id: str) -> dict[str, Any]:
+        return await _described(engine, id, engine.session(id).pause(is_paused=True))
+
+    @router.post("/sessions/{id}/resume")
+    async def resume(id: str) -> dict[str, Any]:
+        return await _described(engine, id, engine.session(id).pause(is_paused=False))
+
+    @router.post("/sessions/{id}/fork", status_code=201)
+    async def fork(id: str) -> dict[str, Any]:
+        """Another session that goes on from here."""
+        forked = await asyncio.wrap_future(await asyncio.to_thread(engine.fork, id))
+        return dict(forked.description)
+
+    @router.put("/sessions/{id}/video", status_code=202)
+    async def upload(id: str, request: Request) -> dict[str, Any]:
+        """The video of a session whose source is upload; it runs at once."""
+        session = engine.session(id)
+        path = session.shelf.folder / VIDEO_NAME
+        if session.record.spec.source != UPLOAD or path.exists():
+            raise RequestError("wrong_source", "Expected a session of source upload that has no video yet.", status=409)
+        await _receive_video(engine, request, path)
+        engine.feed(id)
+        return session.description
+
+    return router
+
+
+def _results(engine: Engine) -> APIRouter:
+    router = APIRouter(tags=["results"])
+
+    @router.post("/sessions/{id}/finish", response_class=Response)
+    async def finish(id: str) -> Response:
+        """The results still owed, as safetensors; 204 where nothing maps."""
+        geometry = await asyncio.wrap_future(engine.session(id).finish())
+        if geometry is None:
+            return Response(status_code=204)
+        return Response(geometry_bytes(geometry), media_type="application/octet-stream")
+
+    @router.get("/sessions/{id}/poses.tum", response_class=PlainTextResponse)
+    async def poses(id: str) -> str:
+        """The poses so far: time, centre, quaternion."""
+        return await asyncio.to_thread(tum_lines, engine.session(id).shelf.folder / POSES_NAME)
+
+    @router.get("/sessions/{id}/events")
+    async def events(id: str, after: Annotated[int, Query(ge=0, le=_MOST_EVENTS)] = 0) -> dict[str, Any]:
+        """Events of higher ids, as many as are kept."""
+        return {"events": [event.record for event in engine.session(id).events.after(after)]}
+
+    @router.websocket("/sessions/{id}/live")
+    async def live(
+        socket: WebSocket,
+        id: str,
+        after: Annotated[int | None, Query(ge=0, le=_MOST_EVENTS)] = None,
+        results: Annotated[str, Query(pattern="^(events|geometry)$")] = "events",
+        client: Annotated[str, Query(pattern="^[0-9a-f]{0,32}$")] = "",
+    ) -> None:
+        try:
+            session = engine.session(id)
+        except RequestError as error:
+            await socket.close(1008, str(error))
+            return
+        live = LiveSocket(socket, session, engine.settings.limits, wants_geometry=results == "geometry")
+        await live.run(after, client)
+
+    return router
+
+
+def _questions(engine: Engine, tickets: Tickets) -> APIRouter:
+    router = APIRouter(tags=["questions"])
+
+    @router.post("/chat/completions", response_model=None)
+    async def complete(request: ChatRequest) -> Response | dict[str, Any]:
+        """A question about a session, as OpenAI's clients ask it."""
+        completion = Completion(engine.session(request.session_id), request)
+        if not request.stream:
+            return await completion.whole()
+        return StreamingResponse(await completion.begin(), media_type="text/event-stream")
+
+    @router.get("/models")
+    async def models() -> dict[str, Any]:
+        """What the server offers, and what to ask."""
+        maps = [{"id": name, "object": "model", "owned_by": "longtake", "kind": "map"} for name in engine.networks.maps]
+        languages = [
+            {"id": name, "object": "model", "owned_by": "longtake", "kind": "language", "questions": _SUGGESTED}
+            for name in engine.networks.languages
+        ]
+        return {"object": "list", "data": [*maps, *languages]}
+
+    @router.post("/tickets", status_code=201)
+    async def ticket() -> dict[str, str]:
+        """For a page: opens one request as `?ticket=`, within a minute."""
+        return {"ticket": tickets.issue()}
+
+    return router
+
+
+async def _described(engine: Engine, id: str, done: "Future[Any]") -> dict[str, Any]:
+    await asyncio.wrap_future(done)
+    return engine.session(id).description
+
+
+async def _receive_video(engine: Engine, request: Request, path: Path) -> None:
+    """Written beside its place, and put there when it is whole."""
+    engine.require_disk(int(request.headers.get("content-length", "0")))
+    unfinished = path.with_suffix(".unfinished")
+    try:
+        with unfinished.open("wb") as file:
+            async for chunk in request.stream():
+                await asyncio.to_thread(file.write, chunk)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _reply(code: str, message: str, status: int) -> JSONResponse:
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else None
+    content = {"error": {"code": code, "message": message, "type": code}}
+    return JSONResponse(content, status_code=status, headers=headers)
+
+
+async def _tell_problem(_: Request, error: Exception) -> JSONResponse:
+    problem = problem_of(error)
+    return _reply(problem.code, problem.message, problem.status)
+
+
+async def _tell_invalid(_: Request, error: Exception) -> JSONResponse:
+    """The first thing that is wrong with a request."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return _reply("bad_request", f"Expected another value of {place}: {first['msg']}.", 422)
+
+
+async def _tell_http(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return _reply("bad_request" if error.status_code < 500 else "internal", f"{error.detail}.", error.status_code)

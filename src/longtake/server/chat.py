@@ -1,0 +1,132 @@
+"""Questions as OpenAI's clients ask them: a chat completion about a session, whole or as it comes."""
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from longtake.server.events import SessionEvent
+from longtake.server.problems import RequestError
+from longtake.server.session import ServedSession
+
+_FINISH = {"stop": "stop", "length": "length", "refused": "stop"}
+_LAST_TYPES = ("response.output_text.done", "response.cancelled", "error")
+
+
+class ChatPart(BaseModel):
+    """A part of a message; only text is read."""
+
+    model_config = ConfigDict(extra="ignore")
+    type: str
+    text: str | None = None
+
+
+class ChatMessage(BaseModel):
+    """A message of the conversation."""
+
+    model_config = ConfigDict(extra="ignore")
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[ChatPart] | None = None
+
+    @property
+    def words(self) -> str:
+        if isinstance(self.content, list):
+            return "\n".join(part.text for part in self.content if part.text)
+        return self.content or ""
+
+
+class ChatRequest(BaseModel):
+    """A question about a session; what else OpenAI's clients send is ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+    session_id: str
+    messages: list[ChatMessage] = Field(min_length=1, max_length=1000)
+    model: str | None = None
+    stream: bool = False
+    temperature: float = Field(default=0.0, ge=0.0, le=100.0)
+    max_tokens: int | None = Field(default=None, ge=1, le=100_000)
+    max_completion_tokens: int | None = Field(default=None, ge=1, le=100_000)
+
+    @property
+    def question(self) -> str:
+        """The last user message."""
+        asked = [message.words for message in self.messages if message.role == "user"]
+        if not asked:
+            raise RequestError("bad_question", "Expected a message of the role user.")
+        return asked[-1]
+
+
+class Completion:
+    """One question under way."""
+
+    def __init__(self, session: ServedSession, request: ChatRequest) -> None:
+        self._session, self._request = session, request
+        self._id, self._created_s = f"chatcmpl-{secrets.token_hex(12)}", int(time.time())
+
+    async def whole(self) -> dict[str, Any]:
+        answer = await asyncio.wrap_future(self._ask())
+        message = {"role": "assistant", "content": answer["text"]}
+        choice = {"index": 0, "message": message, "finish_reason": _FINISH[answer["ending"]], "logprobs": None}
+        num_tokens = len(answer["ids"])
+        usage = {"prompt_tokens": 0, "completion_tokens": num_tokens, "total_tokens": num_tokens}
+        return {**self._base("chat.completion"), "choices": [choice], "usage": usage, "longtake": _about(answer)}
+
+    async def begin(self) -> AsyncIterator[str]:
+        """Lines of a stream of events; a question that is refused at once raises before the first."""
+        loop, coming = asyncio.get_running_loop(), asyncio.Queue[SessionEvent]()
+
+        def hear(event: SessionEvent) -> None:
+            if event.fields.get("response") == self._id:
+                loop.call_soon_threadsafe(coming.put_nowait, event)
+
+        self._session.events.listen(hear)
+        try:
+            self._ask()
+        except BaseException:
+            self._session.events.stop_listening(hear)
+            raise
+        return self._lines(coming, hear)
+
+    async def _lines(self, coming: asyncio.Queue[SessionEvent], hear: Any) -> AsyncIterator[str]:
+        try:
+            yield self._line({"role": "assistant", "content": ""})
+            while (event := await coming.get()).type not in _LAST_TYPES:
+                if event.type == "response.output_text.delta":
+                    yield self._line({"content": event.fields["text"]})
+            yield self._last_line(event)
+            yield "data: [DONE]\n\n"
+        finally:
+            self._session.events.stop_listening(hear)
+            self._session.cancel(self._id)
+
+    def _ask(self) -> Any:
+        return self._session.ask(
+            self._id,
+            self._request.question,
+            temperature=self._request.temperature,
+            max_tokens=self._request.max_completion_tokens or self._request.max_tokens,
+        )
+
+    def _base(self, kind: str) -> dict[str, Any]:
+        model = self._session.record.spec.language
+        return {"id": self._id, "object": kind, "created": self._created_s, "model": model}
+
+    def _line(self, delta: dict[str, Any], finish: str | None = None, **more: Any) -> str:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        return f"data: {json.dumps({**self._base('chat.completion.chunk'), 'choices': [choice], **more})}\n\n"
+
+    def _last_line(self, event: SessionEvent) -> str:
+        if event.type == "response.output_text.done":
+            return self._line({}, _FINISH[event.fields["ending"]], longtake=_about(event.fields))
+        problem = {"code": event.fields.get("code", "cancelled"), "message": event.fields.get("message", "Given up.")}
+        return f"data: {json.dumps({'error': problem})}\n\n"
+
+
+def _about(answer: dict[str, Any]) -> dict[str, Any]:
+    """What longtake says beside the text."""
+    names = ("seen_until_s", "evidence", "pose", "timing")
+    return {name: answer[name] for name in names}

@@ -1,0 +1,277 @@
+"""All sessions of a server: opened, found, forked, sent to disk when idle, brought back after a restart."""
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, wait
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from longtake.errors import BusyError, InputError, LongtakeError
+from longtake.memory.budget import format_bytes
+from longtake.pipeline.admission import Admission, Demand
+from longtake.pipeline.scheduler import Scheduler, Work, WorkKind
+from longtake.server.feeder import Feeder
+from longtake.server.machine import Machine, SessionState
+from longtake.server.networks import Networks
+from longtake.server.problems import RequestError
+from longtake.server.session import ServedSession
+from longtake.server.settings import ServerSettings
+from longtake.server.shelf import VIDEO_NAME, SessionRecord, Shelf, is_session_id, shelves
+from longtake.server.spec import UPLOAD, SessionSpec
+from longtake.takes.folder_lock import locked
+from longtake.video.addresses import shown_address
+
+_log = logging.getLogger(__name__)
+_LANE = "server"
+"""Of what the worker does for no session in particular."""
+_TICK_S = 0.5
+
+
+class Engine:
+    """Sessions by id, one worker for all. `with` starts it; leaving saves all and ends it."""
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        networks: Networks,
+        *,
+        scheduler: Scheduler | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`clock` gives seconds since 1970."""
+        self.settings, self.networks = settings, networks
+        self.scheduler = scheduler or Scheduler()
+        self.admission = Admission(settings.budget_bytes, frame_s=lambda: self.scheduler.mean_frame_s)
+        self._clock = clock
+        self._machine = Machine(settings, networks, self.scheduler, self.admission, self._make_room, clock)
+        self._sessions: dict[str, ServedSession] = {}
+        self._feeders: dict[str, Feeder] = {}
+        self._lock = threading.Lock()
+        self._ending = threading.Event()
+        self._opened = ExitStack()
+        self.damaged: dict[str, str] = {}
+        """Why sessions on disk cannot be resumed, by id."""
+
+    def __enter__(self) -> "Engine":
+        self._opened.enter_context(locked(self.settings.folder))
+        for id, shelf in shelves(self.settings.folder):
+            self._list_again(id, shelf)
+        self.scheduler.start()
+        self._housekeeper = threading.Thread(target=self._keep_house, name="longtake-house", daemon=True)
+        self._housekeeper.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.drain()
+
+    @property
+    def is_draining(self) -> bool:
+        return self._ending.is_set()
+
+    @property
+    def sessions(self) -> list[ServedSession]:
+        """All, oldest first."""
+        with self._lock:
+            found = list(self._sessions.values())
+        return sorted(found, key=lambda session: session.record.created_s)
+
+    def session(self, id: str) -> ServedSession:
+        """The session of an id; what is no id is refused as one that is not there."""
+        with self._lock:
+            found = self._sessions.get(id) if is_session_id(id) else None
+        if found is None:
+            raise RequestError(
+                "unknown_session", "There is no session of this id; GET /v1/sessions lists all.", status=404
+            )
+        return found
+
+    def open(self, spec: SessionSpec) -> "Future[Any]":
+        """Admit a session; the future's result is it. Its first frame or question takes its memory."""
+        self._require_going_on()
+        self.networks.require_known(spec.model, spec.language)
+        spec.require_modest_world()
+        if spec.is_address and not self.settings.allows_addresses:
+            raise RequestError(
+                "source_forbidden",
+                "Expected source as push, upload or world: this server opens no addresses for clients.",
+                status=403,
+            )
+        return self._do(lambda: self._open(spec))
+
+    def close(self, id: str) -> "Future[Any]":
+        """End a session and remove what is on disk."""
+        session = self.session(id)
+        self._stop_feeding(id)
+        done = session.close()
+        done.add_done_callback(lambda _: self._forget(id))
+        return done
+
+    def fork(self, id: str) -> "Future[Any]":
+        """Another session that goes on from where this one is; the future's result is it."""
+        self._require_going_on()
+        self._require_disk(self.session(id).shelf.num_bytes)
+        new_id = _new_id()
+        shelf = Shelf(self.settings.folder / new_id)
+        copied, opened = self.session(id).copy_to(shelf), Future[Any]()
+
+        def add(done: "Future[Any]") -> None:
+            error = done.exception()
+            if error is not None:
+                opened.set_exception(error)
+            else:
+                opened.set_result(self._add(ServedSession(new_id, shelf, done.result(), self._machine)))
+
+        copied.add_done_callback(add)
+        return opened
+
+    def feed(self, id: str) -> None:
+        """Let a session's own source run: an uploaded video, a world, an address."""
+        session = self.session(id)
+        with self._lock:
+            if id in self._feeders or session.record.spec.is_pushed or session.record.is_finished:
+                return
+            feeder = Feeder(session)
+            self._feeders[id] = feeder
+        feeder.start()
+
+    def drain(self) -> None:
+        """Take nothing more, save all, end."""
+        if self._ending.is_set():
+            return
+        self._ending.set()
+        for id in list(self._feeders):
+            self._stop_feeding(id)
+        self._wait_for_works()
+        leaving = [session.evict() for session in self.sessions if session.is_in_memory]
+        for done in leaving:
+            if (error := done.exception()) is not None:
+                _log.error("a session could not be saved", exc_info=error)
+        self._housekeeper.join()
+        self.scheduler.close()
+        self._opened.close()
+
+    def _wait_for_works(self) -> None:
+        """Let frames and questions that were begun end; give up what takes too long."""
+        wait([done for session in self.sessions for done in session.under_way], timeout=self.settings.drain_s)
+        for session in self.sessions:
+            session.give_up()
+        wait([done for session in self.sessions for done in session.under_way])
+
+    def keep_house(self) -> None:
+        """Send idle sessions to disk, remove those that nobody used for long."""
+        now_s = self._clock()
+        for session in self.sessions:
+            idle_s = now_s - session.active_s
+            if session.state is SessionState.CLOSED or session.is_busy or session.id in self._feeders:
+                continue
+            if idle_s >= self.settings.retention_s:
+                self.close(session.id)
+            elif session.holds_room and idle_s >= self.settings.idle_s:
+                session.evict()
+
+    def require_disk(self, num_bytes: int) -> None:
+        """Refuse what would take more of the disk than the quota."""
+        self._require_disk(num_bytes)
+
+    @property
+    def disk_bytes(self) -> int:
+        return sum(session.shelf.num_bytes for session in self.sessions)
+
+    def _keep_house(self) -> None:
+        while not self._ending.wait(_TICK_S):
+            try:
+                self.keep_house()
+            except LongtakeError as error:  # a session that was closed meanwhile
+                _log.info("%s", error)
+
+    def _do(self, action: Callable[[], Any]) -> "Future[Any]":
+        def steps() -> Generator[None, None, Any]:
+            yield
+            return action()
+
+        return self.scheduler.submit(Work(_LANE, WorkKind.FRAME, steps()))
+
+    def _open(self, spec: SessionSpec) -> ServedSession:
+        """Admitted before anything is written; its bytes are taken from now on."""
+        self._require_disk(spec.memory_bytes)
+        id, now_s = _new_id(), self._clock()
+        demand = Demand(num_bytes=spec.memory_bytes, frames_per_s=(spec.fps or 0.0) if spec.is_pushed else 0.0)
+        self._make_room(id, demand)
+        shelf = Shelf(self.settings.folder / id)
+        kept = replace(spec, source=shown_address(spec.source)) if spec.is_address else spec
+        shelf.write(SessionRecord(spec=kept, created_s=now_s, saved_s=now_s))
+        record = SessionRecord(spec=spec, created_s=now_s, saved_s=now_s)
+        return self._add(ServedSession(id, shelf, record, self._machine))
+
+    def _make_room(self, id: str, demand: Demand) -> None:
+        """Admit a session; where there is no room, those that have been idle longest leave memory for it."""
+        spare = sorted(self._spare(id), key=lambda session: session.active_s)
+        spare_bytes = sum(self.admission.bytes_of(session.id) for session in spare)
+        if self.admission.num_bytes - spare_bytes + demand.num_bytes > self.admission.budget_bytes:
+            spare = []  # it would not help
+        while True:
+            try:
+                self.admission.admit(id, demand)
+                return
+            except BusyError:
+                if not spare:
+                    raise
+            spare.pop(0).leave_memory()
+
+    def _spare(self, wanted_by: str) -> list[ServedSession]:
+        latest_s = self._clock() - self.settings.spare_idle_s
+        return [
+            session
+            for session in self.sessions
+            if session.id != wanted_by and session.holds_room and not session.is_busy and session.active_s <= latest_s
+        ]
+
+    def _require_going_on(self) -> None:
+        if self._ending.is_set():
+            raise RequestError("draining", "The server is shutting down; try again when it is back.", status=503)
+
+    def _require_disk(self, num_bytes: int) -> None:
+        held = self.disk_bytes
+        if held + num_bytes > self.settings.quota_bytes:
+            raise RequestError(
+                "quota",
+                f"Expected room for {format_bytes(num_bytes)} on the disk, but {format_bytes(held)} of "
+                f"{format_bytes(self.settings.quota_bytes)} are taken; close sessions that are no longer needed.",
+                status=429,
+            )
+
+    def _list_again(self, id: str, shelf: Shelf) -> None:
+        try:
+            record = shelf.read()
+        except InputError as error:
+            _log.warning("session %s cannot be resumed: %s", id, error)
+            self.damaged[id] = str(error)
+            return
+        self._add(ServedSession(id, shelf, record, self._machine))
+        if record.spec.is_world or (record.spec.source == UPLOAD and (shelf.folder / VIDEO_NAME).is_file()):
+            self.feed(id)
+
+    def _add(self, session: ServedSession) -> ServedSession:
+        with self._lock:
+            self._sessions[session.id] = session
+        return session
+
+    def _stop_feeding(self, id: str) -> None:
+        with self._lock:
+            feeder = self._feeders.pop(id, None)
+        if feeder is not None:
+            feeder.stop()
+
+    def _forget(self, id: str) -> None:
+        with self._lock:
+            self._sessions.pop(id, None)
+        self.scheduler.forget(id)
+        self.admission.release(id)
+
+
+def _new_id() -> str:
+    return secrets.token_hex(8)

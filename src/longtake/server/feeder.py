@@ -1,0 +1,67 @@
+"""A session's own source: its frames are pushed by a thread of the server, each when the one before was taken."""
+
+import logging
+import threading
+
+from longtake.api.video import frame_sampling
+from longtake.errors import CancelledWorkError, LongtakeError
+from longtake.server.machine import PushedFrame
+from longtake.server.problems import problem_of
+from longtake.server.session import ServedSession
+from longtake.server.shelf import VIDEO_NAME
+from longtake.server.spec import UPLOAD
+from longtake.video.reading import Source
+from longtake.video.source import SourceOptions, open_source
+
+_log = logging.getLogger(__name__)
+_PATIENCE_S = 0.2
+
+
+class Feeder:
+    """Runs from where the session is to the end of the source; a session that is paused waits."""
+
+    def __init__(self, session: ServedSession) -> None:
+        self._session = session
+        self._stopped = threading.Event()
+        self._source: Source | None = None
+        self._thread = threading.Thread(target=self._run, name=f"longtake-feed-{session.id}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the current frame."""
+        self._stopped.set()
+        if self._source is not None:
+            self._source.stop()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._feed()
+        except CancelledWorkError:
+            _log.info("session %s was closed while it was fed", self._session.id)
+        except LongtakeError as error:
+            self._session.events.add("error", **problem_of(error).record)
+
+    def _feed(self) -> None:
+        session, record = self._session, self._session.record
+        path = session.shelf.folder / VIDEO_NAME
+        name = str(path) if record.spec.source == UPLOAD else record.spec.source
+        self._source = open_source(name, frame_sampling(None, None, record.spec.fps, stride=1), SourceOptions())
+        for frame in self._source.frames(record.next_sequence):
+            if frame.index < record.next_sequence:
+                continue
+            self._wait_while_paused()
+            if self._stopped.is_set():
+                return
+            if frame.image is None:
+                session.events.add("input_frame.unreadable", sequence=frame.index, message=frame.problem)
+                continue
+            session.push(PushedFrame(frame.index, frame.timestamp_s, frame.image)).result()
+        if not self._stopped.is_set():
+            session.finish().result()
+
+    def _wait_while_paused(self) -> None:
+        while self._session.is_paused and not self._stopped.is_set():
+            self._stopped.wait(_PATIENCE_S)

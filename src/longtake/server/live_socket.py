@@ -1,0 +1,204 @@
+"""A session's socket: frames, questions and commands come in, events and results go out as they come."""
+
+import asyncio
+import json
+import secrets
+from collections import deque
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from longtake.errors import LongtakeError
+from longtake.server.events import SessionEvent
+from longtake.server.frames import decode_frame
+from longtake.server.machine import PushedFrame
+from longtake.server.messages import BinaryMessage, Codec, MessageKind, parse_text, unpack
+from longtake.server.problems import RequestError, problem_of
+from longtake.server.results import geometry_bytes
+from longtake.server.session import ServedSession
+from longtake.server.settings import Limits
+from longtake.server.spec import Delivery
+from longtake.server.watches import Watch
+
+_TOO_SLOW = 1013
+_ENDED = 1000
+_CLOSING_S = 1.0
+
+
+class LiveSocket:
+    """One connection; its end is not the end of the session."""
+
+    def __init__(self, socket: WebSocket, session: ServedSession, limits: Limits, *, wants_geometry: bool) -> None:
+        self._socket, self._session, self._limits = socket, session, limits
+        self._wants_geometry = wants_geometry
+        self._loop = asyncio.get_running_loop()
+        self._unread: deque[str | bytes] = deque()
+        self._unread_bytes = 0
+        self._has_unread = asyncio.Event()
+        self._end_code: int | None = None
+        self._is_behind = asyncio.Event()
+        self._pushed: deque[Future[Any]] = deque()
+
+    async def run(self, after: int | None, client: str) -> None:
+        """Until either side ends it; the first event that is not history names the client."""
+        await self._socket.accept()
+        self._session.events.listen(self._hear, after)
+        self._session.events.add("session.updated", session=self._session.description, client=client)
+        sending = asyncio.create_task(self._send_all())
+        receiving = asyncio.create_task(self._receive_all())
+        behind = asyncio.create_task(self._close_when_behind())
+        tasks = (sending, receiving, behind)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._session.events.stop_listening(self._hear)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _hear(self, event: SessionEvent) -> None:
+        """Called in any thread, while what the event tells of is still the newest."""
+        messages: list[str | bytes] = []
+        last = self._session.last
+        is_newest = last is not None and event.fields.get("sequence") == last.sequence
+        if self._wants_geometry and event.type == "input_frame.ack" and is_newest and last is not None:
+            messages.append(_geometry_message(last.sequence, last.geometry))
+        messages.append(json.dumps(event.record))
+        with suppress(RuntimeError):  # the loop has ended, and with it the connection
+            self._loop.call_soon_threadsafe(self._enqueue, messages, event.type == "session.closed")
+
+    def _enqueue(self, messages: list[str | bytes], is_end: bool) -> None:
+        self._unread.extend(messages)
+        self._unread_bytes += sum(map(len, messages))
+        if len(self._unread) > self._limits.unread_messages or self._unread_bytes > self._limits.unread_bytes:
+            self._unread.clear()
+            self._is_behind.set()
+        elif is_end:
+            self._end_code = _ENDED
+        self._has_unread.set()
+
+    async def _close_when_behind(self) -> None:
+        """A reader that takes nothing may never let what is being sent end; it is not waited for."""
+        await self._is_behind.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._socket.close(_TOO_SLOW), _CLOSING_S)
+
+    async def _send_all(self) -> None:
+        while True:
+            await self._has_unread.wait()
+            self._has_unread.clear()
+            while self._unread:
+                message = self._unread.popleft()
+                self._unread_bytes -= len(message)
+                await self._send(message)
+            if self._end_code is not None:
+                await self._socket.close(self._end_code)
+                return
+
+    async def _send(self, message: str | bytes) -> None:
+        if isinstance(message, bytes):
+            await self._socket.send_bytes(message)
+        else:
+            await self._socket.send_text(message)
+
+    async def _receive_all(self) -> None:
+        while True:
+            try:
+                message = await self._socket.receive()
+            except WebSocketDisconnect:
+                return
+            if message["type"] == "websocket.disconnect":
+                return
+            await self._take(message.get("bytes"), message.get("text"))
+
+    async def _take(self, content: bytes | None, text: str | None) -> None:
+        """One message; what is wrong with it is told, and nothing else happens."""
+        about: dict[str, Any] = {}
+        try:
+            if content is not None:
+                message = unpack(content)
+                about = {"sequence": message.sequence}
+                await self._push(message)
+            else:
+                request = parse_text(text or "")
+                about = {"request": request.get("request")} if "request" in request else {}
+                await self._do(request)
+        except LongtakeError as error:
+            event = SessionEvent(self._session.events.next_id - 1, "error", {**problem_of(error).record, **about})
+            self._enqueue([json.dumps(event.record)], is_end=False)
+
+    async def _push(self, message: BinaryMessage) -> None:
+        is_plain = message.codec is Codec.RAW
+        picture = decode_frame(message) if is_plain else await asyncio.to_thread(decode_frame, message)
+        self._pushed.append(self._session.push(PushedFrame(message.sequence, message.time_s, picture)))
+        if self._session.record.spec.delivery is Delivery.NEWEST:
+            self._pushed.clear()
+        while len(self._pushed) >= self._limits.waiting_frames:
+            await _ended(self._pushed.popleft())
+
+    async def _do(self, request: dict[str, Any]) -> None:
+        match request.get("type"):
+            case "response.create":
+                self._ask(request)
+            case "response.cancel":
+                if not self._session.cancel(_text(request, "response")):
+                    raise RequestError("unknown_response", "There is no such question under way.", status=404)
+            case "session.update":
+                if not isinstance(request.get("paused"), bool):
+                    raise RequestError("bad_message", "Expected the field paused, true or false.")
+                await _ended(self._session.pause(is_paused=request["paused"]))
+            case "watch.create":
+                await asyncio.wrap_future(self._session.watch(_watch(request)))
+            case "watch.delete":
+                await asyncio.wrap_future(self._session.stop_watching(_text(request, "watch")))
+            case "session.save":
+                await _ended(self._session.save())
+            case other:
+                raise RequestError("bad_message", f"Expected a known type of message, but got {str(other)[:40]!r}.")
+
+    def _ask(self, request: dict[str, Any]) -> None:
+        id = _text(request, "response") if "response" in request else f"resp-{secrets.token_hex(8)}"
+        if self._session.has_asked(id):
+            return
+        temperature, max_tokens = request.get("temperature", 0.0), request.get("max_tokens")
+        if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not 0 <= temperature <= 100:
+            raise RequestError("bad_question", "Expected temperature as a number from 0 to 100.")
+        if max_tokens is not None and (isinstance(max_tokens, bool) or not isinstance(max_tokens, int)):
+            raise RequestError("bad_question", "Expected max_tokens as a whole number.")
+        self._session.ask(id, _text(request, "question"), temperature=float(temperature), max_tokens=max_tokens)
+
+
+def _geometry_message(sequence: int, geometry: Any) -> bytes:
+    payload = b"" if geometry is None else geometry_bytes(geometry)
+    message = BinaryMessage(
+        kind=MessageKind.GEOMETRY, codec=Codec.SAFETENSORS, sequence=sequence, time_us=0, payload=payload
+    )
+    return message.pack()
+
+
+def _watch(request: dict[str, Any]) -> Watch:
+    every_s, hold_s = request.get("every_s", 1.0), request.get("hold_s", 0.0)
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in (every_s, hold_s)):
+        raise RequestError("bad_watch", "Expected every_s and hold_s as numbers of seconds.")
+    return Watch(
+        id=_text(request, "watch") if "watch" in request else f"watch-{secrets.token_hex(8)}",
+        question=_text(request, "question"),
+        expected=_text(request, "expected"),
+        every_s=float(every_s),
+        hold_s=float(hold_s),
+    )
+
+
+def _text(request: dict[str, Any], name: str) -> str:
+    value = request.get(name)
+    if not isinstance(value, str) or not 0 < len(value) <= 100_000:
+        raise RequestError("bad_message", f"Expected the field {name} as a text.")
+    return value
+
+
+async def _ended(done: "Future[Any]") -> None:
+    """Wait for a work; its error is an event already."""
+    with suppress(LongtakeError):
+        await asyncio.wrap_future(done)

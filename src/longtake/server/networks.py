@@ -1,0 +1,55 @@
+"""The models that an operator offers, each loaded once for all sessions."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from longtake.api.models import load_language_model, load_model
+from longtake.geometry.model import GeometryModel
+from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
+from longtake.language.load import LanguageModel
+from longtake.runtime.execution import AUTO
+from longtake.server.problems import RequestError
+
+
+@dataclass(slots=True, eq=False)
+class Networks:
+    """Only models of these names are loaded: a name may be a path, which is no client's to choose."""
+
+    maps: Sequence[str] = (DEFAULT_MODEL,)
+    languages: Sequence[str] = (DEFAULT_LANGUAGE,)
+    device: str = AUTO
+    precision: str = AUTO
+    _loaded_maps: dict[str, GeometryModel] = field(default_factory=dict)
+    _loaded_languages: dict[str, LanguageModel] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def require_known(self, model: str | None, language: str | None) -> None:
+        """Refuse names that the operator does not offer."""
+        for kind, name, known in (("model", model, self.maps), ("language model", language, self.languages)):
+            if name is not None and name not in known:
+                offered = ", ".join(known) or "none"
+                raise RequestError(
+                    "unknown_model", f"There is no {kind} of this name here; the server offers {offered}.", status=404
+                )
+
+    def load_first(self) -> None:
+        """The first of each kind, so that the first session need not wait for them."""
+        self.map_named(self.maps[0] if self.maps else None)
+        self.language_named(self.languages[0] if self.languages else None)
+
+    def map_named(self, name: str | None) -> GeometryModel | None:
+        if name is None:
+            return None
+        with self._lock:
+            if name not in self._loaded_maps:
+                self._loaded_maps[name] = load_model(name, device=self.device, precision=self.precision)
+            return self._loaded_maps[name]
+
+    def language_named(self, name: str | None) -> LanguageModel | None:
+        if name is None:
+            return None
+        with self._lock:
+            if name not in self._loaded_languages:
+                self._loaded_languages[name] = load_language_model(name, device=self.device, precision=self.precision)
+            return self._loaded_languages[name]

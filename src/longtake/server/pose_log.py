@@ -1,0 +1,60 @@
+"""The poses of a session on disk, row by row as they become known; a frame that moved gets another row."""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from longtake.server.results import pose_numbers
+from longtake.spatial.pose import quaternion_from_matrix
+from longtake.takes.atomic_files import GrowingFile, Grown, writing
+from longtake.types import Geometry
+
+_ROW = struct.Struct("<qd16f")
+
+
+class PoseLog:
+    """Rows are index, time and the 16 numbers of `world_from_camera`, row by row."""
+
+    def __init__(self, path: Path, kept: Grown) -> None:
+        """Goes on after what is kept of an earlier file."""
+        self._path = path
+        with writing(str(path)):
+            self._file = GrowingFile(path, kept=kept if kept.num_bytes else None)
+
+    @property
+    def grown(self) -> Grown:
+        return self._file.grown
+
+    def add(self, geometry: Geometry) -> None:
+        """All poses that a step made known, corrected ones first."""
+        rows = [] if geometry.moved is None else list(_rows(geometry.moved.geometry))
+        with writing(str(self._path)):
+            self._file.append(b"".join([*rows, *_rows(geometry)]))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _rows(geometry: Geometry) -> Iterator[bytes]:
+    poses = geometry.world_from_camera.detach().float().cpu()
+    for index, time_s, pose in zip(geometry.frame_index, geometry.timestamp_s, poses, strict=True):
+        yield _ROW.pack(index, time_s, *pose_numbers(pose))
+
+
+def tum_lines(path: Path) -> str:
+    """The newest pose of each frame, in the format of TUM: time, centre, quaternion."""
+    content = path.read_bytes() if path.is_file() else b""
+    newest: dict[int, tuple[float, ...]] = {}
+    whole = len(content) // _ROW.size * _ROW.size
+    for index, *numbers in _ROW.iter_unpack(content[:whole]):
+        newest[index] = tuple(numbers)
+    return "".join(_tum_line(numbers) for _, numbers in sorted(newest.items()))
+
+
+def _tum_line(numbers: tuple[float, ...]) -> str:
+    time_s, *matrix = numbers
+    pose = torch.tensor(matrix, dtype=torch.float64).reshape(4, 4)
+    values = [*pose[:3, 3].tolist(), *quaternion_from_matrix(pose[:3, :3]).tolist()]
+    return " ".join([f"{time_s:.6f}", *(f"{value:.9g}" for value in values)]) + "\n"

@@ -1,0 +1,63 @@
+"""What a client can get wrong: a code, one sentence, and the status of the reply that says so."""
+
+from dataclasses import dataclass
+
+from longtake.errors import (
+    BudgetError,
+    BusyError,
+    CancelledWorkError,
+    InputError,
+    LongtakeError,
+    MemoryFullError,
+    RecallError,
+    SavedSessionError,
+    SettingError,
+    UnknownWordsError,
+)
+
+RETRY_AFTER_S = 5
+"""When to try again after a refusal for want of room or time."""
+
+
+class RequestError(LongtakeError):
+    """A request that is refused, with a code of its own; the session is as it was."""
+
+    def __init__(self, code: str, sentence: str, *, status: int = 400) -> None:
+        super().__init__(sentence)
+        self.code, self.status = code, status
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is told of an error."""
+
+    code: str
+    message: str
+    status: int
+
+    @property
+    def record(self) -> dict[str, str]:
+        return {"code": self.code, "message": self.message}
+
+
+_CODES: tuple[tuple[type[LongtakeError], str, int], ...] = (
+    (BusyError, "busy", 429),
+    (CancelledWorkError, "cancelled", 409),
+    (SavedSessionError, "saved_session", 409),
+    (UnknownWordsError, "unknown_words", 422),
+    (InputError, "bad_input", 400),
+    (BudgetError, "budget_too_small", 400),
+    (SettingError, "bad_setting", 400),
+    (MemoryFullError, "memory_full", 409),
+    (RecallError, "memory", 409),
+)
+
+
+def problem_of(error: BaseException) -> Problem:
+    """The code and sentence of an error; one that is no client's fault says nothing of its inside."""
+    if isinstance(error, RequestError):
+        return Problem(error.code, str(error), error.status)
+    for kind, code, status in _CODES:
+        if isinstance(error, kind):
+            return Problem(code, str(error), status)
+    return Problem("internal", "The server failed at this; its log says more, and the session is as it was.", 500)

@@ -1,0 +1,64 @@
+"""A server from its socket to its end: it listens, says so, and saves all when it is asked to stop."""
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from longtake.errors import InputError
+from longtake.server.access import App
+from longtake.server.frames import MAX_FRAME_BYTES
+
+_GRACE_S = 5
+_FIELDS_BYTES = 65_536 + 16
+
+
+class HttpServer(uvicorn.Server):
+    """Leaves signals to who runs it, and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    def stop(self) -> None:
+        """Take no more connections, and end."""
+        self.should_exit = True
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket at this address; port 0 takes any that is free."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        bound = socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"{host} port {port} cannot be listened on ({error}); name another with --host and --port."
+        ) from error
+    # connections inherit it: small events would else wait 40 ms for an acknowledgement of those before
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return bound
+
+
+def http_server(app: App, on_ready: Callable[[], None]) -> HttpServer:
+    """Frames are never compressed, so that none can grow when it is unpacked."""
+    config = uvicorn.Config(
+        app,
+        lifespan="on",
+        ws_max_size=MAX_FRAME_BYTES + _FIELDS_BYTES,
+        ws_per_message_deflate=False,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+    return HttpServer(config, on_ready)

@@ -1,0 +1,181 @@
+"""A session's folder: a record that says which save counts, the saves under numbers, and what grows beside them.
+
+SESSION/
+  session.json      what was asked for, how far the save that counts has come, its number
+  state-7/          that save: the files of the session, and its last result
+  poses.bin         a row for each pose that became known, the newest of a frame last
+  taken             frames taken so far, saved or not: after a crash it says which were lost
+  video             what was uploaded
+"""
+
+import os
+import re
+import shutil
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from longtake.errors import SavedSessionError
+from longtake.server.spec import SessionSpec
+from longtake.server.watches import Watch
+from longtake.takes.atomic_files import Grown, replace_file, sync_path, writing
+from longtake.takes.fields import JsonObject
+from longtake.takes.sealed_json import sealed, unsealed
+
+_RECORD_NAME, _TAKEN_NAME = "session.json", "taken"
+POSES_NAME, VIDEO_NAME = "poses.bin", "video"
+_FORMAT = 1
+_STATE = re.compile(r"state-(?P<number>[0-9]+)")
+_SESSION_ID = re.compile(r"[0-9a-f]{16}")
+_TAKEN = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRecord:
+    """A session as its folder tells of it."""
+
+    spec: SessionSpec
+    created_s: float
+    """Seconds since 1970."""
+    saved_s: float
+    number: int = 0
+    """Of the save that counts; 0 where no frame was saved."""
+    next_sequence: int = 0
+    num_frames: int = 0
+    next_event: int = 1
+    is_finished: bool = False
+    is_paused: bool = False
+    watches: tuple[Watch, ...] = ()
+    poses: Grown = field(default_factory=lambda: Grown(num_bytes=0))
+
+
+class Shelf:
+    """The folder of one session; one thread writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def num_bytes(self) -> int:
+        """On the disk."""
+        total = 0
+        for path in self.folder.rglob("*"):
+            with suppress(OSError):  # removed meanwhile
+                total += path.stat().st_size if path.is_file() else 0
+        return total
+
+    def state_folder(self, number: int) -> Path:
+        return self.folder / f"state-{number}"
+
+    def write(self, record: SessionRecord) -> None:
+        """Let this record count, in one step."""
+        with writing(str(self.folder)):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        replace_file(
+            self.folder / _RECORD_NAME,
+            sealed(
+                {
+                    "format": _FORMAT,
+                    "spec": record.spec.to_record(),
+                    "created_s": record.created_s,
+                    "saved_s": record.saved_s,
+                    "number": record.number,
+                    "next_sequence": record.next_sequence,
+                    "num_frames": record.num_frames,
+                    "next_event": record.next_event,
+                    "is_finished": record.is_finished,
+                    "is_paused": record.is_paused,
+                    "watches": [watch.to_record() for watch in record.watches],
+                    "poses_bytes": record.poses.num_bytes,
+                    "poses_sha256": record.poses.sha256,
+                }
+            ),
+        )
+
+    def write_state(self, number: int, save: Callable[[Path], None]) -> None:
+        """Write a save under its number; it counts once a record names it."""
+        folder = self.state_folder(number)
+        with writing(str(folder)):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        save(folder)
+        with writing(str(folder)):
+            sync_path(folder)
+            sync_path(self.folder)
+
+    def remove_other_states(self, number: int) -> None:
+        for path in self.folder.iterdir():
+            found = _STATE.fullmatch(path.name)
+            if found is not None and int(found["number"]) != number:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def read(self) -> SessionRecord:
+        """The record that counts."""
+        path = self.folder / _RECORD_NAME
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise SavedSessionError(f"The saved session {path} cannot be read ({error.strerror}).") from error
+        record = unsealed(JsonObject.parse(content, str(path)))
+        if record.fields.get("format") != _FORMAT:
+            raise SavedSessionError(
+                f"Expected a session of format {_FORMAT} in {path}; start the longtake that wrote it."
+            )
+        return SessionRecord(
+            spec=SessionSpec.from_record(record.object("spec")),
+            created_s=record.number("created_s"),
+            saved_s=record.number("saved_s"),
+            number=record.integer("number"),
+            next_sequence=record.integer("next_sequence"),
+            num_frames=record.integer("num_frames"),
+            next_event=record.integer("next_event", least=1),
+            is_finished=record.boolean("is_finished"),
+            is_paused=record.boolean("is_paused"),
+            watches=tuple(Watch.from_record(watch) for watch in record.objects("watches")),
+            poses=Grown(num_bytes=record.integer("poses_bytes"), sha256=record.optional("poses_sha256", record.text)),
+        )
+
+    def copy_to(self, other: "Shelf", record: SessionRecord) -> None:
+        """Write this record, and the save that it names, into another session's folder."""
+        with writing(str(other.folder)):
+            other.folder.mkdir(parents=True)
+            if record.number:
+                shutil.copytree(self.state_folder(record.number), other.state_folder(record.number))
+            for name in (POSES_NAME, VIDEO_NAME):
+                if (self.folder / name).is_file():
+                    shutil.copyfile(self.folder / name, other.folder / name)
+        other.write(record)
+
+    def note_taken(self, next_sequence: int) -> None:
+        """Remember how many frames were taken; enough for a crash of the program, not of the machine."""
+        with writing(str(self.folder)):
+            descriptor = os.open(self.folder / _TAKEN_NAME, os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                os.write(descriptor, _TAKEN.pack(next_sequence))
+            finally:
+                os.close(descriptor)
+
+    def read_taken(self) -> int:
+        """What `note_taken` wrote last; 0 where it wrote nothing."""
+        try:
+            content = (self.folder / _TAKEN_NAME).read_bytes()
+        except OSError:
+            return 0
+        return int(_TAKEN.unpack(content)[0]) if len(content) == _TAKEN.size else 0
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def is_session_id(text: str) -> bool:
+    """Whether a text can be the id of a session; what cannot is no name of a folder either."""
+    return _SESSION_ID.fullmatch(text) is not None
+
+
+def shelves(folder: Path) -> Iterator[tuple[str, Shelf]]:
+    """All sessions that are saved in a folder."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        if is_session_id(path.name) and (path / _RECORD_NAME).is_file():
+            yield path.name, Shelf(path)

@@ -1,0 +1,154 @@
+"""The three kinds of session in one shape: a map, a dialogue, or both, on the sessions that programs use."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from longtake.api.dialogue_session import DialogueSession
+from longtake.api.geometry_session import GeometrySession
+from longtake.api.live_session import LiveAnswer, LiveSession
+from longtake.api.pictures import Picture
+from longtake.geometry.model import GeometryModel
+from longtake.language.load import LanguageModel
+from longtake.runtime.answers import Answer
+from longtake.server.problems import RequestError
+from longtake.server.spec import SessionSpec
+from longtake.types import Geometry
+
+_MAP_NAME, _DIALOGUE_NAME = "map.safetensors", "dialogue.safetensors"
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """One video under way; whatever is refused leaves it as it was."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Of keys and values, now; a map's are known with its first frame."""
+
+    def step(self, picture: Picture, time_s: float) -> Geometry | None:
+        """Take the next frame; None where nothing maps."""
+
+    def ask(self, question: str, temperature: float, max_tokens: int | None) -> Iterator[str | Answer | LiveAnswer]:
+        """Text as it comes, and last the answer."""
+
+    def finish(self) -> Geometry | None:
+        """The results still owed when no more frames come."""
+
+    def save(self, folder: Path) -> None:
+        """Write all that is needed to go on into a folder of its own."""
+
+    def close(self) -> None:
+        """Let go of the memory."""
+
+
+class MapWatcher:
+    """A map alone."""
+
+    def __init__(self, session: GeometrySession) -> None:
+        self._session = session
+
+    @property
+    def num_bytes(self) -> int:
+        return self._session.num_bytes
+
+    def step(self, picture: Picture, time_s: float) -> Geometry | None:
+        return self._session.step(picture, time_s)
+
+    def ask(self, question: str, temperature: float, max_tokens: int | None) -> Iterator[str | Answer | LiveAnswer]:
+        del question, temperature, max_tokens
+        raise RequestError("wrong_kind", "This session maps and has no language model; open one with both.", status=409)
+
+    def finish(self) -> Geometry | None:
+        return self._session.finish()
+
+    def save(self, folder: Path) -> None:
+        self._session.save(folder / _MAP_NAME)
+
+    def close(self) -> None:
+        self._session.close()
+
+
+class DialogueWatcher:
+    """Questions alone; every frame that comes is seen."""
+
+    def __init__(self, session: DialogueSession) -> None:
+        self._session = session
+
+    @property
+    def num_bytes(self) -> int:
+        return self._session.num_bytes
+
+    def step(self, picture: Picture, time_s: float) -> Geometry | None:
+        self._session.see(picture, time_s)
+        return None
+
+    def ask(self, question: str, temperature: float, max_tokens: int | None) -> Iterator[str | Answer | LiveAnswer]:
+        return self._session.ask_stream(question, temperature=temperature, max_tokens=max_tokens)
+
+    def finish(self) -> Geometry | None:
+        return None
+
+    def save(self, folder: Path) -> None:
+        self._session.save(folder / _DIALOGUE_NAME)
+
+    def close(self) -> None:
+        self._session.close()
+
+
+class LiveWatcher:
+    """Both at once: answers know where the camera was."""
+
+    def __init__(self, session: LiveSession) -> None:
+        self._session = session
+
+    @property
+    def num_bytes(self) -> int:
+        return self._session.num_bytes
+
+    def step(self, picture: Picture, time_s: float) -> Geometry | None:
+        return self._session.step(picture, time_s)
+
+    def ask(self, question: str, temperature: float, max_tokens: int | None) -> Iterator[str | Answer | LiveAnswer]:
+        return self._session.ask_stream(question, temperature=temperature, max_tokens=max_tokens)
+
+    def finish(self) -> Geometry | None:
+        return self._session.finish()
+
+    def save(self, folder: Path) -> None:
+        self._session.save(folder)
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def open_watcher(spec: SessionSpec, model: GeometryModel | None, language: LanguageModel | None) -> Watcher:
+    """A watcher that has seen nothing."""
+    if model is not None and language is not None:
+        return LiveWatcher(
+            LiveSession.from_pretrained(
+                map=model,
+                ask=language,
+                memory=spec.memory_bytes,
+                share=spec.share,
+                ask_fps=spec.ask_fps,
+                max_tokens=spec.max_tokens,
+            )
+        )
+    if model is not None:
+        return MapWatcher(GeometrySession.from_pretrained(model, memory=spec.memory_bytes))
+    assert language is not None
+    dialogue = DialogueSession.from_pretrained(language, memory=spec.memory_bytes, max_tokens=spec.max_tokens)
+    return DialogueWatcher(dialogue)
+
+
+def resume_watcher(
+    spec: SessionSpec, model: GeometryModel | None, language: LanguageModel | None, folder: Path
+) -> Watcher:
+    """The watcher that was saved into this folder, to the bit."""
+    if model is not None and language is not None:
+        return LiveWatcher(LiveSession.resume(folder, map=model, ask=language, max_tokens=spec.max_tokens))
+    if model is not None:
+        return MapWatcher(GeometrySession.resume(folder / _MAP_NAME, model))
+    assert language is not None
+    return DialogueWatcher(DialogueSession.resume(folder / _DIALOGUE_NAME, language, max_tokens=spec.max_tokens))
