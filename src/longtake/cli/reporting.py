@@ -446,7 +446,8 @@ def _summary_line(summary: MapSummary, run: Run | None) -> str:
     return (
         f"{mapped}{counted(summary.num_frames, 'frame')} at {summary.frames_per_s:.1f} frames/s, "
         f"{summary.num_keyframes} kept{windows}{final_after}{dropped}{_troubles(summary.statuses)}; "
-        f"memory of {summary.memory_bytes / 1e6:.1f} MB, at most {_megabytes(summary.peak_resident_bytes)} in all{place}{end}"
+        f"memory of {summary.memory_bytes / 1e6:.1f} MB, "
+        f"at most {_megabytes(summary.peak_resident_bytes)} in all{place}{end}"
     )
 
 
