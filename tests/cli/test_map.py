@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -253,6 +254,22 @@ def test_pictures_that_are_none_are_unreadable_frames_and_too_tall_ones_one_sent
     assert refused.returncode == 1
     assert "at most 50 million pixels in a picture of 1x40000" in refused.stderr
     assert refused.stderr.count("\n") == 1
+
+
+def test_last_line_says_what_was_mapped_and_when_poses_are_final(tmp_path: Path, map_: Callable[..., Done]) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for index in range(16):
+        Image.new("RGB", (64, 48) if index != 5 else (48, 36), (0, 15 * index, 0)).save(folder / f"{index}.png")
+    options = ("--size", "56", "--format", "tum", "--windows", "9/2", "--fps", "2", "--out", str(tmp_path / "out"))
+    done = map_(str(folder), *options)
+    assert done.returncode == 0, done.stderr
+    assert "picture '5' at 2.500 s" in done.stdout
+    assert "is of another size (48x36; the first is 64x48) and is left out; make all one size" in done.stdout
+    last = done.stdout.splitlines()[-1]
+    assert re.match(
+        r"15 of 16 frames at .*, each pose final at most \d\.\d s of video after its frame.*, 1 unreadable;", last
+    )
 
 
 @pytest.mark.parametrize(

@@ -438,12 +438,15 @@ def _summary_line(summary: MapSummary, run: Run | None) -> str:
     dropped = f", {summary.num_dropped} dropped" if summary.num_dropped else ""
     windows = f", {summary.num_windows} windows" if summary.num_windows > 1 else ""
     place = "" if run is None else f"; in {run.out}"
+    num_unreadable = summary.statuses.get(FrameStatus.UNREADABLE, 0)
+    mapped = f"{summary.num_frames - num_unreadable} of " if num_unreadable else ""
     ages = summary.provisional
     is_moved = bool(ages.get("num_frames"))
     final_after = f", each pose final at most {ages['largest_s']:.1f} s of video after its frame" if is_moved else ""
     return (
-        f"{counted(summary.num_frames, 'frame')} at {summary.frames_per_s:.1f} frames/s, {summary.num_keyframes} kept"
-        f"{windows}{final_after}{dropped}{_troubles(summary.statuses)}; memory of {summary.memory_bytes / 1e6:.1f} MB, "
+        f"{mapped}{counted(summary.num_frames, 'frame')} at {summary.frames_per_s:.1f} frames/s, "
+        f"{summary.num_keyframes} kept{windows}{final_after}{dropped}{_troubles(summary.statuses)}; "
+        f"memory of {summary.memory_bytes / 1e6:.1f} MB, "
         f"at most {_megabytes(summary.peak_resident_bytes)} in all{place}{end}"
     )
 
