@@ -61,7 +61,7 @@ def clone(memory: Memory) -> Memory:
         slabs = (stream.slab, twin._pool.streams[name].slab)
         for here, there in zip(*((*slab.keys, *slab.values) for slab in slabs), strict=True):
             there.copy_(here)
-    twin._pool.state = memory._pool.state
+    twin._pool._state.become(memory._pool.state)
     return twin
 
 

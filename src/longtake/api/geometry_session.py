@@ -1,6 +1,6 @@
 """The public session of geometry: any picture in, poses and depth out, the same as `map` writes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,6 +19,7 @@ from longtake.attention.choose import backend_named
 from longtake.errors import InputError, SavedSessionError, SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_MODEL
+from longtake.memory.change import Changing
 from longtake.memory.saved import SavedTensors
 from longtake.pipeline.video_map import adjusted_session
 from longtake.runtime.build import SessionSettings, open_session, usual_settings
@@ -96,7 +97,7 @@ class GeometrySession(Single):
         self._model, self._settings, self._backend = model, settings, backend
         self._reserve_frames = reserve_frames
         self._prepare = Preprocessor(fit=fit, size=settings.image_size, patch=model.config.patch)
-        self._clock = _Clock()
+        self._clock = Changing(_Clock())
         self._is_closed = False
 
     @classmethod
@@ -157,7 +158,7 @@ class GeometrySession(Single):
         height, width, _ = pixels.shape
         self._require_size((height, width))
         prepared = self._prepare(pixels).pixels
-        session = self._clock.session
+        session = self._clock.value.session
         if session is None:
             _, *size = prepared.shape
             session = open_session(
@@ -171,15 +172,11 @@ class GeometrySession(Single):
         after = _Clock(
             session=ready.session,
             source_size=ready.source_size,
-            num_frames=self._clock.num_frames + 1,
+            num_frames=self._clock.value.num_frames + 1,
             last_s=ready.time_s,
         )
         with ready.session.look(ready.pixels, ready.time_s) as look:
-            yield replace(look, take=partial(self._change, after, look.take))
-
-    def _change(self, after: _Clock, session_change: Callable[[], object]) -> None:
-        """Change session and clock in one statement, so that nothing can fail in between."""
-        _, self._clock = session_change(), after
+            yield replace(look, parts=(partial(self._clock.become_with, after), *look.parts))
 
     def finish(self) -> Geometry:
         """The remaining results when no more pictures come; those that were provisional are final then."""
@@ -197,7 +194,7 @@ class GeometrySession(Single):
         which is not full yet, then that of `reserve_frames`.
         """
         self._require_open()
-        session = self._clock.session
+        session = self._clock.value.session
         branch = GeometrySession(
             self._model,
             self._settings,
@@ -205,12 +202,12 @@ class GeometrySession(Single):
             reserve_frames=self._reserve_frames,
             backend=self._backend,
         )
-        branch._clock = replace(self._clock, session=None if session is None else session.fork())
+        branch._clock.become(replace(self._clock.value, session=None if session is None else session.fork()))
         return branch
 
     def save(self, path: str | Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
-        self._opened("save").save(Path(path), fit=self._prepare.fit, source_size=self._clock.source_size)
+        self._opened("save").save(Path(path), fit=self._prepare.fit, source_size=self._clock.value.source_size)
 
     @classmethod
     @checked_arguments
@@ -237,16 +234,17 @@ class GeometrySession(Single):
         inner = restored_session(saved, record, loaded, None if backend == AUTO else backend_named(execution.backend))
         _, width = _sequence(inner).plan.size
         session = cls(loaded, adjusted_session(usual_settings(loaded.config), size=width), fit=fitted)
-        session._clock = _Clock(
-            session=inner, source_size=record.source_size, num_frames=_num_frames(inner), last_s=record.last_s
+        session._clock.become(
+            _Clock(session=inner, source_size=record.source_size, num_frames=_num_frames(inner), last_s=record.last_s)
         )
         return session
 
     def close(self) -> None:
         """End the session and let go of its memory; ending twice is fine."""
-        if self._clock.session is not None:
-            self._clock.session.close()
-        self._clock, self._is_closed = replace(self._clock, session=None), True
+        self._is_closed = True
+        if self._clock.value.session is not None:
+            self._clock.value.session.close()
+        self._clock.become(replace(self._clock.value, session=None))
 
     def __enter__(self) -> "GeometrySession":
         return self
@@ -264,15 +262,15 @@ class GeometrySession(Single):
     @property
     def num_bytes(self) -> int:
         """Bytes of all keys and values: allocated with the first frame, and never more."""
-        return 0 if self._clock.session is None else _sequence(self._clock.session).num_bytes
+        return 0 if self._clock.value.session is None else _sequence(self._clock.value.session).num_bytes
 
     @property
     def info(self) -> SessionInfo:
-        session = self._clock.session
+        session = self._clock.value.session
         inner = None if session is None else _sequence(session)
         return SessionInfo(
             size=None if inner is None else as_text(inner.plan.size),
-            num_frames=self._clock.num_frames,
+            num_frames=self._clock.value.num_frames,
             num_kept=0 if inner is None else inner.num_kept,
             num_windows=len(session.windows) if isinstance(session, WindowedSession) else 1,
             num_bytes=self.num_bytes,
@@ -284,7 +282,7 @@ class GeometrySession(Single):
             raise InputError("This session was closed; open another with from_pretrained, or resume a saved one.")
 
     def _require_size(self, size: tuple[int, int]) -> None:
-        first = self._clock.source_size
+        first = self._clock.value.source_size
         if first is not None and size != first:
             raise InputError(
                 f"Expected pictures of {as_text(first)} pixels as the first one, but got {as_text(size)}; "
@@ -293,7 +291,7 @@ class GeometrySession(Single):
 
     def _index_as_time(self) -> float:
         """Of a picture without a time, where those before it had none either."""
-        last_s, index = self._clock.last_s, self._clock.num_frames
+        last_s, index = self._clock.value.last_s, self._clock.value.num_frames
         if last_s is not None and last_s != index - 1:
             raise InputError(
                 f"Expected a time for this picture too, for the last one was at {last_s:g} s; give times for all or "
@@ -302,7 +300,7 @@ class GeometrySession(Single):
         return float(index)
 
     def _require_later(self, time_s: float) -> None:
-        last_s = self._clock.last_s
+        last_s = self._clock.value.last_s
         if last_s is not None and not time_s > last_s:
             raise InputError(
                 f"Expected a picture after {last_s:g} s, but got one at {time_s:g} s; give them in order, with times "
@@ -311,9 +309,9 @@ class GeometrySession(Single):
 
     def _opened(self, purpose: str) -> VideoSession:
         self._require_open()
-        if self._clock.session is None:
+        if self._clock.value.session is None:
             raise InputError(f"There is nothing to {purpose} before the first frame; give one to step.")
-        return self._clock.session
+        return self._clock.value.session
 
 
 def _resumed_fit(asked: str | None, saved: str | None) -> Fit:

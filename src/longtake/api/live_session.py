@@ -1,8 +1,8 @@
 """Geometry and questions side by side: one `step` feeds both, and an answer knows where the camera was."""
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,9 +22,9 @@ from longtake.errors import InputError, SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.language.load import LanguageModel
+from longtake.memory.change import Changing, Part, change_together
 from longtake.runtime.answers import Answer
 from longtake.runtime.execution import AUTO
-from longtake.runtime.steps import Look
 from longtake.types import Geometry
 
 
@@ -67,7 +67,7 @@ class LiveSession(Single):
         """On two sessions that were opened already; they are closed with this one."""
         if not 0 < ask_fps < math.inf:
             raise SettingError(f"Expected more than 0 frames a second for the dialogue, but got {ask_fps:g}.")
-        self._map, self._dialogue, self._trail = mapping, dialogue, CameraTrail(ask_fps)
+        self._map, self._dialogue, self._trail = mapping, dialogue, Changing(CameraTrail(ask_fps))
 
     @classmethod
     @checked_arguments
@@ -131,12 +131,17 @@ class LiveSession(Single):
         time_s = time_of(picture, timestamp_s)
         if time_s is None:
             raise InputError("Expected a time for each picture, in seconds: only frames of open_video know theirs.")
-        self._trail.require_later(time_s)
+        trail = self._trail.value
+        trail.require_later(time_s)
         ready = self._map._ready(picture, time_s)
-        seen = self._dialogue._look(picture, time_s) if self._trail.is_due(time_s) else nullcontext(_call)
-        # what either session refuses, neither has seen: each looks, then both take at once
-        with self._map._look(ready) as look, seen as see:
-            see(partial(self._take, look, self._trail.after(time_s, look.geometry)))
+        writing: AbstractContextManager[object] = nullcontext()
+        seen: AbstractContextManager[Sequence[Part]] = nullcontext(())
+        if trail.is_due(time_s):
+            writing, seen = self._dialogue._writing(), self._dialogue._look(picture, time_s)
+        # what either session refuses, neither has seen: each looks, then both change at once
+        with self._map._look(ready) as look, writing, seen as parts:
+            after = trail.after(time_s, look.geometry)
+            change_together(*parts, partial(self._trail.become_with, after), *look.parts)
         return look.geometry
 
     def ask(self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None) -> LiveAnswer:
@@ -157,26 +162,23 @@ class LiveSession(Single):
                 start_s=span.start_s,
                 end_s=span.end_s,
                 weight=span.weight,
-                world_from_camera=self._trail.pose_between(span.start_s, span.end_s),
+                world_from_camera=self._trail.value.pose_between(span.start_s, span.end_s),
             )
             for span in answer.evidence
         )
-        return LiveAnswer(text=answer.text, moments=moments, world_from_camera=self._trail.newest, answer=answer)
+        return LiveAnswer(text=answer.text, moments=moments, world_from_camera=self._trail.value.newest, answer=answer)
 
     def finish(self) -> Geometry:
         """The remaining results of the map when no more pictures come."""
         with self._map._opened("finish").look_at_rest() as look:
-            self._take(look, self._trail.with_poses(look.geometry))
+            after = self._trail.value.with_poses(look.geometry)
+            change_together(partial(self._trail.become_with, after), *look.parts)
         return look.geometry
-
-    def _take(self, look: Look, after: CameraTrail) -> None:
-        """Change the map and the trail in one statement, so that nothing can fail in between."""
-        _, self._trail = look.take(), after
 
     def fork(self) -> "LiveSession":
         """A session that goes on from here on its own; end it with `close`."""
-        branch = LiveSession(self._map.fork(), self._dialogue.fork(), ask_fps=self._trail.fps)
-        branch._trail = self._trail
+        branch = LiveSession(self._map.fork(), self._dialogue.fork(), ask_fps=self._trail.value.fps)
+        branch._trail.become(self._trail.value)
         return branch
 
     def save(self, folder: str | Path) -> None:
@@ -184,7 +186,7 @@ class LiveSession(Single):
 
         An earlier save in it stays whole, and is the one that `resume` reads, until this one is complete.
         """
-        write_live_folder(Path(folder), self._map.save, self._dialogue.save, self._trail)
+        write_live_folder(Path(folder), self._map.save, self._dialogue.save, self._trail.value)
 
     @classmethod
     @checked_arguments
@@ -203,7 +205,7 @@ class LiveSession(Single):
         mapping = GeometrySession.resume(files.map, map, device=device, backend=backend)
         dialogue = DialogueSession.resume(files.dialogue, ask, max_tokens=max_tokens, device=device, backend=backend)
         session = cls(mapping, dialogue)
-        session._trail = trail
+        session._trail.become(trail)
         return session
 
     def close(self) -> None:
@@ -223,7 +225,3 @@ class LiveSession(Single):
     def num_bytes(self) -> int:
         """Bytes of all keys and values of both sessions."""
         return self._map.num_bytes + self._dialogue.num_bytes
-
-
-def _call(then: Callable[[], object]) -> object:
-    return then()

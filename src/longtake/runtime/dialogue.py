@@ -11,7 +11,6 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
@@ -31,13 +30,14 @@ from longtake.language.load import LanguageModel
 from longtake.language.positions import Text
 from longtake.language.prompt_builder import PromptBuilder, StreamFormat, TokenInputs
 from longtake.language.sampling import TextSampling
+from longtake.memory.change import Part, change_together
 from longtake.memory.policies.lockstep import Window
 from longtake.memory.policy import SegmentPolicy
 from longtake.memory.registry import policy_record, segment_policy_of
 from longtake.memory.saved import SavedTensors, write_tensors
 from longtake.runtime.answers import Answer, Choice, DialogueInfo, LetterChoice, evidence
 from longtake.runtime.dialogue_file import DialogueRecord, StateRecord, state_pieces
-from longtake.runtime.dialogue_memory import DialogueMemory, Feed, Take
+from longtake.runtime.dialogue_memory import DialogueMemory, Feed
 from longtake.runtime.execution import fastest_backend, portable_by
 from longtake.runtime.generation import (
     Generated,
@@ -114,19 +114,25 @@ class DialogueSession:
         started = time.perf_counter()
         with self._memory.writing():
             for look in self._looks(frames, timestamps_s, patience_s):
-                with look as take:
-                    take(lambda: None)
+                with look as parts:
+                    change_together(*parts)
         self._seeing_s += time.perf_counter() - started
 
+    def writing(self) -> AbstractContextManager[object]:
+        """Hold it for a `look` and the change that it is a part of."""
+        return self._memory.writing()
+
     @contextmanager
-    def look(self, frame: UInt8[Tensor, "3 height width"], timestamp_s: float) -> Iterator[Take]:
-        """Look at a frame as `see` does, before the session has changed; leaving without the call leaves no trace."""
+    def look(self, frame: UInt8[Tensor, "3 height width"], timestamp_s: float) -> Iterator[Sequence[Part]]:
+        """Look at a frame as `see` does, before the session has changed: parts of the change by which it has seen it.
+
+        Leaving without that change leaves no trace.
+        """
         started = time.perf_counter()
-        with self._memory.writing():
-            (only,) = self._looks(frame.unsqueeze(0), [timestamp_s], patience_s=0.0)
-            with only as take:
-                self._seeing_s += time.perf_counter() - started
-                yield take
+        (only,) = self._looks(frame.unsqueeze(0), [timestamp_s], patience_s=0.0)
+        with only as parts:
+            self._seeing_s += time.perf_counter() - started
+            yield parts
 
     def ask(self, question: str, sampling: TextSampling = _GREEDY, *, remember: bool = False) -> Answer:
         """The whole answer; with `remember` question and answer stay in the conversation."""
@@ -281,13 +287,13 @@ class DialogueSession:
         state of each token, for `Network.logits`.
         """
         with self._memory.writing(), self._memory.append(lambda _: inputs) as read:
-            read.take(lambda: None)
+            read.take()
         return read.hidden
 
     def move_to(self, next_position: int) -> None:
         """Let the next token stand at this position instead of right after the last one."""
         with self._memory.writing():
-            self._memory.hold(replace(self._memory.state, next_position=next_position))
+            change_together(self._memory.hold(replace(self._memory.state, next_position=next_position)))
 
     def fork(self) -> "DialogueSession":
         """A session that goes on from here on its own: it sees and is asked, and leaves no trace in this one.
@@ -392,11 +398,11 @@ class DialogueSession:
 
     def _looks(
         self, frames: UInt8[Tensor, "frames 3 height width"], timestamps_s: Sequence[float], patience_s: float
-    ) -> Iterator[AbstractContextManager[Take]]:
+    ) -> Iterator[AbstractContextManager[Sequence[Part]]]:
         """At portions of frames one after the other, or at frames that wait for their partners."""
         coming = with_frames(self._memory.state, frames, timestamps_s, self._language.picture_format)
         if len(coming.held) < self._language.picture_format.temporal_patch:
-            yield nullcontext(partial(self._memory.hold, coming))
+            yield nullcontext([self._memory.hold(coming)])
         for portion in self._portions(coming):
             yield self._look_at(portion, patience_s)
 
@@ -410,7 +416,7 @@ class DialogueSession:
         return portions(coming, self._language.picture_format.temporal_patch, most_grids=most_grids, most_s=most_s)
 
     @contextmanager
-    def _look_at(self, portion: Portion, patience_s: float) -> Iterator[Take]:
+    def _look_at(self, portion: Portion, patience_s: float) -> Iterator[Sequence[Part]]:
         assert portion.coming.fit is not None
         features = self._prompts.frame_features(portion.frames, portion.coming.fit)
         with self._memory.append(
@@ -418,7 +424,7 @@ class DialogueSession:
             grid_times_s=portion.times_s,
             patience_s=patience_s,
         ) as read:
-            yield read.take
+            yield read.parts
 
     def _question_ids(self, question: str) -> tuple[int, ...]:
         _require_words(question)
