@@ -238,6 +238,7 @@ def test_interrupt_between_two_instructions_of_a_dialogue_leaves_no_trace(
 
 
 @pytest.mark.by_hand
+@pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", CASES)
 def test_interrupt_between_any_two_instructions_of_a_dialogue_leaves_no_trace(
     name: str, tiny_language: LanguageModel, frames: Tensor

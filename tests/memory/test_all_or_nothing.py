@@ -212,6 +212,7 @@ def test_interrupt_between_two_instructions_of_a_change_leaves_no_trace(change: 
 
 
 @pytest.mark.by_hand
+@pytest.mark.timeout(0)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", POLICIES_HERE)
 def test_interrupt_between_any_two_instructions_of_a_change_leaves_no_trace(name: str, change: str) -> None:

@@ -210,6 +210,7 @@ def test_interrupt_between_two_instructions_of_a_step_leaves_no_trace(name: str)
 
 
 @pytest.mark.by_hand
+@pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", ALL_CASES)
 def test_interrupt_between_any_two_instructions_of_a_step_leaves_no_trace(name: str) -> None:
     count = break_lines(name, ROOMS_OF_CHANGE, error=KeyboardInterrupt, kind=Interrupt)
