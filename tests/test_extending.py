@@ -172,7 +172,7 @@ def test_a_policy(add: Callable[..., None]) -> None:
     with longtake.GeometrySession.from_pretrained("micro-map", policy="own_policy:Newest", windows="none") as session:
         for frame in longtake.open_video(WALK):
             session.step(frame)
-        assert sorted(set(session._clock.session.remembered(0).frame.tolist())) == [6, 7, 8, 9, 10, 11]  # type: ignore[union-attr]
+        assert sorted(set(session._clock.value.session.remembered(0).frame.tolist())) == [6, 7, 8, 9, 10, 11]  # type: ignore[union-attr]
 
 
 def test_a_backend(add: Callable[..., None], tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from broken import ERRORS, Break
+from broken import ERRORS, Break, Interrupt
 from smallest import smallest_model
 
 import longtake
@@ -25,6 +25,7 @@ QUESTION, CHOICES = "w60 w61", ["w72", "w154"]
 DIALOGUE_TOKENS = 24
 """Of which the dialogue keeps some grids of four, so that the oldest have left."""
 ROOMS = ("api", "runtime", "memory", "attention", "language")
+ROOMS_OF_CHANGE = ("api", "runtime", "memory")
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def copy_memory(source: Memory, target: Memory) -> None:
         slabs = (stream.slab, target._pool.streams[name].slab)
         for here, there in zip(*((*slab.keys, *slab.values) for slab in slabs), strict=True):
             there.copy_(here)
-    target._pool.state = source._pool.state
+    target._pool._state.become(source._pool.state)
 
 
 @dataclass
@@ -92,34 +93,44 @@ class Breaking:
     def clone(self) -> LiveSession:
         """A session in the very same state; states are values, so only keys and values are copied."""
         here, twin = self.watched, opened(self.case, self.model, self.language)
-        session, source = twin.map._ready(PICTURES[0], None).session, here.map._clock.session
+        session, source = twin.map._ready(PICTURES[0], None).session, here.map._clock.value.session
         if isinstance(session, WindowedSession) and isinstance(source, WindowedSession):
-            session._clock = source._clock
+            session._clock.become(source._clock.value)
         for inner, of_source in [(_sequence(session), _sequence(source))]:
             copy_memory(of_source._memory, inner._memory)
-            inner._clock = of_source._clock
-        twin.map._clock = replace(here.map._clock, session=session)
+            inner._clock.become(of_source._clock.value)
+        twin.map._clock.become(replace(here.map._clock.value, session=session))
         dialogue, of_dialogue = twin.dialogue._session._memory, here.dialogue._session._memory
         copy_memory(of_dialogue._memory, dialogue._memory)
-        dialogue._state = of_dialogue._state
-        twin._trail = here._trail
+        dialogue._talk.become(of_dialogue._talk.value)
+        twin._trail.become(here._trail.value)
         return twin
 
     def is_done(self, session: LiveSession) -> bool:
-        return session._trail is not self.watched._trail
+        return session._trail.value is not self.watched._trail.value
 
     def outputs_from_here(self, session: LiveSession) -> list[object]:
-        outputs: list[object] = [session.dialogue.ask_choice(QUESTION, CHOICES), bits(session._trail.poses.values())]
+        outputs: list[object] = [
+            session.dialogue.ask_choice(QUESTION, CHOICES),
+            bits(session._trail.value.poses.values()),
+        ]
         if session.map.info.num_frames and self.case.windows == "none":
             outputs += values(step(session, 18)) + values(step(session, 19))
         outputs += [session.dialogue.ask_choice(QUESTION, CHOICES), *values(session.finish())]
-        trail, infos = session._trail, (session.map.info, replace(session.dialogue.info, seeing_s=0.0))
+        trail, infos = session._trail.value, (session.map.info, replace(session.dialogue.info, seeing_s=0.0))
         return [*outputs, infos, trail.looks_s, bits(trail.poses.values()), bits([trail.newest])]
 
-    def lines(self, *, error: type[BaseException], some: int | None = None) -> int:
+    def lines(
+        self,
+        *,
+        error: type[BaseException],
+        some: int | None = None,
+        kind: type[Break] = Break,
+        rooms: tuple[str, ...] = ROOMS,
+    ) -> int:
         """Break at some of the lines, or at every one, the first time and the last; how many moments there were."""
         self.case.change(self.clone(), self.case.num_before)  # what is computed once for a model is there from here on
-        whole, changed = Break(None, ROOMS), self.clone()
+        whole, changed = kind(None, rooms), self.clone()
         whole.during(partial(self.case.change, changed, self.case.num_before))
         done = self.is_done(changed)
         want = {done: self.outputs_from_here(changed)}
@@ -127,7 +138,7 @@ class Breaking:
         every = whole.first_and_last()
         numbers = every if some is None else random.Random(some).sample(every, some)
         for number in numbers:
-            session, broken = self.clone(), Break(number, ROOMS, error)
+            session, broken = self.clone(), kind(number, rooms, error)
             broken.during(partial(self.case.change, session, self.case.num_before))
             assert broken.at != "nowhere"
             wanted = want[self.is_done(session)]
@@ -165,3 +176,22 @@ def test_error_at_any_line_of_a_live_session_leaves_no_trace(
 ) -> None:
     count = Breaking(CASES[name], tiny_map, tiny_ask).lines(error=error)
     print(f"{name}, {error.__name__}: broken at {count} moments")
+
+
+@pytest.mark.parametrize("name", ["picture that both remember", "picture that begins a window"])
+def test_interrupt_between_two_instructions_of_a_live_session_leaves_no_trace(
+    name: str, tiny_map: GeometryModel, tiny_ask: LanguageModel
+) -> None:
+    breaking = Breaking(CASES[name], tiny_map, tiny_ask)
+    assert breaking.lines(error=KeyboardInterrupt, some=8, kind=Interrupt, rooms=ROOMS_OF_CHANGE) == 8
+
+
+@pytest.mark.by_hand
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", CASES)
+def test_interrupt_between_any_two_instructions_of_a_live_session_leaves_no_trace(
+    name: str, tiny_map: GeometryModel, tiny_ask: LanguageModel
+) -> None:
+    breaking = Breaking(CASES[name], tiny_map, tiny_ask)
+    count = breaking.lines(error=KeyboardInterrupt, kind=Interrupt, rooms=ROOMS_OF_CHANGE)
+    print(f"{name}: interrupted at {count} moments")

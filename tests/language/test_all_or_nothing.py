@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 import torch
-from broken import ERRORS, Break
+from broken import ERRORS, Break, Interrupt
 from hearing import limit_positions
 from plain_reader import read_by_clips
 from selected import rest_in_extra
@@ -26,6 +26,8 @@ SYSTEM, QUESTION = "w20 w21 w22 w23", "w80 w81"
 SINK, GRID, ANSWERS = 13, 12, 40
 TWO, FOUR = TextSampling(max_new_tokens=2), TextSampling(max_new_tokens=4)
 ROOMS = ("runtime", "memory", "attention", "language")
+ROOMS_OF_CHANGE = ("runtime", "memory")
+INTERRUPTED = ["frames, window", "frames out of range", "frames on a fork", "remembered question, by clips"]
 POLICIES_HERE: dict[str, SegmentPolicy] = {
     "keep-all": KeepAll(),
     "window": Window.for_dialogue(),
@@ -156,12 +158,12 @@ class Breaking:
         slabs = [pool.streams["text"].slab for pool in (here, there)]
         for source, target in zip(*((*slab.keys, *slab.values) for slab in slabs), strict=True):
             target.copy_(source)
-        there.state = here.state
-        twin._memory._state = self.watched._memory._state
+        there._state.become(here.state)
+        twin._memory._talk.become(self.watched._memory._talk.value)
         return twin
 
     def is_done(self, session: DialogueSession) -> bool:
-        return session._memory._state is not self.watched._memory._state
+        return session._memory._talk.value is not self.watched._memory._talk.value
 
     def outputs_from_here(self, session: DialogueSession) -> list[object]:
         """Likelihoods of answers, now and after one frame more, and all that decides the next ones."""
@@ -170,17 +172,24 @@ class Breaking:
         outputs += [session.ask_choice(QUESTION, ["w72", "w154"]), session.info.num_tokens, *remembered(session)]
         return outputs
 
-    def lines(self, *, error: type[BaseException], some: int | None = None) -> int:
+    def lines(
+        self,
+        *,
+        error: type[BaseException],
+        some: int | None = None,
+        kind: type[Break] = Break,
+        rooms: tuple[str, ...] = ROOMS,
+    ) -> int:
         """Break at some of the lines, or at every one, the first time and the last; how many moments there were."""
         self.case.change(self.clone(), self.frames)  # what is computed once for a model is there from here on
-        whole, changed = Break(None, ROOMS), self.clone()
+        whole, changed = kind(None, rooms), self.clone()
         whole.during(partial(self.case.change, changed, self.frames))
         want = {self.is_done(changed): self.outputs_from_here(changed)}
         want[False] = self.outputs_from_here(self.clone())
         every = whole.first_and_last()
         numbers = every if some is None else random.Random(some).sample(every, some)
         for number in numbers:
-            session, broken = self.clone(), Break(number, ROOMS, error)
+            session, broken = self.clone(), kind(number, rooms, error)
             broken.during(partial(self.case.change, session, self.frames))
             assert broken.at != "nowhere"
             wanted = want[self.is_done(session)]
@@ -218,3 +227,22 @@ def test_error_at_any_line_of_a_dialogue_leaves_no_trace(
 ) -> None:
     count = Breaking(CASES[name], tiny_language, frames).lines(error=error)
     print(f"{name}, {error.__name__}: broken at {count} moments")
+
+
+@pytest.mark.parametrize("name", rest_in_extra(INTERRUPTED, keep=2))
+def test_interrupt_between_two_instructions_of_a_dialogue_leaves_no_trace(
+    name: str, tiny_language: LanguageModel, frames: Tensor
+) -> None:
+    breaking = Breaking(CASES[name], tiny_language, frames)
+    assert breaking.lines(error=KeyboardInterrupt, some=12, kind=Interrupt, rooms=ROOMS_OF_CHANGE) == 12
+
+
+@pytest.mark.by_hand
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", CASES)
+def test_interrupt_between_any_two_instructions_of_a_dialogue_leaves_no_trace(
+    name: str, tiny_language: LanguageModel, frames: Tensor
+) -> None:
+    breaking = Breaking(CASES[name], tiny_language, frames)
+    count = breaking.lines(error=KeyboardInterrupt, kind=Interrupt, rooms=ROOMS_OF_CHANGE)
+    print(f"{name}: interrupted at {count} moments")

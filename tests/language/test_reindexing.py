@@ -24,6 +24,7 @@ from longtake.language.prompt_builder import StreamFormat, TokenInputs
 from longtake.language.qwen2_5_vl import next_chunk, pieces_of, system_turn, turn_end, turn_question
 from longtake.language.rope_shift import ShiftedRun, moved_back_by
 from longtake.language.sampling import TextSampling
+from longtake.memory.change import change_together
 from longtake.memory.policies.lockstep import Window
 from longtake.memory.policies.thinned import Novel, Thinned
 from longtake.memory.policy import Keep, Segment, SegmentPolicy
@@ -522,7 +523,8 @@ def test_all_moved_by_a_constant_leaves_what_is_said(
     before = first_logits(session, QUESTION, monkeypatch)
     state = session.state
     runs = (ShiftedRun(0, back), ShiftedRun(session._memory.next_token, 0))
-    session._memory._state = replace(state, next_position=state.next_position - back, moved=runs)
+    moved = replace(state, next_position=state.next_position - back, moved=runs)
+    change_together(session._memory.hold(moved))
     after = first_logits(session, QUESTION, monkeypatch)
     assert not torch.equal(after, before)
     assert (after - before).abs().max() < 1e-3

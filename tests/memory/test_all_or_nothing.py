@@ -9,7 +9,7 @@ from functools import cache, partial
 import numpy as np
 import pytest
 import torch
-from broken import ERRORS, Break
+from broken import ERRORS, Break, Interrupt
 from selected import rest_in_extra
 from torch import Tensor
 
@@ -61,7 +61,7 @@ def clone(memory: Memory) -> Memory:
         slabs = (stream.slab, twin._pool.streams[name].slab)
         for here, there in zip(*((*slab.keys, *slab.values) for slab in slabs), strict=True):
             there.copy_(here)
-    twin._pool.state = memory._pool.state
+    twin._pool._state.become(memory._pool.state)
     return twin
 
 
@@ -167,6 +167,56 @@ def break_lines(name: str, change: Change, *, error: type[BaseException], some: 
             for stream_name, stream in use.items()
         ), broken.at
     return len(numbers)
+
+
+def is_lockable(memory: Memory) -> bool:
+    """Whether another thread can have the lock."""
+    got: list[bool] = []
+
+    def lock() -> None:
+        got.append(memory._pool.lock.acquire(timeout=1.0))
+        if got[0]:
+            memory._pool.lock.release()
+
+    thread = threading.Thread(target=lock)
+    thread.start()
+    thread.join()
+    return got[0]
+
+
+def interrupt(name: str, change: Change, *, some: int | None = None) -> int:
+    """Interrupt it between some of its instructions, or any two; how many moments there were."""
+    whole, changed = Interrupt(None, ROOMS), clone(watched(name))
+    whole.during(lambda: change(changed, lambda: None))
+    want = {False: outputs_from_here(clone(watched(name))), True: outputs_from_here(changed)}
+    every = whole.first_and_last()
+    numbers = every if some is None else random.Random(name).sample(every, some)
+    version = watched(name)._pool.state.branches[ROOT].version
+    for number in numbers:
+        memory, broken = clone(watched(name)), Interrupt(number, ROOMS)
+        broken.during(partial(change, memory, lambda: None))
+        assert broken.raised is not None
+        assert is_lockable(memory), broken.at
+        memory.leave()
+        done = memory._pool.state.branches[ROOT].version != version
+        assert same(outputs_from_here(memory), want[done]), broken.at
+        broken.raised = None  # and with it what the traceback held
+        assert all(stream.staged == stream.held == 0 for stream in memory.use().values()), broken.at
+        assert list(memory._pool.state.branches) == [ROOT], broken.at
+    return len(numbers)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_interrupt_between_two_instructions_of_a_change_leaves_no_trace(change: str) -> None:
+    assert interrupt("context", CHANGES[change], some=12) == 12
+
+
+@pytest.mark.by_hand
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", POLICIES_HERE)
+def test_interrupt_between_any_two_instructions_of_a_change_leaves_no_trace(name: str, change: str) -> None:
+    print(f"{name}, {change}: interrupted at {interrupt(name, CHANGES[change])} moments")
 
 
 def test_every_policy_of_a_map_is_broken_here() -> None:

@@ -15,6 +15,7 @@ from longtake.errors import MemoryFullError, TransactionError
 from longtake.memory import stream as streams
 from longtake.memory.books import Books
 from longtake.memory.budget import MemoryRequirements
+from longtake.memory.change import change_together
 from longtake.memory.memory import Memory
 from longtake.memory.policies.budgeted import Managed
 from longtake.memory.policies.layerwise import Layerwise
@@ -218,7 +219,7 @@ class AnyOrder(RuleBasedStateMachine):
         with self.pair[1].begin(1, Keep.YES, on_device=True) as transaction:
             compute(self.pair[1], transaction, seed)
             with pytest.raises(ZeroDivisionError):
-                transaction.commit(then=lambda: 1 // 0)
+                change_together(transaction.commit_with, lambda _: 1 // 0)
 
     @precondition(lambda self: len(self.forks) < 3)
     @rule()

@@ -1,5 +1,6 @@
 """Equalities of the memory: against a slow twin, across slot orders, forks and rejected clips."""
 
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from longtake.memory.memory import Memory
 from longtake.memory.policies.lockstep import ContextRetention, KeepAll, Window
 from longtake.memory.policy import Keep, LockstepPolicy
 from longtake.memory.saved import SavedTensors, write_tensors
+from longtake.memory.shared_pool import PoolState
 from longtake.memory.slots import SlotState
 from longtake.memory.tokens import StreamLayout
 
@@ -328,6 +330,27 @@ def test_fork_closed_with_a_clip_staged_gives_its_slots_back() -> None:
     assert all(use.free == use.num_slots for use in memory.use().values())
     with pytest.raises(TransactionError, match="has ended"):
         transaction.commit()
+
+
+def test_fork_that_was_interrupted_never_ends_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = new_memory(reserve=4)
+    publish = memory._pool.publish
+
+    def interrupted(state: PoolState) -> None:
+        if len(state.branches) > 1:
+            raise KeyboardInterrupt
+        publish(state)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(memory._pool, "publish", interrupted)
+        with pytest.raises(KeyboardInterrupt) as kept:
+            memory.fork()
+    with memory.fork() as fork:
+        look(fork, 0)
+        del kept  # and with its traceback the fork that never was
+        gc.collect()
+        look(fork, 1)
+        assert fork.num_kept == 2
 
 
 @pytest.mark.parametrize("move", [lambda memory: look(memory, 70), Memory.clear], ids=["keeping a clip", "clearing"])

@@ -1,5 +1,6 @@
 """The life of one clip: written in every layer, then kept as a whole or gone."""
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -109,6 +110,24 @@ def test_ended_transaction_is_refused(end: Callable[[Transaction], None], use: C
     with pytest.raises(TransactionError, match="has ended"):
         use(transaction)
     assert (memory.use(), memory.num_kept) == before
+
+
+def test_clip_that_was_left_makes_way_in_its_own_thread_alone() -> None:
+    memory = new_memory()
+    clips = [memory.begin(1, Keep.YES)]
+    thread = threading.Thread(target=memory.leave)
+    thread.start()
+    thread.join()
+    write(clips[0], 1.0)
+    memory.leave()
+    with pytest.raises(TransactionError, match="has ended"):
+        clips[0].commit()
+    with memory.begin(1, Keep.YES) as transaction:
+        write(transaction, 1.0)
+        clips.clear()
+        transaction.commit()
+    memory.leave()
+    assert memory.num_kept == 1
 
 
 def test_leaving_an_ended_transaction_leaves_the_next_alone() -> None:

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 import torch
-from broken import ERRORS, Break
+from broken import ERRORS, Break, Interrupt
 from smallest import SMALLEST, smallest_model
 from torch import Tensor
 
@@ -88,6 +88,8 @@ EVERY_POLICY = {f"keyframe, {name}": Case(num_before=6, policy=policy) for name,
     for name, policy in POLICIES_HERE.items()
 }
 ALL_CASES = CASES | EVERY_POLICY
+INTERRUPTED = ["keyframe", "passing frame", "first frame of a window", "end within a scale block of a window"]
+ROOMS_OF_CHANGE = ("runtime", "memory")
 FRAMES = torch.rand(12, 3, *SIZE, generator=torch.Generator().manual_seed(1))
 
 
@@ -113,24 +115,24 @@ def clone(name: str) -> VideoSession:
         tensors = ((*of.slab.keys, *of.slab.values) for of in (stream, copied))
         for source, target in zip(*tensors, strict=True):
             target.copy_(source)
-    there._memory._pool.state = here._memory._pool.state
-    there._clock = here._clock
+    there._memory._pool._state.become(here._memory._pool.state)
+    there._clock.become(here._clock.value)
     if isinstance(session, WindowedSession) and isinstance(twin, WindowedSession):
-        twin._clock = session._clock
+        twin._clock.become(session._clock.value)
     return twin
 
 
 def num_taken(session: VideoSession) -> int:
     if isinstance(session, WindowedSession):
-        return session._clock.current.first_frame + session._clock.current.num_frames
+        return session._clock.value.current.first_frame + session._clock.value.current.num_frames
     assert isinstance(session, SequenceSession)
-    return session._clock.num_answered + len(session._clock.waiting)
+    return session._clock.value.num_answered + len(session._clock.value.waiting)
 
 
 def is_done(session: VideoSession, case: Case) -> bool:
     """Whether the change was made, whatever came after it."""
     if case.ends:
-        return not inner(session)._clock.waiting
+        return not inner(session)._clock.value.waiting
     return num_taken(session) > case.num_before
 
 
@@ -164,9 +166,10 @@ def break_lines(
     *,
     error: type[BaseException],
     some: int | None = None,
+    kind: type[Break] = Break,
 ) -> int:
     """Break it at some of its lines, or at every one, the first time and the last; how many moments there were."""
-    case, whole, changed = ALL_CASES[name], Break(None, rooms), clone(name)
+    case, whole, changed = ALL_CASES[name], kind(None, rooms), clone(name)
     case.change(clone(name))  # what is computed once for a model is there from here on
     whole.during(lambda: case.change(changed))
     assert is_done(changed, case)
@@ -174,7 +177,7 @@ def break_lines(
     every = whole.first_and_last()
     numbers = every if some is None else random.Random(name).sample(every, some)
     for number in numbers:
-        session, broken = clone(name), Break(number, rooms, error)
+        session, broken = clone(name), kind(number, rooms, error)
         broken.during(lambda session=session: case.change(session))  # type: ignore[misc]
         assert broken.at != "nowhere"
         done = is_done(session, case)
@@ -199,3 +202,16 @@ def test_every_policy_of_a_map_is_broken_here() -> None:
 def test_error_at_any_line_of_a_step_leaves_no_trace(name: str, error: type[BaseException]) -> None:
     count = break_lines(name, ("runtime", "memory", "attention"), error=error)
     print(f"{name}, {error.__name__}: broken at {count} moments")
+
+
+@pytest.mark.parametrize("name", INTERRUPTED)
+def test_interrupt_between_two_instructions_of_a_step_leaves_no_trace(name: str) -> None:
+    assert break_lines(name, ROOMS_OF_CHANGE, error=KeyboardInterrupt, some=12, kind=Interrupt)
+
+
+@pytest.mark.by_hand
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", ALL_CASES)
+def test_interrupt_between_any_two_instructions_of_a_step_leaves_no_trace(name: str) -> None:
+    count = break_lines(name, ROOMS_OF_CHANGE, error=KeyboardInterrupt, kind=Interrupt)
+    print(f"{name}: interrupted at {count} moments")

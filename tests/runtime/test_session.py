@@ -402,8 +402,8 @@ def test_caller_may_fill_one_buffer_with_every_frame(golden_frames: Tensor, tiny
 def test_more_frames_than_the_published_phase_table_are_fine(golden_frames: Tensor, tiny_model: GeometryModel) -> None:
     session = open_session(tiny_model, retention=ContextRetention(anchors=2, window=1, history=4))
     pool = session._memory._pool
-    pool.state = pool.state.changed(ROOT, {}, num_kept=1100)
-    session._clock = replace(session._clock, scale_block=2)
+    pool._state.become(pool.state.changed(ROOT, {}, num_kept=1100))
+    session._clock.become(replace(session._clock.value, scale_block=2))
     for frame in golden_frames[0, :4]:
         assert bool(torch.isfinite(session.step(frame).depth).all())
     assert session.num_kept == 1104

@@ -507,7 +507,7 @@ def test_frames_that_may_be_looked_at_again_keep_their_type_and_timestamp(
     for index, frame in enumerate(frames):
         session.step(frame, 100 + 0.1 * index)
     session.save(tmp_path / "session.safetensors")
-    recent = WindowedSession.resume(tmp_path / "session.safetensors", small_model)._clock.recent
+    recent = WindowedSession.resume(tmp_path / "session.safetensors", small_model)._clock.value.recent
     assert [timestamp_s for _, timestamp_s in recent] == [100 + 0.1 * index for index in range(1, 6)]
     assert [frame.dtype for frame, _ in recent] == [frame.dtype for frame in frames[1:]]
     assert all(torch.equal(frame, want) for (frame, _), want in zip(recent, frames[1:], strict=True))

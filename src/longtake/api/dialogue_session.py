@@ -20,11 +20,11 @@ from longtake.errors import InputError, SettingError
 from longtake.hub.load import familiarity_of
 from longtake.language.load import LanguageModel
 from longtake.language.sampling import TextSampling
+from longtake.memory.change import Part
 from longtake.memory.registry import segment_policy_named
 from longtake.memory.saved import SavedTensors
 from longtake.runtime import dialogue
 from longtake.runtime.answers import Answer, Choice, DialogueInfo
-from longtake.runtime.dialogue_memory import Take
 from longtake.runtime.execution import AUTO, choose_execution
 
 _QUESTION_TOKENS = 1024
@@ -112,8 +112,12 @@ class DialogueSession(Single):
         frames = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).contiguous()
         self._session.see(frames, times_s, patience_s=patience_s)
 
-    def _look(self, picture: Picture, time_s: float) -> AbstractContextManager[Take]:
-        """What `see` does to a picture, before the session has changed; leaving without the call leaves no trace."""
+    def _writing(self) -> AbstractContextManager[object]:
+        """Hold it for a `_look` and the change that it is a part of."""
+        return self._session.writing()
+
+    def _look(self, picture: Picture, time_s: float) -> AbstractContextManager[Sequence[Part]]:
+        """What `see` does to a picture, before the session has changed: parts of the change by which it has seen it."""
         frame = torch.from_numpy(np.ascontiguousarray(as_rgb(picture))).permute(2, 0, 1).contiguous()
         return self._session.look(frame, time_s)
 

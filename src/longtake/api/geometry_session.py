@@ -1,7 +1,7 @@
 """The public session of geometry: any picture in, poses and depth out, the same as `map` writes."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +22,7 @@ from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_MODEL
 from longtake.hub.load import familiarity_of
+from longtake.memory.change import Changing
 from longtake.memory.saved import SavedTensors
 from longtake.pipeline.video_map import adjusted_session, preprocessor
 from longtake.runtime.build import SessionSettings, open_session, usual_settings
@@ -104,7 +105,7 @@ class GeometrySession(Single):
         self._model, self._settings, self._backend = model, settings, backend
         self._reserve_frames, self._familiarity = reserve_frames, familiarity
         self._prepare = preprocessor(settings, model.config, fit)
-        self._clock = _Clock()
+        self._clock = Changing(_Clock())
         self._is_closed = False
         self._stepping = threading.Lock()
 
@@ -184,7 +185,7 @@ class GeometrySession(Single):
         height, width, _ = pixels.shape
         self._require_size((height, width))
         prepared = self._prepare(pixels).pixels
-        session = self._clock.session
+        session = self._clock.value.session
         if session is None:
             _, *size = prepared.shape
             session = open_session(
@@ -198,28 +199,25 @@ class GeometrySession(Single):
         after = _Clock(
             session=ready.session,
             source_size=ready.source_size,
-            num_frames=self._clock.num_frames + 1,
+            num_frames=self._clock.value.num_frames + 1,
             last_s=ready.time_s,
         )
         with ready.session.look(ready.pixels, ready.time_s) as look:
             after = self._judged(after, look.geometry)
-            yield replace(look, take=partial(self._change, after, look.take))
+            yield replace(look, parts=(partial(self._clock.become_with, after), *look.parts))
 
     def _judged(self, clock: _Clock, geometry: Geometry) -> _Clock:
         """The clock once it is known what the next frames look like."""
-        missing = CLIP_FRAMES - self._clock.num_judged
+        before = self._clock.value
+        missing = CLIP_FRAMES - before.num_judged
         if self._familiarity is None or geometry.descriptor is None or not len(geometry) or missing <= 0:
-            return replace(clock, num_judged=self._clock.num_judged, distance_sum=self._clock.distance_sum)
+            return replace(clock, num_judged=before.num_judged, distance_sum=before.distance_sum)
         distances = self._familiarity.distances(geometry.descriptor[:missing].cpu())
         return replace(
             clock,
-            num_judged=self._clock.num_judged + len(distances),
-            distance_sum=self._clock.distance_sum + float(distances.sum()),
+            num_judged=before.num_judged + len(distances),
+            distance_sum=before.distance_sum + float(distances.sum()),
         )
-
-    def _change(self, after: _Clock, session_change: Callable[[], object]) -> None:
-        """Change session and clock in one statement, so that nothing can fail in between."""
-        _, self._clock = session_change(), after
 
     def finish(self) -> Geometry:
         """The remaining results when no more pictures come; those that were provisional are final then."""
@@ -237,7 +235,7 @@ class GeometrySession(Single):
         which is not full yet, then that of `reserve_frames`.
         """
         self._require_open()
-        session = self._clock.session
+        session = self._clock.value.session
         branch = GeometrySession(
             self._model,
             self._settings,
@@ -246,13 +244,13 @@ class GeometrySession(Single):
             backend=self._backend,
             familiarity=self._familiarity,
         )
-        branch._clock = replace(self._clock, session=None if session is None else session.fork())
+        branch._clock.become(replace(self._clock.value, session=None if session is None else session.fork()))
         return branch
 
     @checked_arguments
     def save(self, path: str | Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
-        self._opened("save").save(Path(path), fit=self._prepare.fit, source_size=self._clock.source_size)
+        self._opened("save").save(Path(path), fit=self._prepare.fit, source_size=self._clock.value.source_size)
 
     @classmethod
     @checked_arguments
@@ -280,16 +278,17 @@ class GeometrySession(Single):
         settings = _resumed_settings(loaded.config, _sequence(inner).plan.size)
         known = None if isinstance(model, GeometryModel) else familiarity_of(model)
         session = cls(loaded, settings, fit=fitted, familiarity=known)
-        session._clock = _Clock(
-            session=inner, source_size=record.source_size, num_frames=_num_frames(inner), last_s=record.last_s
+        session._clock.become(
+            _Clock(session=inner, source_size=record.source_size, num_frames=_num_frames(inner), last_s=record.last_s)
         )
         return session
 
     def close(self) -> None:
         """End the session and let go of its memory; ending twice is fine."""
-        if self._clock.session is not None:
-            self._clock.session.close()
-        self._clock, self._is_closed = replace(self._clock, session=None), True
+        self._is_closed = True
+        if self._clock.value.session is not None:
+            self._clock.value.session.close()
+        self._clock.become(replace(self._clock.value, session=None))
 
     def __enter__(self) -> "GeometrySession":
         return self
@@ -311,22 +310,23 @@ class GeometrySession(Single):
         None before 8 frames were answered, and for a model of which nothing is known: of a name or a path, statistics
         lie beside the weights.
         """
-        if self._familiarity is None or self._clock.num_judged < FEWEST_FRAMES:
+        clock = self._clock.value
+        if self._familiarity is None or clock.num_judged < FEWEST_FRAMES:
             return None
-        return self._familiarity.unlikeness(self._clock.distance_sum / self._clock.num_judged)
+        return self._familiarity.unlikeness(clock.distance_sum / clock.num_judged)
 
     @property
     def num_bytes(self) -> int:
         """Bytes of all keys and values: allocated with the first frame, and never more."""
-        return 0 if self._clock.session is None else _sequence(self._clock.session).num_bytes
+        return 0 if self._clock.value.session is None else _sequence(self._clock.value.session).num_bytes
 
     @property
     def info(self) -> SessionInfo:
-        session = self._clock.session
+        session = self._clock.value.session
         inner = None if session is None else _sequence(session)
         return SessionInfo(
             size=None if inner is None else as_text(inner.plan.size),
-            num_frames=self._clock.num_frames,
+            num_frames=self._clock.value.num_frames,
             num_kept=0 if inner is None else inner.num_kept,
             num_windows=len(session.windows) if isinstance(session, WindowedSession) else 1,
             num_bytes=self.num_bytes,
@@ -338,7 +338,7 @@ class GeometrySession(Single):
             raise InputError("This session was closed; open another with from_pretrained, or resume a saved one.")
 
     def _require_size(self, size: tuple[int, int]) -> None:
-        first = self._clock.source_size
+        first = self._clock.value.source_size
         if first is not None and size != first:
             raise InputError(
                 f"Expected pictures of {as_text(first)} pixels as the first one, but got {as_text(size)}; "
@@ -347,7 +347,7 @@ class GeometrySession(Single):
 
     def _index_as_time(self) -> float:
         """Of a picture without a time, where those before it had none either."""
-        last_s, index = self._clock.last_s, self._clock.num_frames
+        last_s, index = self._clock.value.last_s, self._clock.value.num_frames
         if last_s is not None and last_s != index - 1:
             raise InputError(
                 f"Expected a time for this picture too, for the last one was at {last_s:g} s; give times for all or "
@@ -356,7 +356,7 @@ class GeometrySession(Single):
         return float(index)
 
     def _require_later(self, time_s: float) -> None:
-        last_s = self._clock.last_s
+        last_s = self._clock.value.last_s
         if last_s is not None and not time_s > last_s:
             raise InputError(
                 f"Expected a picture after {last_s:g} s, but got one at {time_s:g} s; give them in order, with times "
@@ -365,9 +365,9 @@ class GeometrySession(Single):
 
     def _opened(self, purpose: str) -> VideoSession:
         self._require_open()
-        if self._clock.session is None:
+        if self._clock.value.session is None:
             raise InputError(f"There is nothing to {purpose} before the first frame; give one to step.")
-        return self._clock.session
+        return self._clock.value.session
 
 
 def _resumed_fit(asked: str | None, saved: str | None) -> Fit:

@@ -1,8 +1,8 @@
 """Geometry and questions side by side: one `step` feeds both, and an answer knows where the camera was."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,9 +22,9 @@ from longtake.errors import InputError, SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.language.load import LanguageModel
+from longtake.memory.change import Changing, Part, change_together
 from longtake.runtime.answers import Answer
 from longtake.runtime.execution import AUTO
-from longtake.runtime.steps import Look
 from longtake.types import Geometry
 
 
@@ -67,7 +67,7 @@ class LiveSession(Single):
         """On two sessions that were opened already; they are closed with this one."""
         if not 0 < ask_fps < math.inf:
             raise SettingError(f"Expected more than 0 frames a second for the dialogue, but got {ask_fps:g}.")
-        self._map, self._dialogue, self._trail = mapping, dialogue, CameraTrail(ask_fps)
+        self._map, self._dialogue, self._trail = mapping, dialogue, Changing(CameraTrail(ask_fps))
 
     @classmethod
     @checked_arguments
@@ -131,18 +131,23 @@ class LiveSession(Single):
         time_s = time_of(picture, timestamp_s)
         if time_s is None:
             raise InputError("Expected a time for each picture, in seconds: only frames of open_video know theirs.")
-        self._trail.require_later(time_s)
+        trail = self._trail.value
+        trail.require_later(time_s)
         ready = self._map._ready(picture, time_s)
-        seen = self._dialogue._look(picture, time_s) if self._trail.is_due(time_s) else nullcontext(_call)
-        # what either session refuses, neither has seen: each looks, then both take at once
-        with self._map._look(ready) as look, seen as see:
-            see(partial(self._take, look, self._trail.after(time_s, look.geometry)))
+        writing: AbstractContextManager[object] = nullcontext()
+        seen: AbstractContextManager[Sequence[Part]] = nullcontext(())
+        if trail.is_due(time_s):
+            writing, seen = self._dialogue._writing(), self._dialogue._look(picture, time_s)
+        # what either session refuses, neither has seen: each looks, then both change at once
+        with self._map._look(ready) as look, writing, seen as parts:
+            after = trail.after(time_s, look.geometry)
+            change_together(*parts, partial(self._trail.become_with, after), *look.parts)
         return look.geometry
 
     @checked_arguments
     def ask(self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None) -> LiveAnswer:
         """The answer, the moments that it attended to, and the camera's poses then and now."""
-        return _placed(self._dialogue.ask(question, temperature=temperature, max_tokens=max_tokens), self._trail)
+        return _placed(self._dialogue.ask(question, temperature=temperature, max_tokens=max_tokens), self._trail.value)
 
     def ask_stream(
         self, question: str, *, temperature: float = 0.0, max_tokens: int | None = None
@@ -151,7 +156,7 @@ class LiveSession(Single):
 
         Leaving early leaves no trace.
         """
-        trail = self._trail
+        trail = self._trail.value
         for piece in self._dialogue.ask_stream(question, temperature=temperature, max_tokens=max_tokens):
             yield piece if isinstance(piece, str) else _placed(piece, trail)
 
@@ -161,22 +166,19 @@ class LiveSession(Single):
     ) -> list[LiveAnswer]:
         """The same for several questions about the same moment, as `DialogueSession.ask_together` answers them."""
         answers = self._dialogue.ask_together(questions, temperature=temperature, max_tokens=max_tokens)
-        return [_placed(answer, self._trail) for answer in answers]
+        return [_placed(answer, self._trail.value) for answer in answers]
 
     def finish(self) -> Geometry:
         """The remaining results of the map when no more pictures come."""
         with self._map._opened("finish").look_at_rest() as look:
-            self._take(look, self._trail.with_poses(look.geometry))
+            after = self._trail.value.with_poses(look.geometry)
+            change_together(partial(self._trail.become_with, after), *look.parts)
         return look.geometry
-
-    def _take(self, look: Look, after: CameraTrail) -> None:
-        """Change the map and the trail in one statement, so that nothing can fail in between."""
-        _, self._trail = look.take(), after
 
     def fork(self) -> "LiveSession":
         """A session that goes on from here on its own; end it with `close`."""
-        branch = LiveSession(self._map.fork(), self._dialogue.fork(), ask_fps=self._trail.fps)
-        branch._trail = self._trail
+        branch = LiveSession(self._map.fork(), self._dialogue.fork(), ask_fps=self._trail.value.fps)
+        branch._trail.become(self._trail.value)
         return branch
 
     @checked_arguments
@@ -185,7 +187,7 @@ class LiveSession(Single):
 
         An earlier save in it stays whole, and is the one that `resume` reads, until this one is complete.
         """
-        write_live_folder(Path(folder), self._map.save, self._dialogue.save, self._trail)
+        write_live_folder(Path(folder), self._map.save, self._dialogue.save, self._trail.value)
 
     @classmethod
     @checked_arguments
@@ -204,7 +206,7 @@ class LiveSession(Single):
         mapping = GeometrySession.resume(files.map, map, device=device, backend=backend)
         dialogue = DialogueSession.resume(files.dialogue, ask, max_tokens=max_tokens, device=device, backend=backend)
         session = cls(mapping, dialogue)
-        session._trail = trail
+        session._trail.become(trail)
         return session
 
     def close(self) -> None:
@@ -238,7 +240,3 @@ def _placed(answer: Answer, trail: CameraTrail) -> LiveAnswer:
         for span in answer.evidence
     )
     return LiveAnswer(text=answer.text, moments=moments, world_from_camera=trail.newest, answer=answer)
-
-
-def _call(then: Callable[[], object]) -> object:
-    return then()

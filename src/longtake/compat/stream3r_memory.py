@@ -17,6 +17,7 @@ from longtake.errors import InputError, SettingError
 from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel, Prediction
 from longtake.memory.budget import require_room
+from longtake.memory.change import change_together
 from longtake.memory.memory import Memory
 from longtake.memory.policies.layerwise import Layerwise
 from longtake.memory.policies.lockstep import KeepAll, Window
@@ -124,8 +125,7 @@ class StreamMemories:
             staged = (memory.begin(pixels.shape[1], Keep.DEFERRED) for memory in self._memories)
             transactions = [stack.enter_context(transaction) for transaction in staged]
             predictions = [self._predict(*pair) for pair in zip(transactions, pixels.split(1), strict=True)]
-            for transaction in transactions:
-                transaction.commit()
+            change_together(*(transaction.commit_with for transaction in transactions))
         return predictions
 
     def tokens_per_layer(self) -> list[int]:

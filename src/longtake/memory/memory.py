@@ -8,6 +8,8 @@ moves. Every change is all or nothing: it makes the pool's next state, and only 
 import threading
 import time
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -15,6 +17,7 @@ import torch
 
 from longtake.errors import ForkError, InputError, MemoryFullError, TransactionError
 from longtake.memory.budget import StreamPlan
+from longtake.memory.change import Change, change_together
 from longtake.memory.policy import Keep
 from longtake.memory.saved import Pieces, SavedTensors
 from longtake.memory.serialization import restored_stream, stream_pieces
@@ -79,7 +82,7 @@ class Memory:
     @property
     def has_forks(self) -> bool:
         """Whether any branch but the first lives; hold the `lock` for this to stay so."""
-        with self._pool.changed:
+        with self._pool.lock:
             return bool(self._pool.current().forks)
 
     def tokens(self, stream: str, layer: int = 0) -> Tokens:
@@ -89,14 +92,14 @@ class Memory:
 
     def use(self) -> dict[str, StreamUse]:
         """How the slots are used, over all branches."""
-        with self._pool.changed:
+        with self._pool.lock:
             tables = self._pool.current().tables
             return {name: use_of(tables[name], stream.slab) for name, stream in self._pool.streams.items()}
 
     @property
-    def lock(self) -> threading.Condition:
+    def lock(self) -> AbstractContextManager[object]:
         """Guards all branches. Hold it to do several things as one; `begin` lets go of it while it waits for room."""
-        return self._pool.changed
+        return self._pool.lock
 
     def begin(
         self,
@@ -117,7 +120,7 @@ class Memory:
         """
         if num_frames < 1:
             raise TransactionError(f"A clip has at least one frame, but {num_frames} were announced.")
-        with self._pool.changed:
+        with self._pool.lock:
             self._pack()
             may_be = on_device and not forgetting and not rewriting
             books = self._pool.books(self._pool.latest(), num_frames) if may_be else {}
@@ -147,12 +150,23 @@ class Memory:
             self._pool.publish(state.staging(self._branch, clip).keeping(books))
             return transaction
 
+    def leave(self) -> None:
+        """Drop a clip that this thread has begun and was kept from ending, by an interrupt on the way.
+
+        For whoever has one clip at a time. A clip that is lost goes by itself, but a traceback may still hold it.
+        """
+        with self._pool.lock:
+            branch = self._pool.latest().branches.get(self._branch)
+            clip = None if branch is None else branch.staged
+            if clip is not None and clip.thread == threading.get_ident():
+                self._pool.unstage(self._branch, clip)
+
     def fork(self) -> "Memory":
         """A branch that sees this memory as it is now, at no cost. `close`, a `with` block or losing it ends it.
 
         Where a clip is writing over what is remembered, that is waited for.
         """
-        with self._pool.changed:
+        with self._pool.lock:
             while (clip := self._require_usable(self._pool.current()).staged) is not None and clip.rewrites:
                 if clip.thread == threading.get_ident():
                     raise TransactionError("A clip writes over what is remembered; commit or leave it before forking.")
@@ -160,6 +174,7 @@ class Memory:
             self._pack()
             state = self._pool.current()
             after = state.forked(self._branch)
+            self._pool.publish(replace(state, num_born=after.num_born))  # so that its number is never another's
             child = Memory.__new__(Memory)
             child._stand_for(after.num_born, self._pool, parent=self)
             self._pool.publish(after)
@@ -167,7 +182,11 @@ class Memory:
 
     def commit_fork(self) -> None:
         """End this fork and let its parent remember what the fork does, if the parent has not moved on."""
-        with self._pool.changed:
+        change_together(self.commit_fork_with)
+
+    def commit_fork_with(self, change: Change) -> None:
+        """The same as a part of a change."""
+        with self._pool.lock:
             state = self._pool.current()
             fork = self._require_usable(state)
             number = self._require_unmoved_parent(state, fork)
@@ -176,11 +195,11 @@ class Memory:
                 name: stream.after_merge(fork.live[name], parent.live[name], num_kept=fork.num_kept)
                 for name, stream in self._pool.streams.items()
             }
-            self._pool.publish(state.merged(self._branch, number, outcomes))
+            self._pool.publish_with(state.merged(self._branch, number, outcomes), change)
 
     def forget(self, stream: str, frames: Integers) -> None:
         """Forget these frames of one stream, whatever its policy says."""
-        with self._pool.changed:
+        with self._pool.lock:
             state = self._pool.current()
             branch = self._require_nothing_staged(state, "forgetting frames")
             outcome = self._pool.streams[stream].after_forget(branch.live[stream], frames)
@@ -188,18 +207,22 @@ class Memory:
 
     def clear(self) -> None:
         """Forget everything and start a new sequence."""
-        with self._pool.changed:
+        change_together(self.clear_with)
+
+    def clear_with(self, change: Change) -> None:
+        """The same as a part of a change."""
+        with self._pool.lock:
             state = self._pool.current()
             branch = self._require_nothing_staged(state, "clearing")
             outcomes = {
                 name: Outcome(stream.nothing(), own_slots(branch.live[name]))
                 for name, stream in self._pool.streams.items()
             }
-            self._pool.publish(state.changed(self._branch, outcomes, num_kept=0))
+            self._pool.publish_with(state.changed(self._branch, outcomes, num_kept=0), change)
 
     def contents(self) -> dict[str, Pieces]:
         """All that a new memory needs to go on from here, to be written piece by piece."""
-        with self._pool.changed:
+        with self._pool.lock:
             branch = self._require_nothing_staged(self._pool.current(), "saving")
         if self.is_fork:
             raise ForkError("A fork cannot be saved; save the memory it was made from.")
@@ -210,7 +233,7 @@ class Memory:
 
     def restore(self, saved: SavedTensors) -> None:
         """Remember what `contents` wrote; only in a new memory with the same streams."""
-        with self._pool.changed:
+        with self._pool.lock:
             state = self._pool.current()
             assert state.epoch == 0, "only a new memory can be restored"
             live = {name: restored_stream(stream, saved) for name, stream in self._pool.streams.items()}
@@ -223,7 +246,7 @@ class Memory:
 
     def close(self) -> None:
         """End this branch and give back all it owns; ending twice is fine."""
-        with self._pool.changed:
+        with self._pool.lock:
             self._pool.publish(self._pool.current().ended(self._branch))
 
     def __enter__(self) -> "Memory":
@@ -234,7 +257,7 @@ class Memory:
 
     @property
     def _live(self) -> Mapping[str, Live]:
-        with self._pool.changed:
+        with self._pool.lock:
             return self._require_usable(self._pool.current()).live
 
     def _pack(self) -> None:

@@ -1,6 +1,7 @@
 """What all branches of a memory share: streams, and one state that is replaced as a whole.
 
-A change first makes the next state, which may fail; then one assignment makes it the present one.
+A change first makes the next state, which may fail; then one assignment makes it the present one, by itself or together
+with values beside it.
 """
 
 import threading
@@ -14,6 +15,7 @@ import torch
 
 from longtake.memory.books import Books
 from longtake.memory.budget import StreamPlan
+from longtake.memory.change import Change, Changing
 from longtake.memory.slots import Births, RowsBefore, Slab, SlotState, SlotTable
 from longtake.memory.stream import Live, Outcome, Stream, open_stream
 from longtake.memory.tokens import Integers
@@ -241,20 +243,28 @@ ROOT = 1
 
 
 class SharedPool:
-    """Streams, and the present state. Whoever reads it to replace it holds `changed`."""
+    """Streams, and the present state. Whoever reads it to replace it holds the `lock`; `changed` tells who waits."""
 
     def __init__(self, plans: Mapping[str, StreamPlan], device: torch.device) -> None:
         self.plans = dict(plans)
         self.streams = {name: open_stream(name, plan, device) for name, plan in plans.items()}
-        self.changed = threading.Condition(threading.RLock())
+        self.lock = threading.RLock()  # held in `with` as it is: an interrupt can come between Python's lines of others
+        self.changed = threading.Condition(self.lock)
         live = {name: stream.nothing() for name, stream in self.streams.items()}
-        self.state = PoolState(
-            epoch=0,
-            num_born=ROOT,
-            tables={name: SlotTable.free(plan.num_slots) for name, plan in plans.items()},
-            branches={ROOT: Branch(live=live, births={}, num_kept=0, version=0, parent_version=0)},
+        self._state = Changing(
+            PoolState(
+                epoch=0,
+                num_born=ROOT,
+                tables={name: SlotTable.free(plan.num_slots) for name, plan in plans.items()},
+                branches={ROOT: Branch(live=live, births={}, num_kept=0, version=0, parent_version=0)},
+            )
         )
         self._dropped: deque[tuple[int, StagedClip | None]] = deque()
+
+    @property
+    def state(self) -> PoolState:
+        """The present one."""
+        return self._state.value
 
     def current(self) -> PoolState:
         """The present state, all of it known on the host."""
@@ -277,7 +287,12 @@ class SharedPool:
     def publish(self, state: PoolState) -> None:
         """Make this the present state. The last thing that a change does, so that nothing can fail after it."""
         self.changed.notify_all()
-        self.state = state
+        self._state.become(state)
+
+    def publish_with(self, state: PoolState, change: Change) -> None:
+        """The same as a part of a change, to which nothing else of this pool may belong."""
+        self.changed.notify_all()
+        self._state.become_with(state, change)
 
     def is_staged(self, number: int, clip: StagedClip) -> bool:
         """Whether this is the clip that the branch has staged."""

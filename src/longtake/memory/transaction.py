@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float32
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from longtake.errors import TransactionError
 from longtake.memory.books import Books
+from longtake.memory.change import Change, change_together
 from longtake.memory.policy import Keep
 from longtake.memory.shared_pool import PoolState, SharedPool, StagedClip, own_slots
 from longtake.memory.slots import Rows, Seen, Slab, View, view_of
@@ -153,29 +155,27 @@ class Transaction:
         """What is remembered of a stream that is staged on the device, should the clip be kept."""
         self._books_after[stream] = books
 
-    def commit(self, then: Callable[[], object] = lambda: None, *, num_frames: int | None = None) -> None:
+    def commit(self, *, num_frames: int | None = None) -> None:
         """Keep the clip, or its first `num_frames`: its tokens become part of the memory, and what the policies evict
         leaves.
 
-        On an error nothing has changed, and the clip is still staged; also if the error comes from `then`, which is
-        called last, so that something else changes with this memory or not at all.
+        On an error nothing has changed, and the clip is still staged.
         """
+        change_together(partial(self.commit_with, num_frames=num_frames))
+
+    def commit_with(self, change: Change, *, num_frames: int | None = None) -> None:
+        """The same as a part of a change."""
         self._require_open()
         self._require_complete()
-        with self._pool.changed:
+        with self._pool.lock:
             state = self._pool.latest()
             self._require_open()
             committed = self._committed(state, len(self.ordinals) if num_frames is None else num_frames)
-            try:
-                self._pool.publish(committed)
-                then()
-            except BaseException:
-                self._pool.publish(state)
-                raise
+            self._pool.publish_with(committed, change)
 
     def abandon(self) -> None:
         """Drop the clip, unless it was committed."""
-        with self._pool.changed:
+        with self._pool.lock:
             self._pool.latest()
             self._pool.unstage(self._branch, self._clip)
 

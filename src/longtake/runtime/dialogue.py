@@ -8,7 +8,7 @@ remembered, becomes the session. Two other formats give every call of `see` a tu
 import copy
 import math
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -31,13 +31,14 @@ from longtake.language.load import LanguageModel
 from longtake.language.positions import Text
 from longtake.language.prompt_builder import Features, PromptBuilder, StreamFormat, TokenInputs, grid_descriptors
 from longtake.language.sampling import TextSampling
+from longtake.memory.change import Changing, Part, change_together
 from longtake.memory.policies.lockstep import Window
 from longtake.memory.policy import SegmentPolicy
 from longtake.memory.registry import policy_record, segment_policy_of
 from longtake.memory.saved import SavedTensors, write_tensors
 from longtake.runtime.answers import Answer, Choice, DialogueInfo, LetterChoice, evidence
 from longtake.runtime.dialogue_file import DialogueRecord, StateRecord, state_pieces
-from longtake.runtime.dialogue_memory import DialogueMemory, Feed, Take
+from longtake.runtime.dialogue_memory import DialogueMemory, Feed
 from longtake.runtime.execution import fastest_backend, portable_by
 from longtake.runtime.generation import (
     Generated,
@@ -104,7 +105,7 @@ class DialogueSession:
             answer_tokens=answer_tokens,
         )
         self._seeing_s = 0.0
-        self._familiarity, self._num_judged, self._distance_sum = familiarity, 0, 0.0
+        self._familiarity, self._judged = familiarity, Changing(_Judged())
 
     def see(
         self, frames: UInt8[Tensor, "frames 3 height width"], timestamps_s: Sequence[float], *, patience_s: float = 0.0
@@ -117,19 +118,25 @@ class DialogueSession:
         started = time.perf_counter()
         with self._memory.writing():
             for look in self._looks(frames, timestamps_s, patience_s):
-                with look as take:
-                    take(lambda: None)
+                with look as parts:
+                    change_together(*parts)
         self._seeing_s += time.perf_counter() - started
 
+    def writing(self) -> AbstractContextManager[object]:
+        """Hold it for a `look` and the change that it is a part of."""
+        return self._memory.writing()
+
     @contextmanager
-    def look(self, frame: UInt8[Tensor, "3 height width"], timestamp_s: float) -> Iterator[Take]:
-        """Look at a frame as `see` does, before the session has changed; leaving without the call leaves no trace."""
+    def look(self, frame: UInt8[Tensor, "3 height width"], timestamp_s: float) -> Iterator[Sequence[Part]]:
+        """Look at a frame as `see` does, before the session has changed: parts of the change by which it has seen it.
+
+        Leaving without that change leaves no trace.
+        """
         started = time.perf_counter()
-        with self._memory.writing():
-            (only,) = self._looks(frame.unsqueeze(0), [timestamp_s], patience_s=0.0)
-            with only as take:
-                self._seeing_s += time.perf_counter() - started
-                yield take
+        (only,) = self._looks(frame.unsqueeze(0), [timestamp_s], patience_s=0.0)
+        with only as parts:
+            self._seeing_s += time.perf_counter() - started
+            yield parts
 
     def ask(self, question: str, sampling: TextSampling = _GREEDY, *, remember: bool = False) -> Answer:
         """The whole answer; with `remember` question and answer stay in the conversation."""
@@ -284,13 +291,13 @@ class DialogueSession:
         state of each token, for `Network.logits`.
         """
         with self._memory.writing(), self._memory.append(lambda _: inputs) as read:
-            read.take(lambda: None)
+            read.take()
         return read.hidden
 
     def move_to(self, next_position: int) -> None:
         """Let the next token stand at this position instead of right after the last one."""
         with self._memory.writing():
-            self._memory.hold(replace(self._memory.state, next_position=next_position))
+            change_together(self._memory.hold(replace(self._memory.state, next_position=next_position)))
 
     def fork(self) -> "DialogueSession":
         """A session that goes on from here on its own: it sees and is asked, and leaves no trace in this one.
@@ -298,7 +305,7 @@ class DialogueSession:
         What both remember is stored once. It ends with `close`, a `with` block, or the object.
         """
         twin = copy.copy(self)
-        twin._memory = self._memory.fork()
+        twin._memory, twin._judged = self._memory.fork(), Changing(self._judged.value)
         return twin
 
     def commit_fork(self) -> None:
@@ -309,12 +316,12 @@ class DialogueSession:
         """Forget the video and the conversation."""
         with self._memory.writing():
             self._memory.clear()
-            self._num_judged, self._distance_sum = 0, 0.0
+            self._judged.become(_Judged())
 
     @property
     def num_judged(self) -> int:
         """Pairs of frames, of the first so many, by which `unlikeness` is judged."""
-        return self._num_judged
+        return self._judged.value.num_grids
 
     @property
     def unlikeness(self) -> float | None:
@@ -322,9 +329,10 @@ class DialogueSession:
 
         None before two pairs of frames were seen, and for a model of whose training nothing is known.
         """
-        if self._familiarity is None or self._num_judged < FEWEST_GRIDS:
+        judged = self._judged.value
+        if self._familiarity is None or judged.num_grids < FEWEST_GRIDS:
             return None
-        return self._familiarity.unlikeness(self._distance_sum / self._num_judged)
+        return self._familiarity.unlikeness(judged.distance_sum / judged.num_grids)
 
     @property
     def state(self) -> DialogueState:
@@ -411,11 +419,11 @@ class DialogueSession:
 
     def _looks(
         self, frames: UInt8[Tensor, "frames 3 height width"], timestamps_s: Sequence[float], patience_s: float
-    ) -> Iterator[AbstractContextManager[Take]]:
+    ) -> Iterator[AbstractContextManager[Sequence[Part]]]:
         """At portions of frames one after the other, or at frames that wait for their partners."""
         coming = with_frames(self._memory.state, frames, timestamps_s, self._language.picture_format)
         if len(coming.held) < self._language.picture_format.temporal_patch:
-            yield nullcontext(partial(self._memory.hold, coming))
+            yield nullcontext([self._memory.hold(coming)])
         for portion in self._portions(coming):
             yield self._look_at(portion, patience_s)
 
@@ -429,7 +437,7 @@ class DialogueSession:
         return portions(coming, self._language.picture_format.temporal_patch, most_grids=most_grids, most_s=most_s)
 
     @contextmanager
-    def _look_at(self, portion: Portion, patience_s: float) -> Iterator[Take]:
+    def _look_at(self, portion: Portion, patience_s: float) -> Iterator[Sequence[Part]]:
         assert portion.coming.fit is not None
         features = self._prompts.frame_features(portion.frames, portion.coming.fit)
         with self._memory.append(
@@ -437,16 +445,17 @@ class DialogueSession:
             grid_times_s=portion.times_s,
             patience_s=patience_s,
         ) as read:
-            yield lambda change: read.take(partial(self._judge, features, len(portion.times_s), change))
+            judged = self._judged_with(features, len(portion.times_s))
+            yield (partial(self._judged.become_with, judged), *read.parts)
 
-    def _judge(self, features: Features, num_grids: int, change: Callable[[], object]) -> None:
-        """Note how far the first grids are from what the model knows, and do what comes last."""
-        missing = min(num_grids, CLIP_GRIDS - self._num_judged)
-        if self._familiarity is not None and missing > 0:
-            looks = grid_descriptors(features, num_grids)[:missing].cpu()
-            self._num_judged += missing
-            self._distance_sum += float(self._familiarity.distances(looks).sum())
-        change()
+    def _judged_with(self, features: Features, num_grids: int) -> "_Judged":
+        """How far the first grids are from what the model knows, once these are among them."""
+        before = self._judged.value
+        missing = min(num_grids, CLIP_GRIDS - before.num_grids)
+        if self._familiarity is None or missing <= 0:
+            return before
+        distances = self._familiarity.distances(grid_descriptors(features, num_grids)[:missing].cpu())
+        return _Judged(before.num_grids + missing, before.distance_sum + float(distances.sum()))
 
     def _question_ids(self, question: str) -> tuple[int, ...]:
         _require_words(question)
@@ -485,6 +494,14 @@ class DialogueSession:
         embedded = torch.cat([self._network.embed(ids[:-1]) for ids in branches])
         place = self._memory.setup.family.positions([Text(num_tokens)], fork.state.next_position)
         return self._network.logits(fork.read_batch(embedded, place.rows)).log_softmax(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """How far the first grids were from what the model knows, added up."""
+
+    num_grids: int = 0
+    distance_sum: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ then: a refusal or an error leaves memory and state as they were.
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -24,6 +24,7 @@ from longtake.language.network import TEXT, Network
 from longtake.language.prompt_builder import TokenInputs
 from longtake.language.rope_shift import RANGE, moved_back_by
 from longtake.memory.budget import MemoryRequirements, require_room
+from longtake.memory.change import Change, Changing, Part, change_together
 from longtake.memory.memory import Memory
 from longtake.memory.policies.lockstep import KeepAll
 from longtake.memory.policy import Keep, Segment, SegmentPolicy
@@ -51,8 +52,6 @@ _LEFT_TO_OTHERS = 8
 """So many times as much is free as an answer stages ahead."""
 Build = Callable[[DialogueState], TokenInputs]
 """Makes the next tokens of a conversation from its state; called again should the state have to be another."""
-Take = Callable[[Callable[[], object]], object]
-"""Lets a conversation go on from what was read, and calls what it is given last: all of it is done, or nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +84,12 @@ class Read:
     """Tokens that were read; nothing has changed before `take`."""
 
     hidden: Float[Tensor, "1 tokens width"]
-    take: Take
+    parts: tuple[Part, ...]
+    """Of the change by which the conversation goes on from them."""
+
+    def take(self) -> None:
+        """Let it go on from them."""
+        change_together(*self.parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +103,7 @@ class Feed:
     """Words that may come after them, one by one."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Ahead:
     """A clip staged in a fork whose tokens are read one after another, and the state after those that were."""
 
@@ -108,6 +112,15 @@ class _Ahead:
     places: PastAndTail
     state: DialogueState
     num_read: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Talk:
+    """How far a conversation has come; replaced as a whole."""
+
+    state: DialogueState
+    ahead: _Ahead | None = None
+    """In a fork, words that were read after it."""
 
 
 class DialogueMemory:
@@ -125,8 +138,8 @@ class DialogueMemory:
     ) -> None:
         """Over a memory with the stream `TEXT`; `allocate` makes one."""
         self._setup, self._memory, self._parent = setup, memory, parent
-        self._state = self._born_as = state or DialogueState()
-        self._ahead: _Ahead | None = None
+        self._born_as = state or DialogueState()
+        self._talk = Changing(_Talk(self._born_as))
         self._lock = memory.lock
         self._writing = threading.Lock()
 
@@ -161,7 +174,8 @@ class DialogueMemory:
     @property
     def state(self) -> DialogueState:
         with self._lock:
-            return self._state if self._ahead is None else self._ahead.state
+            talk = self._talk.value
+            return talk.state if talk.ahead is None else talk.ahead.state
 
     @property
     def setup(self) -> DialogueSetup:
@@ -192,17 +206,15 @@ class DialogueMemory:
         """How the places are used, over all forks."""
         return self._memory.use()[TEXT]
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> AbstractContextManager[object]:
         """Hold this while appending or clearing: a fork that would become this conversation meanwhile is refused."""
-        with self._writing:
-            self.require_open()
-            yield
+        self.require_open()
+        return self._writing
 
-    def hold(self, state: DialogueState, then: Callable[[], object] = lambda: None) -> None:
+    def hold(self, state: DialogueState) -> Part:
         """Take over a state that differs in what is counted, held or comes next, but not in what is remembered."""
-        with self._lock:
-            self._change(state, then)
+        self.require_open()
+        return partial(self._go_on_from, state)
 
     def append(
         self, build: Build, *, grid_times_s: Sequence[float] = (), patience_s: float = 0.0
@@ -213,6 +225,7 @@ class DialogueMemory:
         that is held for questions under way is waited for up to `patience_s`. Leaving without `take` leaves no trace.
         """
         with self._lock:
+            self._memory.leave()
             shift = self._range_shift(grid_times_s)
             if shift is not None and shift.later and self._memory.has_forks:
                 shift = None  # forks read the keys that would be revised
@@ -252,7 +265,7 @@ class DialogueMemory:
     def feed_together(feeds: "Sequence[Feed]") -> list[Float[Tensor, "1 tokens width"]]:
         """The same in several forks that were made at one moment: they read what they share together."""
         reader = feeds[0].fork._setup.reader
-        if reader is None or not all(each.fork._is_recorded(each.fork._state) for each in feeds):
+        if reader is None or not all(each.fork._is_recorded(each.fork._talk.value.state) for each in feeds):
             return [each.fork._feed_alone(each.inputs, each.recorder) for each in feeds]
         hidden = reader.read([each.fork._next_clip(each, shares_past=len(feeds) > 1) for each in feeds])
         for each in feeds:
@@ -262,19 +275,21 @@ class DialogueMemory:
     def _feed_alone(self, inputs: TokenInputs, recorder: AttentionRecorder | None) -> Float[Tensor, "1 tokens width"]:
         self._settle()
         require_positions(inputs, self._setup.family.max_positions)
+        self._memory.leave()
         with self._memory.begin(inputs.num_tokens, Keep.YES) as transaction:
-            read = self._read(transaction, inputs, self._state, recorder)
-            read.take(lambda: None)
+            read = self._read(transaction, inputs, self.state, recorder)
+            read.take()
         return read.hidden
 
     def _next_clip(self, feed: "Feed", *, shares_past: bool) -> TokenClip:
         """Where there is no place left that was staged for it, some are, for what follows too."""
         inputs = feed.inputs
         require_positions(inputs, self._setup.family.max_positions)
-        ahead = self._ahead
+        ahead = self._talk.value.ahead
         if ahead is None or ahead.num_read + inputs.num_tokens > ahead.num_places:
             self._settle()
-            ahead = self._ahead = self._stage_ahead(inputs.num_tokens, feed.num_following, shares_past=shares_past)
+            ahead = self._stage_ahead(inputs.num_tokens, feed.num_following, shares_past=shares_past)
+            self._talk.become(_Talk(self.state, ahead))
         return TokenClip(inputs.embedded, inputs.rows, ahead.transaction, feed.recorder, ahead.places, ahead.num_read)
 
     def _stage_ahead(self, num_tokens: int, num_following: int, *, shares_past: bool) -> "_Ahead":
@@ -282,34 +297,39 @@ class DialogueMemory:
         num_places = num_tokens
         if num_tokens == 1:
             num_places += min(num_following, _AHEAD - 1, self.use().free // _LEFT_TO_OTHERS)
+        self._memory.leave()
         transaction = self._memory.begin(num_places, Keep.YES)
-        return _Ahead(transaction, num_places, PastAndTail.of(transaction, shares_past=shares_past), self._state)
+        return _Ahead(transaction, num_places, PastAndTail.of(transaction, shares_past=shares_past), self.state)
 
     def _was_read(self, inputs: TokenInputs) -> None:
-        assert self._ahead is not None
-        self._ahead.num_read, self._ahead.state = self._ahead.num_read + inputs.num_tokens, inputs.state
-        if self._ahead.num_read == self._ahead.num_places:
+        talk = self._talk.value
+        assert talk.ahead is not None
+        ahead = replace(talk.ahead, num_read=talk.ahead.num_read + inputs.num_tokens, state=inputs.state)
+        self._talk.become(replace(talk, ahead=ahead))
+        if ahead.num_read == ahead.num_places:
             self._settle()
 
     def _settle(self) -> None:
         """Remember the tokens that were read into places staged ahead; the rest of these are free again."""
-        ahead = self._ahead
+        talk = self._talk.value
+        ahead = talk.ahead
         if ahead is None:
             return
         if not ahead.num_read:
+            self._talk.become(_Talk(talk.state))
             ahead.transaction.abandon()
-            self._ahead = None
             return
-        with self._lock:
-            self._change(ahead.state, partial(ahead.transaction.commit, num_frames=ahead.num_read))
+        kept = partial(ahead.transaction.commit_with, num_frames=ahead.num_read)
+        change_together(partial(self._go_on_from, ahead.state), kept)
 
     def read_batch(
         self, embedded: Float[Tensor, "batch tokens width"], rows: Int64[np.ndarray, "3 tokens"]
     ) -> Float[Tensor, "batch tokens width"]:
         """Read tokens that each go on from here on their own; nothing of them is remembered."""
         self._settle()
+        self._memory.leave()
         with self._memory.begin(1, Keep.NO) as transaction:
-            return self._setup.network.read(embedded, rows, self.recall(transaction, self._state))
+            return self._setup.network.read(embedded, rows, self.recall(transaction, self.state))
 
     def recall(
         self, transaction: Transaction, state: DialogueState, recorder: AttentionRecorder | None = None
@@ -326,39 +346,45 @@ class DialogueMemory:
         """The conversation as it is now, to go on with apart; what both remember is stored once."""
         with self._lock:
             self._settle()
+            self._memory.leave()
             memory = self._memory.fork()  # which may wait
-            return DialogueMemory(self._setup, memory, self._state, parent=self)
+            return DialogueMemory(self._setup, memory, self.state, parent=self)
 
     def commit_fork(self) -> None:
         """End this fork; the conversation it was made from goes on from here, unless that has moved on meanwhile."""
         with self._lock:
             self._settle()
             parent = self._parent
-            if parent is not None and (parent._writing.locked() or parent._state is not self._born_as):
+            if parent is not None and (parent._writing.locked() or parent._talk.value.state is not self._born_as):
                 raise ForkError(
                     "The video has moved on since this question was asked or this fork was made, so that it cannot "
                     "be remembered; ask or fork again, between two calls of `see`."
                 )
             if parent is None:
                 raise ForkError("Only a fork can be committed into its parent; this session has none.")
-            parent._change(self._state, self._memory.commit_fork)
+            for memory in (self._memory, parent._memory):
+                memory.leave()
+            change_together(partial(parent._go_on_from, self.state), self._memory.commit_fork_with)
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
-            self._change(DialogueState(), self._memory.clear)
+            self._memory.leave()
+            change_together(partial(self._go_on_from, DialogueState()), self._memory.clear_with)
 
     def contents(self) -> dict[str, Pieces]:
         """All keys and values, to be written piece by piece."""
+        self._memory.leave()
         return self._memory.contents()
 
     def restore(self, saved: SavedTensors, state: DialogueState) -> None:
         """Remember what `contents` wrote, with its state; only in a new memory."""
         with self._lock:
-            self._change(state, partial(self._memory.restore, saved))
+            self._memory.restore(saved)
+            self._talk.become(_Talk(state))
 
     @property
-    def lock(self) -> threading.Condition:
+    def lock(self) -> AbstractContextManager[object]:
         """Hold it to read several things of the same moment."""
         return self._lock
 
@@ -376,7 +402,7 @@ class DialogueMemory:
         if not grid_times_s:
             return None
         return range_shift(
-            self._state,
+            self.state,
             grid_times_s,
             self.tokens,
             next_token=self.next_token,
@@ -387,7 +413,7 @@ class DialogueMemory:
 
     def _plan(self, build: Build, shift: RangeShift | None) -> _Step:
         """What is read and forgotten, nothing of it done yet; refused where there is no room or no position."""
-        meanwhile, leaving = (self._state, []) if shift is None else (shift.after, shift.leaving)
+        meanwhile, leaving = (self.state, []) if shift is None else (shift.after, shift.leaving)
         live, next_token = remaining(self.tokens, leaving), self.next_token
         inputs = build(meanwhile)
         after, num_places = inputs.state, self._setup.num_places
@@ -415,16 +441,13 @@ class DialogueMemory:
         else:
             recall = self.recall(transaction, meanwhile, recorder)
             hidden = self._setup.network.read(inputs.embedded, inputs.rows, recall)
-        return Read(hidden, partial(self._committed, transaction, inputs.state))
+        return Read(hidden, (partial(self._go_on_from, inputs.state), transaction.commit_with))
 
     def _is_recorded(self, meanwhile: DialogueState) -> bool:
         """Keys whose tokens have moved are turned on the way, for which there is no kernel."""
         return self._setup.reader is not None and not meanwhile.moved
 
-    def _committed(self, transaction: Transaction, after: DialogueState, then: Callable[[], object]) -> None:
+    def _go_on_from(self, after: DialogueState, change: Change) -> None:
+        """Change the state, as a part of a change; no question is forked meanwhile."""
         with self._lock:
-            self._change(after, partial(transaction.commit, then))
-
-    def _change(self, after: DialogueState, memory_change: Callable[[], object]) -> None:
-        """Change memory and state in one statement, so that nothing can fail in between."""
-        _, self._state, self._ahead = memory_change(), after, None
+            self._talk.become_with(_Talk(after), change)

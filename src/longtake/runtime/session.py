@@ -19,11 +19,13 @@ from longtake.geometry.config import TRUNK
 from longtake.geometry.model import GeometryModel, Prediction
 from longtake.layers.block import Block
 from longtake.memory.budget import require_room
+from longtake.memory.change import Change, Changing, change_together
 from longtake.memory.memory import Memory
 from longtake.memory.policy import Keep
 from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.memory.shared_pool import StreamUse
 from longtake.memory.tokens import Tokens
+from longtake.memory.transaction import Transaction
 from longtake.runtime.capture import captured_twin
 from longtake.runtime.execution import portable_by
 from longtake.runtime.fused_model import COMPUTING, FusedModel, products_in
@@ -90,7 +92,7 @@ class SequenceSession(VideoSession):
             self._grid = model.grid(*plan.size)
         self._bounds = {TRUNK: _norm_bounds(model)}
         self._network, self._recorded = self._computing()
-        self._clock = _Clock()
+        self._clock = Changing(_Clock())
 
     @property
     def plan(self) -> MemoryPlan:
@@ -124,7 +126,7 @@ class SequenceSession(VideoSession):
     @property
     def num_final(self) -> int:
         """All that were answered."""
-        return self._clock.num_answered
+        return self._clock.value.num_answered
 
     @property
     def provisional(self) -> Geometry:
@@ -152,7 +154,7 @@ class SequenceSession(VideoSession):
     def look(self, frame: Frame, timestamp_s: float | None = None) -> AbstractContextManager[Look]:
         """Of no frame while the scale block fills, then of all its frames, then of each."""
         self.check(frame)
-        clock = self._clock
+        clock = self._clock.value
         time_s = float(clock.num_answered + len(clock.waiting)) if timestamp_s is None else timestamp_s
         clock = replace(
             clock,
@@ -166,18 +168,19 @@ class SequenceSession(VideoSession):
 
     def look_at_rest(self) -> AbstractContextManager[Look]:
         """Of the frames of a scale block that the video ended before."""
-        clock = self._clock
+        clock = self._clock.value
         return self._answered(clock) if clock.waiting else nullcontext(self._unanswered(clock))
 
     def fork(self) -> "SequenceSession":
         """A session that goes on from here on its own; end it with `close` or a `with` block."""
         branch = copy.copy(self)
-        branch._memory = self._memory.fork()
+        branch._memory, branch._clock = self._memory.fork(), Changing(self._clock.value)
         return branch
 
     def clear(self) -> None:
         """Forget everything and start a new sequence of the same size."""
-        self._change(_Clock(), self._memory.clear)
+        self._memory.leave()
+        change_together(partial(self._clock.become_with, _Clock()), self._memory.clear_with)
 
     def close(self) -> None:
         """End the session; a fork gives its slots back."""
@@ -195,7 +198,7 @@ class SequenceSession(VideoSession):
 
     def record(self) -> SessionRecord:
         """Settings and clocks, as a file says them."""
-        clock = self._clock
+        clock = self._clock.value
         return SessionRecord.of(
             self._plan,
             weights=fingerprint(self._model),
@@ -212,7 +215,8 @@ class SequenceSession(VideoSession):
 
     def contents(self) -> dict[str, Pieces]:
         """All that a file holds beside the record, to be written piece by piece."""
-        clock = self._clock
+        self._memory.leave()
+        clock = self._clock.value
         waiting = Pieces(torch.float32, (len(clock.waiting), 3, *self._plan.size), clock.waiting)
         pose = torch.zeros(9) if clock.last_kept is None else clock.last_kept.pose_encoding
         return {"waiting": waiting, "last_kept_pose": Pieces.of(pose), **self._memory.contents()}
@@ -249,13 +253,15 @@ class SequenceSession(VideoSession):
         if record.scale_block:
             index, pose = record.last_kept_index, saved.read("last_kept_pose", torch.float32, (9,))
             last_kept = KeptCamera(index, index < record.scale_block, pose.to(session._device, copy=True))
-        session._clock = _Clock(
-            waiting=tuple(waiting),
-            waiting_s=record.waiting_timestamps_s,
-            num_answered=record.num_answered,
-            scale_block=record.scale_block,
-            last_kept=last_kept,
-            last_s=record.last_s,
+        session._clock.become(
+            _Clock(
+                waiting=tuple(waiting),
+                waiting_s=record.waiting_timestamps_s,
+                num_answered=record.num_answered,
+                scale_block=record.scale_block,
+                last_kept=last_kept,
+                last_s=record.last_s,
+            )
         )
         return session
 
@@ -266,6 +272,7 @@ class SequenceSession(VideoSession):
         scale_block = clock.scale_block or num_frames
         keep = Keep.YES if is_scale else self._keyframes.before(clock.num_answered - scale_block)
         images = torch.stack(clock.waiting).unsqueeze(0)
+        self._memory.leave()
         with ExitStack() as stack:
             with torch.no_grad(), products_in(self._compute_dtype, self._device):
                 with self._alone():
@@ -295,7 +302,7 @@ class SequenceSession(VideoSession):
             yield Look(
                 geometry,
                 num_kept=self.num_kept + (num_frames if kept else 0),
-                take=partial(self._change, after, transaction.commit if kept else transaction.abandon),
+                parts=(partial(self._clock.become_with, after), *([partial(self._keep, transaction)] if kept else [])),
             )
 
     @contextmanager
@@ -318,16 +325,15 @@ class SequenceSession(VideoSession):
         return captured_twin(model) if self._is_captured else model, None
 
     def _unanswered(self, clock: _Clock) -> Look:
-        return Look(self.nothing(), num_kept=self.num_kept, take=partial(self._change, clock))
+        return Look(self.nothing(), num_kept=self.num_kept, parts=(partial(self._clock.become_with, clock),))
 
-    def _change(self, after: _Clock, memory_change: Callable[[], object] = lambda: None) -> None:
-        """Change memory and clock in one statement, so that nothing can fail in between."""
+    def _keep(self, transaction: Transaction, change: Change) -> None:
         with products_in(self._compute_dtype, self._device):  # some policies multiply keys
-            _, self._clock = memory_change(), after
+            transaction.commit_with(change)
 
     def _judge(self, geometry: Geometry) -> bool:
-        assert self._clock.last_kept is not None
-        return self._keyframes.after(geometry, self._clock.last_kept)
+        assert self._clock.value.last_kept is not None
+        return self._keyframes.after(geometry, self._clock.value.last_kept)
 
     def _describe(self, prediction: Prediction, clock: _Clock) -> Geometry:
         """The frames that wait, taken as kept."""

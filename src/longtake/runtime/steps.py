@@ -5,7 +5,7 @@ that window says what the frame became (`Geometry.moved`), and `num_final` how f
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from torch import Tensor
 from longtake.errors import InputError
 from longtake.geometry.config import CameraConfig
 from longtake.geometry.model import Prediction
+from longtake.memory.change import Part, change_together
 from longtake.spatial.pose import decode_pose, invert_encoding
 from longtake.types import FrameKind, Geometry
 
@@ -33,8 +34,12 @@ class Look:
     geometry: Geometry
     num_kept: int
     """Frames remembered once these are taken."""
-    take: Callable[[], object]
-    """Lets the session have seen them: all at once, and nothing after it can fail."""
+    parts: tuple[Part, ...]
+    """Of the change by which the session has seen them."""
+
+    def take(self) -> None:
+        """Let the session have seen them: all at once, and nothing after it can fail."""
+        change_together(*self.parts)
 
 
 class VideoSession(ABC):

@@ -1,7 +1,7 @@
 """A session of windows: each is a fresh sequence, moved into the first one's world by the frames it shares with it."""
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,6 +12,7 @@ import torch
 from longtake.attention.backend import Backend
 from longtake.errors import InputError, SavedSessionError
 from longtake.geometry.model import GeometryModel
+from longtake.memory.change import Changing
 from longtake.memory.saved import Pieces, SavedTensors, write_tensors
 from longtake.runtime.alignment import Alignment, Anchoring, place
 from longtake.runtime.record import FramesRecord, SessionRecord, WindowedRecord, frame_pieces
@@ -57,7 +58,7 @@ class WindowedSession(VideoSession):
         self._windows = windows
         self._rule = WindowRule.of(windows, session.plan.num_scale_frames, session.keyframes)
         self._alignment = alignment or Alignment()
-        self._clock = _Clock(current=_Window(world_from_window=Similarity.identity(session.device)))
+        self._clock = Changing(_Clock(current=_Window(world_from_window=Similarity.identity(session.device))))
 
     @property
     def session(self) -> SequenceSession:
@@ -67,17 +68,17 @@ class WindowedSession(VideoSession):
     @property
     def windows(self) -> tuple[WindowSpan, ...]:
         """All windows so far, the current one last."""
-        return (*self._clock.ended, self._clock.current.span)
+        return (*self._clock.value.ended, self._clock.value.current.span)
 
     @property
     def num_final(self) -> int:
         """Those given that the next window will not begin with."""
-        return self._clock.current.first_frame + self._clock.current.num_released
+        return self._clock.value.current.first_frame + self._clock.value.current.num_released
 
     @property
     def provisional(self) -> Geometry:
         """The results given that the next window may look at again, or that this one has not placed yet."""
-        window = self._clock.current
+        window = self._clock.value.current
         if window.shared is not None and not window.num_given:
             return window.shared
         given = window.held[: window.num_given - window.num_released]
@@ -87,9 +88,9 @@ class WindowedSession(VideoSession):
     def look(self, frame: Frame, timestamp_s: float | None = None) -> Iterator[Look]:
         """Of this frame, and what frames became that a new window looked at again."""
         self._session.check(frame)
-        if self._is_full(self._clock.current):
+        if self._is_full(self._clock.value.current):
             self._begin_window()
-        clock = self._clock
+        clock = self._clock.value
         index = clock.current.first_frame + clock.current.num_frames
         timestamp_s = float(index) if timestamp_s is None else timestamp_s
         recent = (*clock.recent, (frame.clone(), timestamp_s))[-self._rule.overlap :]
@@ -97,25 +98,25 @@ class WindowedSession(VideoSession):
             window = clock.current.received(look, self._alignment, num_new=1)
             coming = replace(clock, recent=recent, current=window)
             after, geometry = self._given(coming, self._rule.num_final(window.num_placed))
-            yield Look(geometry, look.num_kept, partial(self._change, after, look.take))
+            yield Look(geometry, look.num_kept, (partial(self._clock.become_with, after), *look.parts))
 
     @contextmanager
     def look_at_rest(self) -> Iterator[Look]:
         """Of what waits; all results given are final then."""
-        clock = self._clock
+        clock = self._clock.value
         if self._is_full(clock.current):  # nothing waits but what a failed start of the next has left
             after, geometry = self._given(clock, clock.current.num_placed)
-            yield Look(geometry, clock.current.num_kept, partial(self._change, after))
+            yield Look(geometry, clock.current.num_kept, (partial(self._clock.become_with, after),))
             return
         with self._session.look_at_rest() as look:
             window = clock.current.received(look, self._alignment, num_new=0)
             after, geometry = self._given(replace(clock, current=window), window.num_placed)
-            yield Look(geometry, look.num_kept, partial(self._change, after, look.take))
+            yield Look(geometry, look.num_kept, (partial(self._clock.become_with, after), *look.parts))
 
     def fork(self) -> "WindowedSession":
         """A session that goes on from here on its own; end it with `close`."""
         branch = copy.copy(self)
-        branch._session = self._session.fork()
+        branch._session, branch._clock = self._session.fork(), Changing(self._clock.value)
         return branch
 
     def close(self) -> None:
@@ -124,7 +125,7 @@ class WindowedSession(VideoSession):
 
     def save(self, path: Path, *, fit: str | None = None, source_size: tuple[int, int] | None = None) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
-        clock, window = self._clock, self._clock.current
+        clock, window = self._clock.value, self._clock.value.current
         tensors = {**self._session.contents(), **_span_pieces(self.windows)}
         for index, (frame, _) in enumerate(clock.recent):
             tensors[f"windowed.recent.{index}"] = Pieces.of(frame)
@@ -165,20 +166,22 @@ class WindowedSession(VideoSession):
         inner = SequenceSession.restored(saved, record, model, backend)
         session = cls(inner, windowed.windows, windowed.alignment)
         *ended, current = _read_spans(saved)
-        session._clock = _Clock(
-            current=_Window.restored(current, windowed, saved, record.size, inner.device),
-            ended=tuple(ended),
-            recent=tuple(
-                (saved.read(f"windowed.recent.{index}", None, (3, *record.size)).clone(), timestamp_s)
-                for index, timestamp_s in enumerate(windowed.recent_timestamps_s)
-            ),
-            num_corrections=windowed.num_corrections,
+        session._clock.become(
+            _Clock(
+                current=_Window.restored(current, windowed, saved, record.size, inner.device),
+                ended=tuple(ended),
+                recent=tuple(
+                    (saved.read(f"windowed.recent.{index}", None, (3, *record.size)).clone(), timestamp_s)
+                    for index, timestamp_s in enumerate(windowed.recent_timestamps_s)
+                ),
+                num_corrections=windowed.num_corrections,
+            )
         )
         return session
 
     def _begin_window(self) -> None:
         """Look again at the frames the next window shares; if that fails the next step tries again."""
-        clock, ended = self._clock, self._clock.current
+        clock, ended = self._clock.value, self._clock.value.current
         num_shared = self._rule.num_shared(ended.num_frames)
         if len(ended.held) < num_shared:
             raise InputError(
@@ -196,11 +199,7 @@ class WindowedSession(VideoSession):
             with self._session.look(frame, timestamp_s) as look:
                 window = window.received(look, self._alignment, num_new=1)
                 look.take()
-        self._clock = replace(clock, ended=(*clock.ended, ended.span), current=window)
-
-    def _change(self, after: "_Clock", session_change: Callable[[], object] = lambda: None) -> None:
-        """Change session and clock in one statement, so that nothing can fail in between."""
-        _, self._clock = session_change(), after
+        self._clock.become(replace(clock, ended=(*clock.ended, ended.span), current=window))
 
     def _is_full(self, window: "_Window") -> bool:
         return self._rule.is_full(num_frames=window.num_frames, num_kept=window.num_kept)
