@@ -11,6 +11,7 @@ pytest.importorskip("transformers")
 import longtake
 from longtake.hub.load import familiarity_of, load_language_model
 from longtake.language.load import LanguageModel
+from longtake.memory.change import change_together
 from longtake.pipeline.events import Noted
 from longtake.pipeline.live import LiveSession, LiveSettings
 from longtake.runtime.dialogue import DialogueSession
@@ -85,8 +86,8 @@ def test_any_chunks_are_judged_alike_a_look_that_is_left_leaves_no_trace_and_not
     for picture, time_s in zip(pictures, times_s, strict=True):
         with one_by_one.look(picture, time_s):
             pass
-        with one_by_one.look(picture, time_s) as take:
-            take(lambda: None)
+        with one_by_one.look(picture, time_s) as parts:
+            change_together(*parts)
     assert together.num_judged == one_by_one.num_judged == min(CLIP_GRIDS, len(noise) // 2)
     assert together.unlikeness == pytest.approx(one_by_one.unlikeness, rel=1e-4)
     together.reset()

@@ -322,6 +322,11 @@ class DialogueMemory:
         kept = partial(ahead.transaction.commit_with, num_frames=ahead.num_read)
         change_together(partial(self._go_on_from, ahead.state), kept)
 
+    def _leave_lost_clip(self) -> None:
+        """Of a step that was interrupted; one that is under way holds `writing`, and is not lost."""
+        if not self._writing.locked():
+            self._memory.leave()
+
     def read_batch(
         self, embedded: Float[Tensor, "batch tokens width"], rows: Int64[np.ndarray, "3 tokens"]
     ) -> Float[Tensor, "batch tokens width"]:
@@ -346,7 +351,7 @@ class DialogueMemory:
         """The conversation as it is now, to go on with apart; what both remember is stored once."""
         with self._lock:
             self._settle()
-            self._memory.leave()
+            self._leave_lost_clip()
             memory = self._memory.fork()  # which may wait
             return DialogueMemory(self._setup, memory, self.state, parent=self)
 
@@ -374,7 +379,7 @@ class DialogueMemory:
 
     def contents(self) -> dict[str, Pieces]:
         """All keys and values, to be written piece by piece."""
-        self._memory.leave()
+        self._leave_lost_clip()
         return self._memory.contents()
 
     def restore(self, saved: SavedTensors, state: DialogueState) -> None:
