@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 from longtake.errors import BusyError, InputError, LongtakeError
@@ -23,7 +22,6 @@ from longtake.server.settings import ServerSettings
 from longtake.server.shelf import VIDEO_NAME, SessionRecord, Shelf, is_session_id, shelves
 from longtake.server.spec import UPLOAD, SessionSpec
 from longtake.takes.folder_lock import locked
-from longtake.video.addresses import shown_address
 
 _log = logging.getLogger(__name__)
 _LANE = "server"
@@ -202,9 +200,8 @@ class Engine:
         demand = Demand(num_bytes=spec.memory_bytes, frames_per_s=(spec.fps or 0.0) if spec.is_pushed else 0.0)
         self._make_room(id, demand)
         shelf = Shelf(self.settings.folder / id)
-        kept = replace(spec, source=shown_address(spec.source)) if spec.is_address else spec
-        shelf.write(SessionRecord(spec=kept, created_s=now_s, saved_s=now_s))
         record = SessionRecord(spec=spec, created_s=now_s, saved_s=now_s)
+        shelf.write(record)
         return self._add(ServedSession(id, shelf, record, self._machine))
 
     def _make_room(self, id: str, demand: Demand) -> None:

@@ -70,7 +70,7 @@ class Shelf:
         return self.folder / f"state-{number}"
 
     def write(self, record: SessionRecord) -> None:
-        """Let this record count, in one step."""
+        """Let this record count, in one step; passwords of addresses are in none."""
         with writing(str(self.folder)):
             self.folder.mkdir(parents=True, exist_ok=True)
         replace_file(
@@ -78,7 +78,7 @@ class Shelf:
             sealed(
                 {
                     "format": _FORMAT,
-                    "spec": record.spec.to_record(),
+                    "spec": record.spec.shown.to_record(),
                     "created_s": record.created_s,
                     "saved_s": record.saved_s,
                     "number": record.number,
