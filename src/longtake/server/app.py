@@ -245,7 +245,7 @@ async def _described(engine: Engine, id: str, done: "Future[Any]") -> dict[str, 
 
 async def _receive_video(engine: Engine, request: Request, path: Path) -> None:
     """Written beside its place, and put there when it is whole."""
-    engine.require_disk(int(request.headers.get("content-length", "0")))
+    engine.quota.require(int(request.headers.get("content-length", "0")))
     unfinished = path.with_suffix(".unfinished")
     try:
         with unfinished.open("wb") as file:

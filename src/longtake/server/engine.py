@@ -5,18 +5,18 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Generator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import Any
 
 from longtake.errors import BusyError, InputError, LongtakeError
-from longtake.memory.budget import format_bytes
 from longtake.pipeline.admission import Admission, Demand
 from longtake.pipeline.scheduler import Scheduler, Work, WorkKind
 from longtake.server.feeder import Feeder
 from longtake.server.machine import Machine, SessionState
 from longtake.server.networks import Networks
 from longtake.server.problems import RequestError
+from longtake.server.quota import Quota
 from longtake.server.session import ServedSession
 from longtake.server.settings import ServerSettings
 from longtake.server.shelf import VIDEO_NAME, SessionRecord, Shelf, is_session_id, shelves
@@ -45,7 +45,18 @@ class Engine:
         self.scheduler = scheduler or Scheduler()
         self.admission = Admission(settings.budget_bytes, frame_s=lambda: self.scheduler.mean_frame_s)
         self._clock = clock
-        self._machine = Machine(settings, networks, self.scheduler, self.admission, self._make_room, clock)
+        self.quota = Quota(settings.quota_bytes, lambda: self.disk_bytes)
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="longtake-writer")
+        self._machine = Machine(
+            settings=settings,
+            networks=networks,
+            scheduler=self.scheduler,
+            admission=self.admission,
+            make_room=self._make_room,
+            writer=self._writer,
+            quota=self.quota,
+            clock=clock,
+        )
         self._sessions: dict[str, ServedSession] = {}
         self._feeders: dict[str, Feeder] = {}
         self._lock = threading.Lock()
@@ -59,6 +70,7 @@ class Engine:
         for id, shelf in shelves(self.settings.folder):
             self._list_again(id, shelf)
         self.scheduler.start()
+        self._writer.submit(lambda: None)  # its thread is there from now on
         self._housekeeper = threading.Thread(target=self._keep_house, name="longtake-house", daemon=True)
         self._housekeeper.start()
         return self
@@ -111,7 +123,7 @@ class Engine:
     def fork(self, id: str) -> "Future[Any]":
         """Another session that goes on from where this one is; the future's result is it."""
         self._require_going_on()
-        self._require_disk(self.session(id).shelf.num_bytes)
+        self.quota.require(self.session(id).disk_bytes)
         new_id = _new_id()
         shelf = Shelf(self.settings.folder / new_id)
         copied, opened = self.session(id).copy_to(shelf), Future[Any]()
@@ -150,6 +162,7 @@ class Engine:
                 _log.error("a session could not be saved", exc_info=error)
         self._housekeeper.join()
         self.scheduler.close()
+        self._writer.shutdown()
         self._opened.close()
 
     def _wait_for_works(self) -> None:
@@ -171,13 +184,9 @@ class Engine:
             elif session.holds_room and idle_s >= self.settings.idle_s:
                 session.evict()
 
-    def require_disk(self, num_bytes: int) -> None:
-        """Refuse what would take more of the disk than the quota."""
-        self._require_disk(num_bytes)
-
     @property
     def disk_bytes(self) -> int:
-        return sum(session.shelf.num_bytes for session in self.sessions)
+        return sum(session.disk_bytes for session in self.sessions)
 
     def _keep_house(self) -> None:
         while not self._ending.wait(_TICK_S):
@@ -195,7 +204,7 @@ class Engine:
 
     def _open(self, spec: SessionSpec) -> ServedSession:
         """Admitted before anything is written; its bytes are taken from now on."""
-        self._require_disk(spec.memory_bytes)
+        self.quota.require(spec.memory_bytes)
         id, now_s = _new_id(), self._clock()
         demand = Demand(num_bytes=spec.memory_bytes, frames_per_s=(spec.fps or 0.0) if spec.is_pushed else 0.0)
         self._make_room(id, demand)
@@ -230,16 +239,6 @@ class Engine:
     def _require_going_on(self) -> None:
         if self._ending.is_set():
             raise RequestError("draining", "The server is shutting down; try again when it is back.", status=503)
-
-    def _require_disk(self, num_bytes: int) -> None:
-        held = self.disk_bytes
-        if held + num_bytes > self.settings.quota_bytes:
-            raise RequestError(
-                "quota",
-                f"Expected room for {format_bytes(num_bytes)} on the disk, but {format_bytes(held)} of "
-                f"{format_bytes(self.settings.quota_bytes)} are taken; close sessions that are no longer needed.",
-                status=429,
-            )
 
     def _list_again(self, id: str, shelf: Shelf) -> None:
         try:

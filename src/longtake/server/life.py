@@ -3,16 +3,18 @@
 All of it happens in the worker's thread.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from longtake.pipeline.admission import Demand
+from longtake.pipeline.mapper import on_cpu
 from longtake.server.events import EventLog
-from longtake.server.machine import Machine, StepResult
-from longtake.server.pose_log import PoseLog
+from longtake.server.machine import Machine, PushedFrame, Step, StepResult
+from longtake.server.recorder import Desk, Recorder, StepListener
 from longtake.server.results import geometry_bytes, geometry_of
-from longtake.server.shelf import POSES_NAME, SessionRecord, Shelf
+from longtake.server.shelf import Recorded, SessionRecord, Shelf
 from longtake.server.watchers import Watcher, open_watcher, resume_watcher
 from longtake.types import Geometry
 
@@ -31,8 +33,12 @@ class Life:
         self.last: StepResult | None = None
         """Of the newest frame."""
         self.num_unsaved = 0
+        self.listeners: list[StepListener] = []
+        """Who hears of each step what it made known, wherever the session is in between."""
         self._watcher: Watcher | None = None
-        self._poses: PoseLog | None = None
+        self._recorder: Recorder | None = None
+        self._tries_again_at = 0
+        """Frames unsaved when a save is tried again that failed."""
 
     @property
     def watcher(self) -> Watcher | None:
@@ -43,7 +49,14 @@ class Life:
     def is_save_due(self) -> bool:
         settings = self._machine.settings
         is_late = self._machine.clock() - self.record.saved_s >= settings.save_every_s
-        return self.num_unsaved >= settings.save_every_frames or (self.num_unsaved > 0 and is_late)
+        is_due = self.num_unsaved >= settings.save_every_frames or (self.num_unsaved > 0 and is_late)
+        return is_due and self.num_unsaved >= self._tries_again_at
+
+    @property
+    def recorded(self) -> Recorded:
+        """What there is of its take, on disk as it is now or, after a crash, as it was saved."""
+        recorder = self._recorder
+        return self.record.recorded if recorder is None else recorder.recorded
 
     def awake(self) -> Watcher:
         """The watcher in memory; from disk where it was there, with the same bits."""
@@ -58,28 +71,30 @@ class Life:
                 watcher = resume_watcher(spec, model, language, self.shelf.state_folder(self.record.number))
             else:
                 watcher = open_watcher(spec, model, language)
+            recorder = self._open_recorder(watcher)
         except BaseException:
             self._machine.admission.release(self.id)
             raise
-        self._come_back(watcher)
+        self._come_back(watcher, recorder)
         return watcher
 
-    def take(self, sequence: int, geometry: Geometry | None) -> None:
+    def take(self, frame: PushedFrame, geometry: Geometry | None) -> None:
         """Count a frame that the watcher took, and keep what became known."""
         assert self._watcher is not None
         if self.record.num_frames == 0:
             self._machine.admission.shrink(self.id, self._watcher.num_bytes)
-        self.record = replace(self.record, next_sequence=sequence + 1, num_frames=self.record.num_frames + 1)
+        index = self.record.num_frames
+        self.record = replace(self.record, next_sequence=frame.sequence + 1, num_frames=index + 1)
         self.num_unsaved += 1
         self.shelf.note_taken(self.record.next_sequence)
         self.lost = self.lost if self.lost is not None and self.record.next_sequence <= self.lost[1] else None
-        self.last = StepResult(sequence, geometry)
-        self._keep(geometry)
+        self.last = StepResult(frame.sequence, geometry)
+        self._keep(index, frame, geometry)
 
     def finish(self) -> Geometry | None:
         """The results still owed, saved; None where nothing maps."""
         geometry = self.awake().finish()
-        self._keep(geometry)
+        self._keep(self.record.num_frames, None, geometry)
         self.record = replace(self.record, is_finished=True)
         self.num_unsaved += 1
         self.save()
@@ -90,14 +105,19 @@ class Life:
         if self._watcher is None or not self.record.num_frames:
             return
         number = self.record.number + 1
+        self._tries_again_at = self.num_unsaved + self._machine.settings.save_every_frames
         self.shelf.write_state(number, self._write_state)
-        assert self._poses is not None
-        record = replace(self.record, number=number, poses=self._poses.grown)
-        record = replace(record, saved_s=self._machine.clock(), next_event=self._events.next_id)
+        record = replace(
+            self.record,
+            number=number,
+            recorded=self.recorded,
+            saved_s=self._machine.clock(),
+            next_event=self._events.next_id,
+        )
         self.shelf.write(record)
         self.record = record
         self.shelf.remove_other_states(number)
-        self.num_unsaved = 0
+        self.num_unsaved = self._tries_again_at = 0
         self._events.add("session.saved", next_sequence=record.next_sequence)
 
     def leave_memory(self) -> None:
@@ -126,9 +146,35 @@ class Life:
         self._let_go()
         self.shelf.remove()
 
-    def _keep(self, geometry: Geometry | None) -> None:
-        if self._poses is not None and geometry is not None:
-            self._poses.add(geometry)
+    def settle(self) -> None:
+        """Return when all that was taken so far is recorded; may be called in any thread but the writer's."""
+        with suppress(RuntimeError):  # the writer has ended, and with it all that it had to do
+            self._machine.writer.submit(lambda: None).result()
+
+    def _keep(self, index: int, frame: PushedFrame | None, geometry: Geometry | None) -> None:
+        assert self._watcher is not None
+        assert self._recorder is not None
+        mapping = self._watcher.mapping
+        self._recorder.record(
+            Step(
+                index=index,
+                frame=frame,
+                seen=None if mapping is None else mapping.seen,
+                geometry=None if geometry is None else on_cpu(geometry),
+                num_final=0 if mapping is None else mapping.num_final,
+            )
+        )
+
+    def _open_recorder(self, watcher: Watcher) -> Recorder:
+        desk = Desk(
+            shelf=self.shelf,
+            machine=self._machine,
+            events=self._events,
+            listeners=self.listeners,
+            fps=self.record.spec.fps,
+        )
+        number = self.record.number
+        return Recorder(desk, watcher.mapping, self.shelf.state_folder(number) if number else None)
 
     @property
     def _demand(self) -> Demand:
@@ -136,9 +182,8 @@ class Life:
         wanted = spec.fps if spec.is_pushed or spec.is_address else None
         return Demand(num_bytes=spec.memory_bytes, frames_per_s=wanted or 0.0)
 
-    def _come_back(self, watcher: Watcher) -> None:
-        self._poses = PoseLog(self.shelf.folder / POSES_NAME, self.record.poses)
-        self._watcher = watcher
+    def _come_back(self, watcher: Watcher, recorder: Recorder) -> None:
+        self._watcher, self._recorder = watcher, recorder
         if not self.record.number:
             return
         if self.record.num_frames:
@@ -150,14 +195,16 @@ class Life:
 
     def _write_state(self, folder: Path) -> None:
         assert self._watcher is not None
+        assert self._recorder is not None
         self._watcher.save(folder)
+        self._recorder.save(folder)
         if self.last is not None and self.last.geometry is not None:
             (folder / _LAST_NAME).write_bytes(geometry_bytes(self.last.geometry))
 
     def _let_go(self) -> None:
         if self._watcher is not None:
             self._watcher.close()
-        if self._poses is not None:
-            self._poses.close()
-        self._watcher = self._poses = None
+        if self._recorder is not None:
+            self._recorder.close()
+        self._watcher = self._recorder = None
         self._machine.admission.release(self.id)

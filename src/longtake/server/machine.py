@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,8 +12,10 @@ from jaxtyping import UInt8
 from longtake.pipeline.admission import Admission, Demand
 from longtake.pipeline.scheduler import Scheduler
 from longtake.server.networks import Networks
+from longtake.server.quota import Quota
 from longtake.server.settings import ServerSettings
 from longtake.types import Geometry
+from longtake.video.resize import Resized
 
 
 class SessionState(StrEnum):
@@ -35,6 +38,9 @@ class Machine:
     admission: Admission
     make_room: Callable[[str, Demand], None]
     """Admits a session, for whose sake idle ones may have to leave memory; called by the worker."""
+    writer: Executor
+    """One thread, in which what sessions record is made and written, in order."""
+    quota: Quota
     clock: Callable[[], float] = time.time
 
 
@@ -53,3 +59,18 @@ class StepResult:
 
     sequence: int
     geometry: Geometry | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A frame that a session took, and what came of it; or, without a frame, what came when it finished."""
+
+    index: int
+    """Of the frame, among those taken; of the next one where there is none."""
+    frame: PushedFrame | None
+    seen: Resized | None
+    """What the network that maps saw of it; None where nothing maps."""
+    geometry: Geometry | None
+    """What became known, on the CPU."""
+    num_final: int
+    """Frames, from the first on, whose results will not change."""

@@ -16,7 +16,8 @@ from longtake.server.events import EventLog
 from longtake.server.life import Life
 from longtake.server.machine import Machine, PushedFrame, SessionState, StepResult
 from longtake.server.problems import RequestError
-from longtake.server.shelf import SessionRecord, Shelf
+from longtake.server.recorder import StepListener
+from longtake.server.shelf import Recorded, SessionRecord, Shelf
 from longtake.server.spec import Delivery
 from longtake.server.stepping import Stepping
 from longtake.server.watches import Watch, Watches
@@ -69,6 +70,15 @@ class ServedSession:
         return self._life.shelf
 
     @property
+    def recorded(self) -> Recorded:
+        """What there is of its take."""
+        return self._life.recorded
+
+    @property
+    def disk_bytes(self) -> int:
+        return self.shelf.num_bytes + self.recorded.num_bytes
+
+    @property
     def active_s(self) -> float:
         """When something was last asked of it, in seconds since 1970."""
         return self._active_s
@@ -118,6 +128,8 @@ class ServedSession:
             "num_unsaved": self._life.num_unsaved,
             "paused": record.is_paused,
             "finished": record.is_finished,
+            "num_recorded": self.recorded.num_frames,
+            "recording": self.recorded.stopped is None,
             "lost_frames": None if self.lost is None else list(self.lost),
             "watches": [watch.to_record() for watch in self._watches.all],
         }
@@ -149,6 +161,14 @@ class ServedSession:
             lambda: self._tell_question(id, question),
             lambda done: self._question_ended(id, done),
         )
+
+    def listen(self, listener: StepListener) -> None:
+        """Let this hear of every step from now on, in the writer's thread: what became known, and what moved."""
+        self._life.listeners.append(listener)
+
+    def settle(self) -> None:
+        """Return when all frames that were taken are recorded."""
+        self._life.settle()
 
     def cancel(self, id: str) -> bool:
         """Give up a question; False where it is not under way."""

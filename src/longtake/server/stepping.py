@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from longtake.api.live_session import LiveAnswer
-from longtake.errors import LongtakeError, MemoryFullError
+from longtake.errors import InputError, LongtakeError, MemoryFullError
 from longtake.runtime.answers import Answer
 from longtake.server.events import EventLog
 from longtake.server.life import Life
@@ -43,7 +43,14 @@ class Stepping:
         self._taken(frame, geometry, time.perf_counter() - started_s)
         yield from self._look_out(watcher, frame)
         if self._life.is_save_due:
+            self._save()
+
+    def _save(self) -> None:
+        """What keeps it from being saved is not about the frame, which was taken."""
+        try:
             self._life.save()
+        except InputError as error:
+            self.tell_error(error)
 
     def answer(
         self, id: str, question: str, temperature: float, max_tokens: int | None, *, begun: threading.Event
@@ -100,7 +107,7 @@ class Stepping:
 
     def _taken(self, frame: PushedFrame, geometry: Geometry | None, step_s: float) -> None:
         """Count a frame that the watcher took, and tell of it."""
-        self._life.take(frame.sequence, geometry)
+        self._life.take(frame, geometry)
         if geometry is not None:
             tell_geometry(self._events, geometry)
         num_frames = self._life.record.num_frames
