@@ -18,6 +18,8 @@ from longtake.api.arguments import memory_bytes
 from longtake.errors import LongtakeError
 from longtake.server.access import Access, AccessRules, App, Tickets
 from longtake.server.chat import ChatRequest, Completion
+from longtake.server.download_routes import download_routes
+from longtake.server.downloads import Downloads
 from longtake.server.engine import Engine
 from longtake.server.live_socket import LiveSocket
 from longtake.server.metrics import metrics_text
@@ -64,11 +66,12 @@ class SessionRequest(BaseModel):
 
 def create_app(engine: Engine, rules: AccessRules) -> App:
     """The whole server as an ASGI app; the engine begins and ends with it."""
-    tickets = Tickets()
+    tickets, downloads = Tickets(), Downloads(engine.settings.folder)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         engine.__enter__()
+        downloads.clear()
         await asyncio.to_thread(engine.networks.load_first)
         yield
         await asyncio.to_thread(engine.drain)
@@ -81,6 +84,7 @@ def create_app(engine: Engine, rules: AccessRules) -> App:
     app.include_router(_operations(engine))
     app.include_router(_sessions(engine), prefix="/v1")
     app.include_router(_results(engine), prefix="/v1")
+    app.include_router(download_routes(engine, downloads), prefix="/v1")
     app.include_router(_questions(engine, tickets), prefix="/v1")
     return Access(app, rules, tickets, engine.settings.limits)
 
