@@ -29,7 +29,7 @@ pytestmark = pytest.mark.extra
 LONG_WALK = "world:9?frames=72&size=126x98"
 """Long enough for a second window, and results that move."""
 ALONE = replace(MAP, memory_bytes=BOTH.map_bytes)
-OF_THE_RUN = ("run.json", "progress.jsonl", "events.jsonl", "report.html")
+OF_THE_RUN = ("run.json", "progress.jsonl", "events.jsonl", "report.html", "summary.json")
 """What `map` writes beside a take."""
 Files = dict[str, bytes]
 
@@ -231,3 +231,16 @@ def test_a_disk_that_takes_no_more_is_one_error_and_the_session_goes_on(
     session.evict().result(timeout=60)
     assert len(read_take(session.shelf.folder / TAKE_NAME)) == session.description["num_recorded"]
     assert len(events_of(session, "error")) == 2
+
+
+def test_a_session_whose_take_was_changed_goes_on_without_recording(
+    start: Start, frames: Sequence[VideoFrame], steps: list[bytes]
+) -> None:
+    session = open_session(start(), MAP)
+    said = push(session, frames[:12])
+    session.evict().result(timeout=60)
+    (session.shelf.folder / TAKE_NAME / "poses.tum").write_text("changed")
+    assert said + push(session, frames[12:], first=12) == steps
+    session.settle()
+    assert len(events_of(session, "recording.stopped")) == 1
+    assert session.description["recording"] is False

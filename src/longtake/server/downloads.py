@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 
-from longtake.errors import InputError, MissingExtraError
+from longtake.errors import InputError
 from longtake.exports.formats import FORMATS
 from longtake.exports.reexport import ExportSettings, export_take
 from longtake.server.machine import SessionState
@@ -135,13 +135,11 @@ def _telling(session: ServedSession) -> Iterator[None]:
     """What goes wrong, without the names of the server's files."""
     try:
         yield
-    except MissingExtraError as error:
-        raise RequestError("missing_package", str(error), status=501) from error
     except InputError as error:
         if session.state is SessionState.CLOSED:
             raise RequestError("unknown_session", "This session was closed meanwhile.", status=404) from error
-        _log.error("a download of session %s failed", session.id, exc_info=error)
-        raise RequestError("not_made", "This could not be made of the session's take.", status=500) from error
+        _log.warning("a download of session %s failed: %s", session.id, error)
+        raise RequestError("not_made", "This cannot be made of the session's take.", status=409) from error
 
 
 def _make(session: ServedSession, num_frames: int, format: str, folder: Path) -> Path:

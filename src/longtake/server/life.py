@@ -3,6 +3,7 @@
 All of it happens in the worker's thread.
 """
 
+from concurrent.futures import wait
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -196,8 +197,12 @@ class Life:
     def _write_state(self, folder: Path) -> None:
         assert self._watcher is not None
         assert self._recorder is not None
-        self._watcher.save(folder)
-        self._recorder.save(folder)
+        recorded = self._recorder.save(folder)
+        try:
+            self._watcher.save(folder)  # at the same time
+        finally:
+            wait([recorded])
+        recorded.result()
         if self.last is not None and self.last.geometry is not None:
             (folder / _LAST_NAME).write_bytes(geometry_bytes(self.last.geometry))
 

@@ -7,6 +7,7 @@ pictures/
 """
 
 import struct
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -16,7 +17,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from longtake.takes.atomic_files import GrowingFile, Grown, writing
+from longtake.takes.atomic_files import GrowingFile, Grown, sync_path, writing
 from longtake.takes.fields import JsonObject
 from longtake.takes.images import encode_image
 
@@ -53,15 +54,16 @@ class PictureLog:
 
     def __init__(self, folder: Path, kept: KeptPictures) -> None:
         self._folder, self._num_pictures = folder, kept.num_pictures
-        with writing(str(folder)):
+        with writing(str(folder)), ExitStack() as opened:
             folder.mkdir(exist_ok=True)
             for path in folder.glob("*.jpegs"):
                 if int(path.stem) >= self._num_pictures:
                     path.unlink()
-            self._index = GrowingFile(folder / _INDEX_NAME, kept=kept.index)
+            self._index = opened.enter_context(GrowingFile(folder / _INDEX_NAME, kept=kept.index))
             self._newest: GrowingFile | None = None
             if self._num_pictures % PER_FILE:
                 self._newest = GrowingFile(file_of(folder, self._num_pictures), kept=kept.newest)
+            opened.pop_all()
 
     @property
     def kept(self) -> KeptPictures:
@@ -88,6 +90,7 @@ class PictureLog:
             for file in (self._index, self._newest):
                 if file is not None:
                     file.sync()
+            sync_path(self._folder)
 
     def close(self) -> None:
         for file in (self._index, self._newest):

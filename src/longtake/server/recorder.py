@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from longtake.api.geometry_session import GeometrySession
-from longtake.errors import InputError, LongtakeError
+from longtake.errors import InputError, LongtakeError, SavedSessionError
 from longtake.server.events import EventLog
 from longtake.server.machine import Machine, Step
 from longtake.server.pictures import KeptPictures, PictureLog, as_jpeg
@@ -34,7 +34,10 @@ _MOST_QUEUED = 8
 """Frames of one session; the worker waits then."""
 
 StepListener = Callable[[Step, Sequence[MapResult]], None]
-"""Hears of each step in the writer's thread, with what became known of frames and what moved; must not fail."""
+"""Hears of each step in the writer's thread, with what became known of frames and what moved.
+
+All sessions share that thread: it must neither fail nor take long.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,17 +57,19 @@ class Recorder:
     def __init__(self, desk: Desk, mapping: GeometrySession | None, state: Path | None) -> None:
         """Goes on from the folder of a save; without one, nothing was recorded yet."""
         self._desk, self._mapping = desk, mapping
-        saved = None if state is None else unsealed(JsonObject.parse(content_of(state / RECORDING_NAME), str(state)))
+        saved = None if state is None else _read(state)
         self._queued: deque[Future[None]] = deque()
         self._bytes_a_frame = 0
         self._keeps_poses = True
         self._recorded = Recorded() if saved is None else Recorded.from_record(saved.object("recorded"))
-        self._poses = PoseLog(desk.shelf.folder / POSES_NAME, _poses(saved))
         self._owed: OwedResults | None = None
-        if mapping is not None:
-            self._owed = OwedResults() if saved is None else OwedResults.resume(saved, _folder(state), mapping)
+        if mapping is not None and state is not None and saved is not None:
+            self._owed = OwedResults.resume(saved, state, mapping)
+        elif mapping is not None:
+            self._owed = OwedResults()
         self._pictures: PictureLog | None = None
         self._take: TakeRecording | None = None
+        self._poses = PoseLog(desk.shelf.folder / POSES_NAME, _poses(saved))
         if self._recorded.stopped is None:
             self._open_files(saved)
 
@@ -81,9 +86,12 @@ class Recorder:
             self._queued.popleft().result()
         self._queued.append(self._desk.machine.writer.submit(self._write, step))
 
-    def save(self, folder: Path) -> Recorded:
-        """Bring all to the disk, and write into the folder of a save what is needed to go on."""
-        return self._desk.machine.writer.submit(self._save, folder).result()
+    def save(self, folder: Path) -> "Future[None]":
+        """Bring all to the disk, and write into the folder of a save what is needed to go on; the end is to be awaited.
+
+        No step may be recorded before.
+        """
+        return self._desk.machine.writer.submit(self._save, folder)
 
     def close(self) -> None:
         self._desk.machine.writer.submit(self._close_files).result()
@@ -98,12 +106,16 @@ class Recorder:
             self._desk.machine.writer.submit(self._stop, error)
 
     def _open_files(self, saved: JsonObject | None) -> None:
+        """New, or as they were; files that are gone or changed are no reason to lose the session."""
         folder = self._desk.shelf.folder
-        kept = KeptPictures() if saved is None else KeptPictures.from_record(saved.object("pictures"))
-        self._pictures = PictureLog(folder / PICTURES_NAME, kept)
-        if self._mapping is not None:
-            state = None if saved is None else saved.object("take").fields
-            self._take = TakeRecording(folder / TAKE_NAME, self._desk.fps, state)
+        try:
+            kept = KeptPictures() if saved is None else KeptPictures.from_record(saved.object("pictures"))
+            self._pictures = PictureLog(folder / PICTURES_NAME, kept)
+            if self._mapping is not None:
+                state = None if saved is None else saved.object("take").fields
+                self._take = TakeRecording(folder / TAKE_NAME, self._desk.fps, state)
+        except InputError as error:
+            self._stop(error)
 
     def _write(self, step: Step) -> None:
         """One step, in the writer's thread."""
@@ -149,7 +161,8 @@ class Recorder:
             self._desk.events.add("error", code="recording", message=str(error))
         self._desk.events.add("recording.stopped", message=why)
 
-    def _save(self, folder: Path) -> Recorded:
+    def _save(self, folder: Path) -> None:
+        self._poses.sync()
         record: dict[str, Any] = {"recorded": self._recorded.to_record(), "poses": _plain(self._poses.grown)}
         if self._owed is not None:
             record |= self._owed.save(folder)
@@ -159,7 +172,6 @@ class Recorder:
         if self._take is not None:
             record["take"] = dict(self._take.checkpoint())
         replace_file(folder / RECORDING_NAME, sealed(record))
-        return self._recorded
 
     def _close_files(self) -> None:
         for file in (self._pictures, self._take):
@@ -168,9 +180,12 @@ class Recorder:
         self._pictures = self._take = None
 
 
-def _folder(state: Path | None) -> Path:
-    assert state is not None
-    return state
+def _read(state: Path) -> JsonObject:
+    path = state / RECORDING_NAME
+    try:
+        return unsealed(JsonObject.parse(content_of(path), str(path)))
+    except OSError as error:
+        raise SavedSessionError(f"The saved session {path} cannot be read ({error.strerror}).") from error
 
 
 def _poses(saved: JsonObject | None) -> Grown:

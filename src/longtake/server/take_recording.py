@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.torch import load, save
+from torch import Tensor
 
 from longtake.api.geometry_session import GeometrySession
+from longtake.errors import SavedSessionError
 from longtake.exports.frame import MappedFrame
 from longtake.exports.sink import SinkState
 from longtake.exports.take import TakeSettings, TakeSink
@@ -30,6 +33,8 @@ from longtake.video.resize import Resized
 
 MapResult = MappedFrame | Moved | Frame | Noted
 _OWED_NAME = "owed.safetensors"
+_FRAMES_A_SYNC = 8
+"""After so many frames they are brought to the disk, so that a save, for which the worker waits, finds little to do."""
 _PATTERNS = (ImageFiles.JPEG.value, DepthFiles(1.0).pattern, CONFIDENCE_FILES)
 
 
@@ -66,9 +71,9 @@ class OwedResults:
         assert provisional is not None
         state = record.object("results").fields
         resumed._results.restore(state, mapping.num_final, on_cpu(provisional))
-        pixels = load((folder / _OWED_NAME).read_bytes())
-        for number, frame in enumerate(record.objects("owed")):
-            seen = Resized(pixels[str(number)], placement_from_json(frame.object("source")))
+        frames = record.objects("owed")
+        for frame, pixels in zip(frames, _read_pixels(folder / _OWED_NAME, len(frames)), strict=True):
+            seen = Resized(pixels, placement_from_json(frame.object("source")))
             prepared = _as_prepared(frame.integer("index"), frame.number("time_s"), seen)
             list(resumed._results.take(Stepped(taken=prepared, geometry=None, num_final=mapping.num_final)))
         return resumed
@@ -84,6 +89,7 @@ class TakeRecording:
             shutil.rmtree(folder, ignore_errors=True)
         kept = None if state is None else SinkState(values=state)
         self._sink = TakeSink(folder, TakeSettings(fps=fps), state=kept)
+        self._num_written = 0
 
     def write(self, results: Iterable[MapResult]) -> Sequence[int]:
         """All that are final; returns the bytes of each."""
@@ -98,7 +104,18 @@ class TakeRecording:
 
     def _write(self, frame: MappedFrame) -> int:
         self._sink.write(frame)
+        self._num_written += 1
+        if self._num_written % _FRAMES_A_SYNC == 0:
+            self._sink.checkpoint()
         return sum((self._folder / pattern.format(index=frame.index)).stat().st_size for pattern in _PATTERNS)
+
+
+def _read_pixels(path: Path, num_frames: int) -> list[Tensor]:
+    try:
+        stored = load(path.read_bytes())
+        return [stored[str(number)] for number in range(num_frames)]
+    except (OSError, SafetensorError, KeyError) as error:
+        raise SavedSessionError(f"The saved session {path} cannot be read ({error}).") from error
 
 
 def _prepared(step: Step) -> Prepared | None:
