@@ -10,9 +10,10 @@ from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 import numpy as np
 import pytest
 from PIL import Image
-from served import ASK, BOTH, MAP, Start, ask, events_of, open_session, push
+from served import ASK, BOTH, MAP, Start, ask, events_of, open_session, push, pushed
 
 import longtake
+from longtake.errors import InputError
 from longtake.pipeline.events import Frame
 from longtake.server.engine import Engine
 from longtake.server.networks import Networks
@@ -244,3 +245,45 @@ def test_a_session_whose_take_was_changed_goes_on_without_recording(
     session.settle()
     assert len(events_of(session, "recording.stopped")) == 1
     assert session.description["recording"] is False
+
+
+def test_a_frame_that_could_not_be_noted_was_taken_all_the_same(
+    start: Start, frames: Sequence[VideoFrame], shorter: Files
+) -> None:
+    session = open_session(start(), ALONE)
+    push(session, frames[:10])
+    noted = session.shelf.folder / "taken"
+    noted.unlink()
+    noted.mkdir()  # in whose place no file can be written
+    with pytest.raises(InputError, match="cannot be written"):
+        push(session, frames[10:11], first=10)
+    noted.rmdir()
+    session.push(pushed(frames[10], 10)).result(timeout=60)
+    assert events_of(session, "input_frame.ack")[-1] == {"sequence": 10, "duplicate": True}
+    push(session, frames[11:], first=11)
+    assert names(ended(session), shorter) == []
+
+
+def test_a_fork_of_a_session_that_a_crash_cut_off_shares_nothing_that_changes(
+    start: Start, frames: Sequence[VideoFrame], shorter: Files, tmp_path: Path, networks: Networks
+) -> None:
+    session = open_session(start(save_every_frames=11), ALONE)
+    push(session, frames[:16])
+    session.settle()
+    shutil.copytree(tmp_path / "sessions", tmp_path / "crashed")
+    with Engine(ServerSettings(folder=tmp_path / "crashed"), networks) as engine:
+        parent = engine.session(session.id)
+        fork = engine.fork(session.id).result(timeout=60)
+        push(parent, [replace(frame, image=np.asarray(frame.image)[::-1].copy()) for frame in frames[11:16]], first=11)
+        push(fork, frames[11:], first=11)
+        assert names(ended(fork), shorter) == []
+
+
+def test_a_fork_that_finds_no_room_leaves_nothing(start: Start, frames: Sequence[VideoFrame]) -> None:
+    engine = start()
+    session = open_session(engine, MAP)
+    push(session, frames[:9])
+    session.save().result(timeout=60)
+    with files_no_longer_than(1_000), pytest.raises(InputError, match="cannot be written"):
+        engine.fork(session.id).result(timeout=60)
+    assert [path.name for path in engine.settings.folder.iterdir() if path.is_dir()] == [session.id]

@@ -87,10 +87,10 @@ class Life:
         index = self.record.num_frames
         self.record = replace(self.record, next_sequence=frame.sequence + 1, num_frames=index + 1)
         self.num_unsaved += 1
-        self.shelf.note_taken(self.record.next_sequence)
         self.lost = self.lost if self.lost is not None and self.record.next_sequence <= self.lost[1] else None
         self.last = StepResult(frame.sequence, geometry)
         self._keep(index, frame, geometry)
+        self.shelf.note_taken(self.record.next_sequence)  # last: should the disk not take it, the frame was taken
 
     def finish(self) -> Geometry | None:
         """The results still owed, saved; None where nothing maps."""

@@ -176,16 +176,23 @@ class Shelf:
         )
 
     def copy_to(self, other: "Shelf", record: SessionRecord) -> None:
-        """Write this record, and the save that it names, into another session's folder."""
-        with writing(str(other.folder)):
-            other.folder.mkdir(parents=True)
-            if record.number:
-                shutil.copytree(self.state_folder(record.number), other.state_folder(record.number))
-            for name in (POSES_NAME, VIDEO_NAME):
-                if (self.folder / name).is_file():
-                    shutil.copyfile(self.folder / name, other.folder / name)
-            self._copy_recorded(other, record.num_frames)
-        other.write(record)
+        """Write this record, the save that it names, and what is recorded into another session's folder."""
+        try:
+            with writing(str(other.folder)):
+                self._copy_files(other, record)
+            other.write(record)
+        except BaseException:
+            other.remove()
+            raise
+
+    def _copy_files(self, other: "Shelf", record: SessionRecord) -> None:
+        other.folder.mkdir(parents=True)
+        if record.number:
+            shutil.copytree(self.state_folder(record.number), other.state_folder(record.number))
+        for name in (POSES_NAME, VIDEO_NAME):
+            if (self.folder / name).is_file():
+                shutil.copyfile(self.folder / name, other.folder / name)
+        self._copy_recorded(other, record.num_frames)
 
     def _copy_recorded(self, other: "Shelf", num_frames: int) -> None:
         """Files that never change again are shared, as links; those that grow are copied."""
