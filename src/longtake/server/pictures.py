@@ -139,7 +139,7 @@ def _encode(image: Image.Image, side: int) -> bytes:
     if max(image.size) > side:
         scale = side / max(image.size)
         size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
-        image = image.resize(size, Image.Resampling.BILINEAR, reducing_gap=2.0)
+        image = image.resize(size, Image.Resampling.BILINEAR, reducing_gap=1.0)
     return encode_image(image, ".jpg", quality=_QUALITY)
 
 
