@@ -32,7 +32,7 @@ from longtake.runtime.session import SequenceSession
 from longtake.runtime.steps import Look, VideoSession
 from longtake.runtime.windowed import WindowedSession, restored_session
 from longtake.types import Geometry
-from longtake.video.resize import Fit
+from longtake.video.resize import Fit, Resized
 from longtake.weights.familiarity import CLIP_FRAMES, FEWEST_FRAMES, Familiarity
 
 
@@ -45,7 +45,12 @@ class SessionInfo:
     num_frames: int
     num_kept: int
     """Frames remembered in the current window."""
+    capacity: int | None
+    """Frames with which its memory is full; None before the first frame, and where it grows until its budget is used
+    up."""
     num_windows: int
+    first_frame: int
+    """Of the current window."""
     num_bytes: int
     """Declared for keys and values."""
     device: str
@@ -219,6 +224,10 @@ class GeometrySession(Single):
             distance_sum=before.distance_sum + float(distances.sum()),
         )
 
+    def as_seen(self, picture: Picture) -> Resized:
+        """What the network sees of a picture, and where in it; changes nothing."""
+        return self._prepare(as_rgb(picture))
+
     def finish(self) -> Geometry:
         """The remaining results when no more pictures come; those that were provisional are final then."""
         return self._opened("finish").finish()
@@ -321,6 +330,12 @@ class GeometrySession(Single):
         return 0 if self._clock.value.session is None else _sequence(self._clock.value.session).num_bytes
 
     @property
+    def live_bytes(self) -> int:
+        """Bytes of keys and values that are in use; on a GPU this waits for it."""
+        session = self._clock.value.session
+        return 0 if session is None else sum(use.live_bytes for use in _sequence(session).use().values())
+
+    @property
     def info(self) -> SessionInfo:
         session = self._clock.value.session
         inner = None if session is None else _sequence(session)
@@ -328,7 +343,9 @@ class GeometrySession(Single):
             size=None if inner is None else as_text(inner.plan.size),
             num_frames=self._clock.value.num_frames,
             num_kept=0 if inner is None else inner.num_kept,
+            capacity=None if inner is None else inner.plan.requirements.full_after,
             num_windows=len(session.windows) if isinstance(session, WindowedSession) else 1,
+            first_frame=session.windows[-1].first_frame if isinstance(session, WindowedSession) else 0,
             num_bytes=self.num_bytes,
             device=str(_device(self._model)),
         )

@@ -152,6 +152,7 @@ class Engine:
                 _log.error("a session could not be saved", exc_info=error)
         self._housekeeper.join()
         self.scheduler.close()
+        self._machine.views.close()
         self._opened.close()
 
     def _wait_for_works(self) -> None:

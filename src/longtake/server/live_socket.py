@@ -20,6 +20,7 @@ from longtake.server.results import geometry_bytes
 from longtake.server.session import ServedSession
 from longtake.server.settings import Limits
 from longtake.server.spec import Delivery
+from longtake.server.viewer import ViewBudget, Viewer
 from longtake.server.watches import Watch
 
 _TOO_SLOW = 1013
@@ -36,7 +37,8 @@ class LiveSocket:
         self._loop = asyncio.get_running_loop()
         self._unread: deque[str | bytes] = deque()
         self._unread_bytes = 0
-        self._has_unread = asyncio.Event()
+        self._may_send, self._has_news = asyncio.Event(), asyncio.Event()
+        self._viewer = Viewer(session.view.points)
         self._end_code: int | None = None
         self._is_behind = asyncio.Event()
         self._pushed: deque[Future[Any]] = deque()
@@ -49,11 +51,13 @@ class LiveSocket:
         sending = asyncio.create_task(self._send_all())
         receiving = asyncio.create_task(self._receive_all())
         behind = asyncio.create_task(self._close_when_behind())
-        tasks = (sending, receiving, behind)
+        showing = asyncio.create_task(self._make_previews())
+        tasks = (sending, receiving, behind, showing)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._session.events.stop_listening(self._hear)
+            self._session.view.stop_listening(self._hear_view)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -77,7 +81,16 @@ class LiveSocket:
             self._is_behind.set()
         elif is_end:
             self._end_code = _ENDED
-        self._has_unread.set()
+        self._may_send.set()
+
+    def _hear_view(self) -> None:
+        """Called in any thread: there are other points, or another picture."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._look_again)
+
+    def _look_again(self) -> None:
+        self._may_send.set()
+        self._has_news.set()
 
     async def _close_when_behind(self) -> None:
         """A reader that takes nothing may never let what is being sent end; it is not waited for."""
@@ -87,19 +100,41 @@ class LiveSocket:
 
     async def _send_all(self) -> None:
         while True:
-            await self._has_unread.wait()
-            self._has_unread.clear()
-            while self._unread:
-                message = self._unread.popleft()
-                self._unread_bytes -= len(message)
+            await self._may_send.wait()
+            self._may_send.clear()
+            while (message := self._next_message()) is not None:
                 await self._send(message)
             if self._end_code is not None:
                 await self._socket.close(self._end_code)
                 return
+            self._has_news.set()
+
+    def _next_message(self) -> str | bytes | None:
+        """Events and results, all of them; then what a viewer is sent, which never waits in a queue."""
+        if not self._unread:
+            return self._viewer.next_message() if self._end_code is None else None
+        message = self._unread.popleft()
+        self._unread_bytes -= len(message)
+        return message
+
+    async def _make_previews(self) -> None:
+        """Of what is newest when there is credit for it; in another thread, since text must not wait."""
+        view, viewer = self._session.view, self._viewer
+        while True:
+            await self._has_news.wait()
+            self._has_news.clear()
+            while (wait_s := viewer.preview_wait_s(view.snapshot)) is not None:
+                snapshot = view.snapshot
+                if wait_s > 0 or snapshot is None:
+                    await asyncio.sleep(wait_s)
+                    continue
+                viewer.show(await asyncio.to_thread(viewer.previews_of, snapshot))
+                self._may_send.set()
 
     async def _send(self, message: str | bytes) -> None:
         if isinstance(message, bytes):
             await self._socket.send_bytes(message)
+            await asyncio.sleep(0)  # for events that came meanwhile
         else:
             await self._socket.send_text(message)
 
@@ -153,6 +188,13 @@ class LiveSocket:
                 await asyncio.wrap_future(self._session.watch(_watch(request)))
             case "watch.delete":
                 await asyncio.wrap_future(self._session.stop_watching(_text(request, "watch")))
+            case "view.budget":
+                self._viewer.set_budget(ViewBudget.parse(request))
+                self._session.view.listen(self._hear_view)
+                self._look_again()
+            case "credit":
+                self._viewer.add_credit(request)
+                self._look_again()
             case "session.save":
                 await _ended(self._session.save())
             case other:

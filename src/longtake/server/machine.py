@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
@@ -12,6 +12,7 @@ from longtake.pipeline.admission import Admission, Demand
 from longtake.pipeline.scheduler import Scheduler
 from longtake.server.networks import Networks
 from longtake.server.settings import ServerSettings
+from longtake.server.view_thread import ViewThread
 from longtake.types import Geometry
 
 
@@ -36,6 +37,8 @@ class Machine:
     make_room: Callable[[str, Demand], None]
     """Admits a session, for whose sake idle ones may have to leave memory; called by the worker."""
     clock: Callable[[], float] = time.time
+    views: ViewThread = field(default_factory=ViewThread)
+    """Makes what viewers are sent."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

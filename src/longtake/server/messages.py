@@ -23,6 +23,7 @@ from longtake.server.problems import RequestError
 
 _HEADER = struct.Struct("<BBHIq")
 HEADER_BYTES = _HEADER.size
+_LAST_US = 2**63 - 1
 
 
 class MessageKind(IntEnum):
@@ -32,6 +33,10 @@ class MessageKind(IntEnum):
     """A picture, to the server."""
     GEOMETRY = 2
     """All that became known with a frame, to the client."""
+    POINTS = 3
+    """Some points of a frame, to viewers."""
+    PREVIEW = 4
+    """A small picture of what is seen now, to viewers."""
 
 
 class Codec(IntEnum):
@@ -42,6 +47,8 @@ class Codec(IntEnum):
     JPEG = 1
     PNG = 2
     SAFETENSORS = 3
+    POINTS = 4
+    """Rows of ten bytes, as `points` draws them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +74,11 @@ class BinaryMessage:
         """The bytes of the message."""
         fields = json.dumps(self.fields).encode() if self.fields else b""
         return _HEADER.pack(self.kind, self.codec, len(fields), self.sequence, self.time_us) + fields + self.payload
+
+
+def microseconds(time_s: float) -> int:
+    """A time for the header; one that is beyond all clocks is the last that fits."""
+    return int(max(-_LAST_US, min(_LAST_US, time_s * 1e6)))
 
 
 def unpack(content: bytes) -> BinaryMessage:

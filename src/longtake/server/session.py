@@ -19,12 +19,14 @@ from longtake.pipeline.scheduler import Work, WorkKind
 from longtake.runtime.answers import Answer
 from longtake.server.events import EventLog
 from longtake.server.machine import Machine, PushedFrame, SessionState, StepResult
+from longtake.server.memory_report import MemoryReport
 from longtake.server.pose_log import PoseLog
 from longtake.server.problems import RequestError, problem_of
 from longtake.server.results import answer_record, geometry_bytes, geometry_of
 from longtake.server.shelf import POSES_NAME, SessionRecord, Shelf
 from longtake.server.spec import Delivery
 from longtake.server.telling import tell_geometry
+from longtake.server.view import SessionView, taken_frame
 from longtake.server.watchers import Watcher, open_watcher, resume_watcher
 from longtake.server.watches import Watch, Watches
 from longtake.types import Geometry
@@ -66,6 +68,8 @@ class ServedSession:
         was_cut_off = record.number > 0 or self.lost is not None
         self.events = EventLog(first_id=record.next_event + (_LOST_IDS if was_cut_off else 0))
         self._tell_beginning()
+        self._memory_report = MemoryReport(self.events)
+        self.view = SessionView(id, machine.views, lacks_past=record.num_frames > 0)
 
     @property
     def record(self) -> SessionRecord:
@@ -390,6 +394,9 @@ class ServedSession:
         if geometry is not None:
             self._know(geometry)
         self.events.add("input_frame.ack", sequence=frame.sequence, num_frames=self._record.num_frames, step_s=step_s)
+        index = self._record.num_frames - 1
+        self.view.take(geometry, taken_frame(index, frame, watcher.map))
+        self._memory_report.tell(watcher, index, frame.time_s)
 
     def _know(self, geometry: Geometry) -> None:
         """Keep and tell poses, and what earlier ones became."""
@@ -484,12 +491,14 @@ class ServedSession:
         if self._poses is not None:
             self._poses.close()
         self._watcher = self._poses = None
+        self.view.let_go()
         self._machine.admission.release(self.id)
 
     def _finish(self) -> Geometry | None:
         geometry = self._awake().finish()
         if geometry is not None:
             self._know(geometry)
+            self.view.take(geometry)
         self._record = replace(self._record, is_finished=True)
         self._num_unsaved += 1
         self._save()
@@ -512,6 +521,7 @@ class ServedSession:
     def _close(self) -> None:
         self._is_closed = True
         self._let_go()
+        self.view.close()
         self._shelf.remove()
         self.events.add("session.closed")
 
