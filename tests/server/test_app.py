@@ -265,6 +265,9 @@ def malformed(number: int, next_sequence: int) -> str | bytes:
         '{"type": "response.create", "question": "Where?", "max_tokens": true}',
         '{"type": "response.cancel", "response": "none"}',
         '{"type": "session.update"}',
+        '{"type": "credit", "bytes": -1}',
+        '{"type": "credit", "bytes": NaN}',
+        '{"type": "view.budget", "points": true}',
         '{"type": null}',
     ]
     return kinds[number % len(kinds)]

@@ -1,5 +1,6 @@
 """What a session's memory holds is told as it changes, and what left it with its time."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -31,7 +32,7 @@ def test_of_very_many_spans_the_shortest_gaps_are_passed_over() -> None:
     held = [segment(20 * number, number + (100.0 if number >= 50 else 0.0)) for number in range(500)]
     spans = spans_of(held)
     assert len(spans) == 64
-    assert (49.0, 150.0) in [(one[1], other[0]) for one, other in zip(spans, spans[1:], strict=False)]
+    assert (49.0, 150.0) in [(one[1], other[0]) for one, other in itertools.pairwise(spans)]
     assert (spans[0][0], spans[-1][1]) == (0.0, 599.0)
 
 
@@ -58,7 +59,7 @@ def test_it_is_told_twice_a_second_at_most_and_sooner_when_something_was_forgott
         watcher.step(frames[index % 24], float(index))
         report.tell(watcher, index, float(index))
         clock.now_s += 0.05
-    gaps = [later[0] - earlier[0] for earlier, later in zip(told, told[1:], strict=False)]
+    gaps = [later[0] - earlier[0] for earlier, later in itertools.pairwise(told)]
     for gap, (_, fields) in zip(gaps, told[1:], strict=True):
         assert gap >= (0.0999 if fields["forgotten"] else 0.4999)
     gone = [span for _, fields in told for span in fields["forgotten"]]

@@ -24,8 +24,7 @@ _MOST_LOOKED_AT = 32_768
 """Pixels of a frame among which points are chosen, so that no frame takes long however large it is."""
 _MOST_VOXELS = 500_000
 _VOXELS_TO_DEPTH = 48
-"""Voxels along the median depth of the first frame with points; a pixel of a small network's picture is about half of one
-wide."""
+"""Voxels along the median depth of the first frame with points; twice as wide as a pixel of a small network there."""
 _STEPS = 2**16 - 1
 _NEAR_PERCENT = 1.0
 _MOST_ERROR_PX = 0.5

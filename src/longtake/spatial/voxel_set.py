@@ -40,7 +40,8 @@ class VoxelSet:
         within = np.flatnonzero((np.abs(place) < REACH).all(axis=0))
         keys, first = np.unique(keys_of(*place[:, within].astype(np.int64)), return_index=True)
         is_new = ~(_contains(self._settled, keys) | _contains(self._recent, keys))
-        return within[np.sort(first[is_new])]
+        firsts: Int[np.ndarray, " new"] = within[np.sort(first[is_new])]
+        return firsts
 
     def add(self, points: Float[np.ndarray, "points 3"]) -> None:
         """Count the voxels of points as met; they must be some that `firsts` gave since the last time."""
