@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from served import ASK, BOTH, MAP, Start, events_of, open_session, push
+from served import ASK, BOTH, Start, events_of, open_session, push
 
-import longtake
 from longtake.memory.policy import Segment
 from longtake.server.events import EventLog
 from longtake.server.memory_report import MemoryReport, spans_of
@@ -90,23 +89,3 @@ def test_a_session_of_both_tells_of_both(start: Start, frames: Sequence[VideoFra
     assert 0 < last["bytes"] <= BOTH.memory_bytes
     assert last["dialogue"]["spans"]
     assert last["forgotten"] == []
-
-
-@pytest.mark.extra
-def test_a_window_that_ends_is_told_as_forgotten_with_its_frames(networks: Networks) -> None:
-    watcher = open_watcher(MAP, networks.map_named(MAP.model), None)
-    events, clock = EventLog(), Clock()
-    report = MemoryReport(events, clock)
-    for index, frame in enumerate(longtake.open_video("world:9?frames=66&size=126x98")):
-        watcher.step(frame, frame.timestamp_s)
-        report.tell(watcher, index, frame.timestamp_s)
-        clock.now_s += 1.0
-    (gone,) = [span for event in events.after(0) for span in event.fields["forgotten"]]
-    last = events.after(0)[-1].fields["map"]
-    mapping = watcher.map
-    assert mapping is not None
-    assert last["window"] == 1
-    assert (gone["of"], gone["first"], gone["last"]) == ("map", 0, mapping.info.first_frame - 1)
-    assert gone["start_s"] == 0
-    assert gone["end_s"] > 0
-    assert last["kept"] < last["capacity"]

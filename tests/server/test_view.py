@@ -112,12 +112,14 @@ def test_who_leaves_memory_keeps_its_points_only_while_somebody_watches(
     until(lambda: len(points_of(session)) == 2)
 
 
-def test_windows_that_move_take_their_points_along(start: Start) -> None:
+def test_windows_that_move_take_their_points_along_and_are_forgotten(start: Start) -> None:
     """The pose of a chunk is that of its frame, moved by all that was told; a latecomer needs no history."""
     engine = start()
     session = open_session(engine, MAP)
     walk = list(longtake.open_video("world:9?frames=66&size=126x98"))
-    push(session, walk)
+    push(session, walk[:-1])
+    time.sleep(0.5)  # after which the memory is told again
+    push(session, walk[-1:], first=65)
     until_shown(session, 65)
     poses: dict[int, np.ndarray] = {}
     version = 0
@@ -133,6 +135,11 @@ def test_windows_that_move_take_their_points_along(start: Start) -> None:
     for one in points_of(session):
         assert one.fields["version"] == version
         assert np.array(one.fields["pose"]).reshape(4, 4) == pytest.approx(poses[one.fields["frame"]], abs=1e-5)
+    memory = events_of(session, "memory")
+    (gone,) = [span for event in memory for span in event["forgotten"]]
+    assert (gone["of"], gone["first"], gone["last"]) == ("map", 0, 47)
+    assert (gone["start_s"], gone["end_s"]) == (walk[0].timestamp_s, walk[47].timestamp_s)
+    assert memory[-1]["map"] == {"kept": 18, "capacity": memory[0]["map"]["capacity"], "window": 1}
 
 
 def test_a_past_that_is_not_here_is_made_of_the_take(tmp_path: Path, frames: Sequence[VideoFrame]) -> None:
@@ -144,6 +151,12 @@ def test_a_past_that_is_not_here_is_made_of_the_take(tmp_path: Path, frames: Seq
     assert thread.wait()
     found = [view.points.newest_within(number, number + 1) for number in range(view.points.next_sequence)]
     assert [one.chunk.frame for one in found if one is not None] == list(range(10))
+    take, snapshot = longtake.open_take(tmp_path / "mapped"), view.snapshot
+    assert snapshot is not None
+    assert snapshot.known is not None
+    assert (snapshot.frame, snapshot.time_s) == (9, take.records[-1].timestamp_s)
+    assert np.array_equal(snapshot.image, take.image(-1))
+    assert np.array_equal(snapshot.known.depth, take.depth(-1))
     absent = SessionView("t", thread, take=tmp_path / "nothing", lacks_past=True)
     absent.listen(lambda: None)
     assert thread.wait()

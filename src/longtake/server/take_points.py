@@ -1,4 +1,4 @@
-"""Points of a take on disk, as viewers of the session that wrote it are sent them."""
+"""Points of a take on disk, and its last frame, as viewers of the session that wrote it are sent them."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +10,7 @@ from jaxtyping import Float, UInt8
 
 from longtake.exports.saved import saved_frame
 from longtake.server.points import PointChunk, PointMaker
+from longtake.server.previews import KnownDepth, Snapshot, small_picture
 from longtake.takes.images import ImageFiles
 from longtake.takes.take import Take, read_take
 
@@ -33,6 +34,16 @@ def chunks_of_take(
         chunk = making.chunk(frame)
         if chunk is not None:
             yield chunk, frame.world_from_camera.numpy()
+
+
+def last_seen(folder: Path) -> Snapshot:
+    """What previews of the last frame of a take show."""
+    take = read_take(folder)
+    frame = saved_frame(take, -1, None if take.header.images is None else take.image(-1))
+    known = KnownDepth(frame=frame.index, time_s=frame.timestamp_s, depth=frame.depth, confidence=frame.confidence)
+    has_depth = take.header.depth is not None
+    image = small_picture(np.ascontiguousarray(frame.image))
+    return Snapshot(frame=frame.index, time_s=frame.timestamp_s, image=image, known=known if has_depth else None)
 
 
 def _images(take: Take, step: int) -> Iterator[tuple[int, UInt8[np.ndarray, "height width 3"] | None]]:

@@ -18,7 +18,7 @@ from longtake.server.machine import PushedFrame
 from longtake.server.point_history import PointHistory
 from longtake.server.points import PointMaker
 from longtake.server.previews import KnownDepth, Snapshot, small_picture
-from longtake.server.take_points import chunks_of_take
+from longtake.server.take_points import chunks_of_take, last_seen
 from longtake.server.view_thread import ViewThread
 from longtake.takes.header import is_take
 from longtake.types import Geometry, MovedSpan
@@ -113,45 +113,49 @@ class SessionView:
 
     def _make(self, step: int, frame: TakenFrame | None, known: Geometry | None) -> None:
         with self._making:
-            if frame is not None:
-                self._see(frame)
+            snapshot = self._snapshot if frame is None else self._see(frame)
             while self._moves and self._moves[0][0] <= step:
                 _, version, spans = self._moves.popleft()
                 self.points.move(version, spans)
             for place in range(0 if known is None else len(known)):
                 assert known is not None
-                self._know(known.frames(place, place + 1))
+                newest = self._know(known.frames(place, place + 1))
+                if snapshot is not None and newest is not None:
+                    snapshot = replace(snapshot, known=newest)
+            self._snapshot = snapshot
         self._tell()
 
-    def _see(self, frame: TakenFrame) -> None:
-        known = None if self._snapshot is None else self._snapshot.known
-        small = small_picture(frame.picture)
-        self._snapshot = Snapshot(frame=frame.index, time_s=frame.time_s, image=small, known=known)
+    def _see(self, frame: TakenFrame) -> Snapshot:
         if frame.resize is not None:
             self._unknown[frame.index] = _Seen.of(frame.resize(frame.picture))
             while len(self._unknown) > _MOST_UNKNOWN:
                 self._unknown.pop(next(iter(self._unknown)))
+        known = None if self._snapshot is None else self._snapshot.known
+        return Snapshot(frame=frame.index, time_s=frame.time_s, image=small_picture(frame.picture), known=known)
 
-    def _know(self, geometry: Geometry) -> None:
+    def _know(self, geometry: Geometry) -> KnownDepth | None:
+        """Add the points of a frame; None where its picture was left out."""
         seen = self._unknown.pop(geometry.frame_index[0], None)
         if seen is None:
-            return
+            return None
         mapped = seen.mapped(geometry)
         chunk = self._maker.chunk(mapped)
         if chunk is not None:
             self.points.add(chunk, mapped.world_from_camera.numpy())
-        if self._snapshot is not None:
-            known = KnownDepth(
-                frame=mapped.index, time_s=mapped.timestamp_s, depth=mapped.depth, confidence=mapped.confidence
-            )
-            self._snapshot = replace(self._snapshot, known=known)
+        return KnownDepth(
+            frame=mapped.index, time_s=mapped.timestamp_s, depth=mapped.depth, confidence=mapped.confidence
+        )
 
     def _recall(self) -> Iterator[None]:
-        """The points of the take on disk, a frame at a time."""
+        """What the take on disk shows: its last frame, then points, a frame at a time."""
         assert self._take is not None
         if not is_take(self._take):
             return
-        maker = self._maker
+        with self._making:
+            maker = self._maker
+            self._snapshot = self._snapshot or last_seen(self._take)
+        self._tell()
+        yield
         for chunk, pose in chunks_of_take(self._take, maker):
             with self._making:
                 if self._maker is not maker:
