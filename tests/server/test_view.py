@@ -23,6 +23,10 @@ from longtake.video.frame import VideoFrame
 pytestmark = pytest.mark.extra
 
 
+def heard() -> None:
+    """Somebody watches."""
+
+
 def points_of(session: ServedSession) -> list[Shown]:
     """All that a viewer would be sent now, in the order of the chunks."""
     viewer = Viewer(session.view.points)
@@ -44,19 +48,20 @@ def test_results_are_the_same_to_the_bit_with_viewers(
     start: Start, frames: Sequence[VideoFrame], local: Outputs
 ) -> None:
     session = open_session(start())
-    heard = threading.Event()
-    session.view.listen(heard.set)
+    told = threading.Event()
+    session.view.listen(told.set)
     assert Outputs(tuple(push(session, frames)), ask(session)) == local
     until_shown(session, 23)
-    assert heard.is_set()
+    assert told.is_set()
     assert len(points_of(session)) >= 20
-    session.view.stop_listening(heard.set)
+    session.view.stop_listening(told.set)
     assert session.view.num_listeners == 0
 
 
 def test_points_are_where_depth_pose_and_intrinsics_say(start: Start, frames: Sequence[VideoFrame]) -> None:
     engine = start()
     session, known = open_session(engine, MAP), {}
+    session.view.listen(heard)
     for sequence, frame in enumerate(frames[:12]):
         push(session, [frame], first=sequence)
         assert session.last is not None
@@ -87,6 +92,7 @@ def test_points_are_where_depth_pose_and_intrinsics_say(start: Start, frames: Se
 def test_a_session_without_a_map_shows_its_picture_and_no_points(start: Start, frames: Sequence[VideoFrame]) -> None:
     session = open_session(start(), ASK)
     push(session, frames[:3])
+    session.view.listen(heard)
     until_shown(session, 2)
     snapshot = session.view.snapshot
     assert snapshot is not None
@@ -100,22 +106,39 @@ def test_who_leaves_memory_keeps_its_points_only_while_somebody_watches(
 ) -> None:
     session = open_session(start(), MAP)
     push(session, frames[:9])
+    session.view.listen(heard)
     until_shown(session, 8)
-    session.view.listen(print)
     session.evict().result(timeout=60)
     assert points_of(session)
-    session.view.stop_listening(print)
+    session.view.stop_listening(heard)
     push(session, frames[9:10], first=9)
     session.evict().result(timeout=60)
     assert points_of(session) == []
+    session.view.listen(heard)
     push(session, frames[10:12], first=10)
     until(lambda: len(points_of(session)) == 2)
+
+
+def test_while_nobody_watches_one_frame_in_four_is_looked_at_and_the_newest_when_somebody_comes(
+    start: Start, frames: Sequence[VideoFrame]
+) -> None:
+    session = open_session(start(), MAP)
+    push(session, frames[:14])
+    until_shown(session, 11)
+    assert [one.fields["frame"] for one in points_of(session)] == [3, 7, 11]
+    session.view.listen(heard)
+    until_shown(session, 13)
+    assert [one.fields["frame"] for one in points_of(session)] == [3, 7, 11, 13]
+    push(session, frames[14:16], first=14)
+    until_shown(session, 15)
+    assert [one.fields["frame"] for one in points_of(session)] == [3, 7, 11, 13, 14, 15]
 
 
 def test_windows_that_move_take_their_points_along_and_are_forgotten(start: Start) -> None:
     """The pose of a chunk is that of its frame, moved by all that was told; a latecomer needs no history."""
     engine = start()
     session = open_session(engine, MAP)
+    session.view.listen(heard)
     walk = list(longtake.open_video("world:9?frames=66&size=126x98"))
     push(session, walk[:-1])
     time.sleep(0.5)  # after which the memory is told again
@@ -187,6 +210,7 @@ def test_a_frame_that_cannot_be_shown_harms_no_other(caplog: pytest.LogCaptureFi
         raise ValueError("no")
 
     picture = np.zeros((8, 8, 3), np.uint8)
+    view.listen(heard)
     view.take(None, TakenFrame(index=0, time_s=0.0, picture=picture, resize=broken))
     view.take(None, TakenFrame(index=1, time_s=0.1, picture=picture, resize=None))
     assert thread.wait()
@@ -200,6 +224,7 @@ def test_a_step_waits_less_than_a_millisecond_for_its_view() -> None:
     thread = ViewThread()
     view = SessionView("s", thread)
     picture, geometry = np.zeros((378, 504, 3), np.uint8), big_geometry()
+    view.listen(heard)
     seconds = []
     for index in range(60):
         started_s = time.perf_counter()

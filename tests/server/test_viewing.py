@@ -29,14 +29,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def watched(server: ServerProcess, frames: list[VideoFrame]) -> Iterator[RemoteSession]:
-    """A session that maps, twelve frames in."""
-    with longtake.Client(server.url).open_session(memory=MAP.memory_bytes, ask=None) as session:
-        step(session, frames[:12])
-        yield session
-
-
 def step(session: RemoteSession, frames: Sequence[VideoFrame]) -> tuple[bytes, ...]:
     results = [session.step(frame) for frame in frames]
     return tuple(geometry_bytes(geometry) for geometry in results if geometry is not None)
@@ -77,6 +69,20 @@ class Page:
 
     def frames_of(self, kind: int) -> list[int]:
         return [one.fields["frame"] for one in self.shown if one.kind == kind]
+
+
+@pytest.fixture(scope="module")
+def watched(server: ServerProcess, frames: list[VideoFrame]) -> Iterator[RemoteSession]:
+    """A session that maps, twelve frames in; somebody watches from its beginning, and pays for nothing."""
+    with (
+        longtake.Client(server.url).open_session(memory=MAP.memory_bytes, ask=None) as session,
+        Page(server, session) as page,
+    ):
+        page.send("view.budget", points=1000, previews=True)
+        page.read(0.2)
+        step(session, frames[:12])
+        yield session
+        assert page.read(0.2).shown == []
 
 
 def test_a_latecomer_gets_the_points_so_far_and_the_newest_pictures(

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,8 @@ from longtake.video.resize import Resized
 
 _MOST_UNKNOWN = 64
 """Pictures that wait for the depth of their frames; a window's first frames are answered together."""
+_UNWATCHED_EVERY = 4
+"""One frame in so many is looked at for who may come: neighbours show the same, and the worker is to have the time."""
 Listener = Callable[[], None]
 Resize = Callable[[np.ndarray], Resized]
 
@@ -61,6 +64,7 @@ class SessionView:
         self._moves: deque[tuple[int, int, tuple[MovedSpan, ...]]] = deque()
         self._num_steps = 0
         self._snapshot: Snapshot | None = None
+        self._passed_over: Callable[[], None] | None = None
         self._listeners: list[Listener] = []
         self._lock, self._making = threading.Lock(), threading.Lock()
 
@@ -80,6 +84,9 @@ class SessionView:
             if listener not in self._listeners:
                 self._listeners.append(listener)
             is_due, self._lacks_past = self._lacks_past and self._take is not None, False
+            newest, self._passed_over = self._passed_over, None
+        if newest is not None:
+            self._thread.submit(self._session, newest)
         if is_due:
             self._thread.submit_steps(self._session, self._recall())
 
@@ -89,12 +96,20 @@ class SessionView:
                 self._listeners.remove(listener)
 
     def take(self, geometry: Geometry | None, frame: TakenFrame | None = None) -> None:
-        """What became known with a frame that was taken; without one, what is known when no more come."""
+        """What became known with a frame that was taken; without one, what is known when no more come.
+
+        While nobody watches, most frames are passed over, of which the newest is made when somebody comes.
+        """
         self._num_steps += 1
         step, known = self._num_steps, None if geometry is None else _on_cpu(geometry)
         if known is not None and known.moved is not None:
             self._moves.append((step, known.moved.version, known.moved.spans))
-        self._thread.submit(self._session, lambda: self._make(step, frame, known))
+        make = partial(self._make, step, frame, known)
+        with self._lock:
+            is_due = bool(self._listeners) or frame is None or step % _UNWATCHED_EVERY == 0
+            self._passed_over = None if is_due else make
+        if is_due:
+            self._thread.submit(self._session, make)
 
     def let_go(self) -> None:
         """Give up the points, unless somebody watches; who comes later gets those of the take."""
@@ -108,7 +123,7 @@ class SessionView:
 
     def _forget(self) -> None:
         self.points.clear()
-        self._maker, self._snapshot, self._lacks_past = PointMaker(), None, True
+        self._maker, self._snapshot, self._lacks_past, self._passed_over = PointMaker(), None, True, None
         self._unknown.clear()
 
     def _make(self, step: int, frame: TakenFrame | None, known: Geometry | None) -> None:
