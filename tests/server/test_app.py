@@ -68,8 +68,8 @@ def test_a_lost_connection_and_an_eviction_are_nothing_a_caller_sees(
 ) -> None:
     with opened(server.url) as session:
         steps = stepped(session, frames[:9])
-        assert session._line._socket is not None
-        session._line._socket.socket.close()
+        assert session._wire._socket is not None
+        session._wire._socket.socket.close()
         steps += stepped(session, frames[9:12])
         assert server.call("POST", f"/v1/sessions/{session.id}/evict").record["state"] == "saved"
         session.detach()
