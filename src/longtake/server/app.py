@@ -29,7 +29,6 @@ from longtake.server.spec import UPLOAD, Delivery, SessionSpec
 
 _DEFAULT = "default"
 _MOST_EVENTS = 10**15
-_SUGGESTED = ("Where is the red ball now?", "Which room are you in now?", "How many boxes have you seen?")
 
 
 class SessionRequest(BaseModel):
@@ -45,6 +44,7 @@ class SessionRequest(BaseModel):
     fps: float | None = Field(default=None, gt=0, le=1e6)
     delivery: Delivery = Delivery.EVERY
     max_tokens: int = Field(default=64, ge=1, le=4096)
+    exact: bool = Field(default=True, description="that no other session changes a bit; it is always so")
 
     def spec(self, engine: Engine) -> SessionSpec:
         memory = engine.settings.session_bytes if self.memory is None else memory_bytes(self.memory)
@@ -225,7 +225,13 @@ def _questions(engine: Engine, tickets: Tickets) -> APIRouter:
         """What the server offers, and what to ask."""
         maps = [{"id": name, "object": "model", "owned_by": "longtake", "kind": "map"} for name in engine.networks.maps]
         languages = [
-            {"id": name, "object": "model", "owned_by": "longtake", "kind": "language", "questions": _SUGGESTED}
+            {
+                "id": name,
+                "object": "model",
+                "owned_by": "longtake",
+                "kind": "language",
+                "questions": engine.networks.questions_for(name),
+            }
             for name in engine.networks.languages
         ]
         return {"object": "list", "data": [*maps, *languages]}

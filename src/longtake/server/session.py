@@ -127,6 +127,7 @@ class ServedSession:
             "resident_bytes": 0 if watcher is None else watcher.num_bytes,
             "fps": spec.fps,
             "delivery": spec.delivery.value,
+            "exact": True,
             "created_s": record.created_s,
             "saved_s": record.saved_s if record.number else None,
             "active_s": self._active_s,
