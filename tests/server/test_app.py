@@ -320,9 +320,6 @@ def test_two_watchers_hear_the_same_and_a_latecomer_hears_what_it_missed(
 def test_operators_are_told_how_it_is(server: ServerProcess) -> None:
     assert server.call("GET", "/health").record["status"] == "ok"
     assert server.call("GET", "/ready").record["status"] == "ready"
-    metrics = server.call("GET", "/metrics").content.decode()
-    assert 'longtake_sessions{state="open"}' in metrics
-    assert 'longtake_work_total{kind="frame"}' in metrics
     paths = server.call("GET", "/v1/openapi.json").record["paths"]
     assert "/v1/chat/completions" in paths
 

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ app = options.command_app()
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - what an operator may say, with a token
 _TOKEN_VARIABLE = "LONGTAKE_TOKEN"  # noqa: S105 - the name of a variable
+_LOG_LEVELS = ("debug", "info", "warning", "error")
 _DAY_S = 86_400.0
 
 
@@ -43,16 +45,20 @@ def serve(
     allow_addresses: Annotated[
         bool, typer.Option(help="Let clients name URLs, streams and cameras for the server to open.")
     ] = False,
+    log_level: Annotated[
+        str, typer.Option(help="What goes to stderr, a JSON object a line: debug, info, warning or error.")
+    ] = "info",
     device: options.Device = "auto",
     precision: options.PrecisionName = "auto",
 ) -> None:
     """Serve sessions to programs, robots and pages: frames in, poses, depth and answers out, saved when idle."""
     import_from_extra("uvicorn", "serve", "A server")
     import_from_extra("fastapi", "serve", "A server")
-    from longtake.api.arguments import memory_bytes
+    from longtake.api.arguments import memory_bytes, one_of
     from longtake.server.access import AccessRules
     from longtake.server.app import create_app
     from longtake.server.engine import Engine
+    from longtake.server.logs import write_logs
     from longtake.server.networks import Networks
     from longtake.server.run import http_server, listen
     from longtake.server.settings import ServerSettings
@@ -69,6 +75,7 @@ def serve(
     )
     networks = Networks(model or [DEFAULT_MODEL], language or [DEFAULT_LANGUAGE], device, precision)
     token = _token(host)
+    write_logs(sys.stderr, one_of("--log-level", log_level, _LOG_LEVELS), secrets=[token] if token else [])
     with listen(host, port) as bound:
         taken = int(bound.getsockname()[1])
         names = tuple(dict.fromkeys([*(name or ()), *_names_of(host)]))

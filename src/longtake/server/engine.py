@@ -14,9 +14,12 @@ from longtake.errors import BusyError, InputError, LongtakeError
 from longtake.memory.budget import format_bytes
 from longtake.pipeline.admission import Admission, Demand
 from longtake.pipeline.scheduler import Scheduler, Work, WorkKind
+from longtake.server.events import SessionEvent
 from longtake.server.feeder import Feeder
+from longtake.server.logs import log_event
 from longtake.server.machine import Machine, SessionState
 from longtake.server.networks import Networks
+from longtake.server.observed import Observed
 from longtake.server.problems import RequestError
 from longtake.server.session import ServedSession
 from longtake.server.settings import ServerSettings
@@ -47,7 +50,10 @@ class Engine:
         self.scheduler = scheduler or Scheduler()
         self.admission = Admission(settings.budget_bytes, frame_s=lambda: self.scheduler.mean_frame_s)
         self._clock = clock
-        self._machine = Machine(settings, networks, self.scheduler, self.admission, self._make_room, clock)
+        self.observed = Observed()
+        self._machine = Machine(
+            settings, networks, self.scheduler, self.admission, self._make_room, clock, self._observe
+        )
         self._sessions: dict[str, ServedSession] = {}
         self._feeders: dict[str, Feeder] = {}
         self._lock = threading.Lock()
@@ -146,10 +152,10 @@ class Engine:
         for id in list(self._feeders):
             self._stop_feeding(id)
         self._wait_for_works()
-        leaving = [session.evict() for session in self.sessions if session.is_in_memory]
-        for done in leaving:
+        leaving = [(session, session.evict()) for session in self.sessions if session.is_in_memory]
+        for session, done in leaving:
             if (error := done.exception()) is not None:
-                _log.error("a session could not be saved", exc_info=error)
+                _log.error("not saved", extra={"session": session.id}, exc_info=error)
         self._housekeeper.join()
         self.scheduler.close()
         self._opened.close()
@@ -180,6 +186,10 @@ class Engine:
     @property
     def disk_bytes(self) -> int:
         return sum(session.shelf.num_bytes for session in self.sessions)
+
+    def _observe(self, id: str, event: SessionEvent) -> None:
+        self.observed.hear(id, event)
+        log_event(id, event)
 
     def _keep_house(self) -> None:
         while not self._ending.wait(_TICK_S):
@@ -248,7 +258,7 @@ class Engine:
         try:
             record = shelf.read()
         except InputError as error:
-            _log.warning("session %s cannot be resumed: %s", id, error)
+            _log.warning("not resumed: %s", error, extra={"session": id})
             self.damaged[id] = str(error)
             return
         self._add(ServedSession(id, shelf, record, self._machine))

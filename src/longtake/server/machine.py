@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
@@ -10,6 +10,7 @@ from jaxtyping import UInt8
 
 from longtake.pipeline.admission import Admission, Demand
 from longtake.pipeline.scheduler import Scheduler
+from longtake.server.events import SessionEvent
 from longtake.server.networks import Networks
 from longtake.server.settings import ServerSettings
 from longtake.types import Geometry
@@ -36,6 +37,8 @@ class Machine:
     make_room: Callable[[str, Demand], None]
     """Admits a session, for whose sake idle ones may have to leave memory; called by the worker."""
     clock: Callable[[], float] = time.time
+    observe: Callable[[str, SessionEvent], None] = lambda *_: None
+    """Hears every event of every session, with the session's id."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +48,8 @@ class PushedFrame:
     sequence: int
     time_s: float
     picture: UInt8[np.ndarray, "height width 3"]
+    pushed_s: float = field(default_factory=time.perf_counter)
+    """When it came, by the clock that steps are measured by."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,8 @@ class ServedSession:
         self.lost = (record.next_sequence, taken - 1) if taken > record.next_sequence else None
         """First and last sequence number of frames that a crash took; None where there are none."""
         was_cut_off = record.number > 0 or self.lost is not None
-        self.events = EventLog(first_id=record.next_event + (_LOST_IDS if was_cut_off else 0))
+        first_id = record.next_event + (_LOST_IDS if was_cut_off else 0)
+        self.events = EventLog(first_id=first_id, observe=partial(machine.observe, id))
         self._tell_beginning()
 
     @property
@@ -311,7 +313,7 @@ class ServedSession:
 
     def _tell_error(self, error: BaseException, **about: Any) -> None:
         if not isinstance(error, LongtakeError):
-            _log.error("session %s failed", self.id, exc_info=error)
+            _log.error("failed", extra={"session": self.id}, exc_info=error)
         self.events.add("error", **problem_of(error).record, **about)
 
     def _tell_beginning(self) -> None:
@@ -329,12 +331,13 @@ class ServedSession:
         while not all(begun.is_set() for begun in asked):
             yield
         begun.set()
+        begun_s = time.perf_counter()
         if not self._is_new(frame):
             return
         watcher = self._awake()
         started_s = time.perf_counter()
         geometry = yield from self._step(watcher, frame)
-        self._taken(frame, geometry, time.perf_counter() - started_s)
+        self._taken(frame, geometry, begun_s, time.perf_counter() - started_s)
         yield from self._look_out(watcher, frame)
         if self._is_save_due:
             self._save()
@@ -377,7 +380,7 @@ class ServedSession:
             )
         return True
 
-    def _taken(self, frame: PushedFrame, geometry: Geometry | None, step_s: float) -> None:
+    def _taken(self, frame: PushedFrame, geometry: Geometry | None, begun_s: float, step_s: float) -> None:
         """Count a frame that the watcher took, and tell of it."""
         watcher = self._watcher
         assert watcher is not None
@@ -390,7 +393,14 @@ class ServedSession:
         self.lost = self.lost if self.lost is not None and self._record.next_sequence <= self.lost[1] else None
         if geometry is not None:
             self._know(geometry)
-        self.events.add("input_frame.ack", sequence=frame.sequence, num_frames=self._record.num_frames, step_s=step_s)
+        self.events.add(
+            "input_frame.ack",
+            sequence=frame.sequence,
+            num_frames=self._record.num_frames,
+            step_s=step_s,
+            wait_s=begun_s - frame.pushed_s,
+            overhead_s=time.perf_counter() - begun_s - step_s,
+        )
 
     def _know(self, geometry: Geometry) -> None:
         """Keep and tell poses, and what earlier ones became."""
