@@ -4,7 +4,7 @@ import os
 import secrets
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from longtake.cli.signals import stopped_by_signal
 from longtake.errors import SettingError
 from longtake.extras import import_from_extra
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from longtake.server.certificate import CertificateFiles
 
 app = options.command_app()
 _LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -45,6 +48,15 @@ def serve(
     allow_addresses: Annotated[
         bool, typer.Option(help="Let clients name URLs, streams and cameras for the server to open.")
     ] = False,
+    allow_webhooks: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST[:PORT]", help="Let standing questions post what they find there; repeatable."),
+    ] = None,
+    https: Annotated[
+        bool, typer.Option("--https", help="Serve by HTTPS, with a certificate of the server's own.")
+    ] = False,
+    certificate: Annotated[Path | None, typer.Option(help="Serve by HTTPS with this certificate (PEM).")] = None,
+    key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).")] = None,
     log_level: Annotated[
         str, typer.Option(help="What goes to stderr, a JSON object a line: debug, info, warning or error.")
     ] = "info",
@@ -57,11 +69,13 @@ def serve(
     from longtake.api.arguments import memory_bytes, one_of
     from longtake.server.access import AccessRules
     from longtake.server.app import create_app
+    from longtake.server.certificate import own_certificate
     from longtake.server.engine import Engine
     from longtake.server.logs import write_logs
     from longtake.server.networks import Networks
     from longtake.server.run import http_server, listen
     from longtake.server.settings import ServerSettings
+    from longtake.server.webhooks import webhook_hosts
 
     settings = ServerSettings(
         folder=folder,
@@ -72,18 +86,25 @@ def serve(
         retention_s=retention * _DAY_S,
         quota_bytes=memory_bytes(quota),
         allows_addresses=allow_addresses,
+        webhook_hosts=webhook_hosts(allow_webhooks or ()),
     )
     networks = Networks(model or [DEFAULT_MODEL], language or [DEFAULT_LANGUAGE], device, precision)
     token = _token(host)
     write_logs(sys.stderr, one_of("--log-level", log_level, _LOG_LEVELS), secrets=[token] if token else [])
+    names = tuple(dict.fromkeys([*(name or ()), *_names_of(host)]))
+    files = _given_files(certificate, key)
+    if files is None and https:
+        files = own_certificate(folder, names)
+        print(f"Clients need this certificate: {files.certificate}", flush=True)
+    scheme = "http" if files is None else "https"
     with listen(host, port) as bound:
         taken = int(bound.getsockname()[1])
-        names = tuple(dict.fromkeys([*(name or ()), *_names_of(host)]))
-        rules = AccessRules.named(names, taken, token=token)
-        url = f"http://{_bracketed(host)}:{taken}"
+        rules = AccessRules.named(names, taken, scheme=scheme, token=token)
+        url = f"{scheme}://{_bracketed(host)}:{taken}"
         server = http_server(
             create_app(Engine(settings, networks), rules),
             lambda: print(f"Serving on {url}, sessions in {folder}; Ctrl-C saves all and ends.", flush=True),
+            files,
         )
         if token is not None and _TOKEN_VARIABLE not in os.environ:
             print(f"Clients need this token: {token}", flush=True)
@@ -99,6 +120,17 @@ def _token(host: str) -> str | None:
     if given is None and host in _LOCAL:
         return None
     return given or secrets.token_urlsafe(24)
+
+
+def _given_files(certificate: Path | None, key: Path | None) -> "CertificateFiles | None":
+    """The operator's own, if there are any."""
+    from longtake.server.certificate import CertificateFiles
+
+    if (certificate is None) != (key is None):
+        raise SettingError("Expected --certificate and --key together; give both, or --https to have one made.")
+    if certificate is None or key is None:
+        return None
+    return CertificateFiles(certificate, key).require_usable()
 
 
 def _names_of(host: str) -> tuple[str, ...]:

@@ -1,14 +1,17 @@
 """Where a server is, what it wants to see, and the errors that it replies with."""
 
 import json
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 from longtake.errors import BusyError, CancelledWorkError, InputError, LongtakeError, MemoryFullError, SettingError
 from longtake.extras import import_from_extra
@@ -23,7 +26,7 @@ _ERRORS: dict[str, type[LongtakeError]] = {
 _TIMEOUT_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ServerAddress:
     """Of one server."""
 
@@ -31,11 +34,27 @@ class ServerAddress:
     token: str | None
     patience_s: float
     """How long one that is away is waited for."""
+    certificate: str | Path | None = None
+    """Of a server that made its own; None for those that this machine trusts anyway."""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise SettingError(f"Expected the address of a server such as http://127.0.0.1:8765, but got '{self.url}'.")
+        if self.certificate is not None and parts.scheme != "https":
+            raise SettingError(f"Expected https:// where there is a certificate, but got '{self.url}'.")
+
+    @cached_property
+    def trust(self) -> ssl.SSLContext | None:
+        """Which certificates are good enough; None without HTTPS."""
+        if not self.url.startswith("https"):
+            return None
+        try:
+            return ssl.create_default_context(cafile=self.certificate)
+        except OSError as error:
+            raise InputError(
+                f"Expected a certificate as PEM in {self.certificate}, but it cannot be read ({error})."
+            ) from error
 
     @property
     def headers(self) -> dict[str, str]:
@@ -45,7 +64,13 @@ class ServerAddress:
     def socket_options(self) -> dict[str, Any]:
         """For a connection of websockets, of either kind."""
         import_from_extra("websockets", "serve", "A client")
-        return {"additional_headers": self.headers, "compression": None, "max_size": None, "proxy": None}
+        return {
+            "additional_headers": self.headers,
+            "compression": None,
+            "max_size": None,
+            "proxy": None,
+            "ssl": self.trust,
+        }
 
     def socket_url(self, path: str) -> str:
         return self.url.rstrip("/").replace("http", "ws", 1) + path
@@ -57,7 +82,9 @@ class ServerAddress:
         url = f"{self.url.rstrip('/')}/v1{call.path}"
         request = Request(url, content, headers, method=call.method)  # noqa: S310 - http or https, as was checked
         try:
-            with build_opener(ProxyHandler({})).open(request, timeout=_TIMEOUT_S) as reply:
+            with build_opener(ProxyHandler({}), HTTPSHandler(context=self.trust)).open(
+                request, timeout=_TIMEOUT_S
+            ) as reply:
                 return bytes(reply.read())
         except HTTPError as error:
             raise error_of(_error_record(error.read())) from error
@@ -65,6 +92,12 @@ class ServerAddress:
             raise self.unreachable(error) from error
 
     def unreachable(self, error: Exception) -> InputError:
+        cause = error.reason if isinstance(error, URLError) else error
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return InputError(
+                f"The server at {self.url} has a certificate that is not trusted here ({cause.verify_message}); give "
+                "the file that it printed as certificate."
+            )
         return InputError(f"The server at {self.url} cannot be reached ({error}); is it running?")
 
     @contextmanager
@@ -74,6 +107,8 @@ class ServerAddress:
 
         try:
             yield
+        except ssl.SSLCertVerificationError as error:
+            raise self.unreachable(error) from error
         except (ConnectionClosed, InvalidMessage, OSError) as error:  # a message cut off: it ended while it was asked
             raise LostConnectionError(str(error)) from error
         except InvalidHandshake as error:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +35,14 @@ class AsyncClient:
 
     @checked_arguments
     def __init__(
-        self, url: str = "http://127.0.0.1:8765", *, token: str | None = None, patience_s: float = 30.0
+        self,
+        url: str = "http://127.0.0.1:8765",
+        *,
+        token: str | None = None,
+        certificate: str | Path | None = None,
+        patience_s: float = 30.0,
     ) -> None:
-        self._address = ServerAddress(url, token, patience_s)
+        self._address = ServerAddress(url, token, patience_s, certificate)
         self._wire = _AsyncWire(self._address)
 
     @checked_arguments

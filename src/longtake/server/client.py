@@ -7,6 +7,7 @@ save are held here, and those that the server does not have are sent again.
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -33,15 +34,20 @@ class Client:
                 geometry = session.step(frame)
             print(session.ask("Where is the red ball now?").text)
 
-    `token` is what `longtake serve` printed, where it needs one. A server that is away is waited for up to
-    `patience_s`.
+    `token` is what `longtake serve` printed, where it needs one; so is `certificate`, the file of one that it made
+    itself. A server that is away is waited for up to `patience_s`.
     """
 
     @checked_arguments
     def __init__(
-        self, url: str = "http://127.0.0.1:8765", *, token: str | None = None, patience_s: float = 30.0
+        self,
+        url: str = "http://127.0.0.1:8765",
+        *,
+        token: str | None = None,
+        certificate: str | Path | None = None,
+        patience_s: float = 30.0,
     ) -> None:
-        self._address = ServerAddress(url, token, patience_s)
+        self._address = ServerAddress(url, token, patience_s, certificate)
         self._wire = _Wire(self._address)
 
     @checked_arguments

@@ -25,6 +25,7 @@ from longtake.server.session import ServedSession
 from longtake.server.settings import ServerSettings
 from longtake.server.shelf import VIDEO_NAME, SessionRecord, Shelf, is_session_id, shelves
 from longtake.server.spec import UPLOAD, SessionSpec
+from longtake.server.webhooks import Webhooks
 from longtake.takes.folder_lock import locked
 from longtake.video.addresses import shown_address
 
@@ -50,7 +51,7 @@ class Engine:
         self.scheduler = scheduler or Scheduler()
         self.admission = Admission(settings.budget_bytes, frame_s=lambda: self.scheduler.mean_frame_s)
         self._clock = clock
-        self.observed = Observed()
+        self.observed, self._webhooks = Observed(), Webhooks(settings.webhook_hosts)
         self._machine = Machine(
             settings, networks, self.scheduler, self.admission, self._make_room, clock, self._observe
         )
@@ -157,6 +158,7 @@ class Engine:
             if (error := done.exception()) is not None:
                 _log.error("not saved", extra={"session": session.id}, exc_info=error)
         self._housekeeper.join()
+        self._webhooks.close()
         self.scheduler.close()
         self._opened.close()
 
@@ -190,6 +192,9 @@ class Engine:
     def _observe(self, id: str, event: SessionEvent) -> None:
         self.observed.hear(id, event)
         log_event(id, event)
+        if event.type == "watch.fired":
+            session = self.session(id)
+            self._webhooks.tell(id, session.record.watches, event, session.events)
 
     def _keep_house(self) -> None:
         while not self._ending.wait(_TICK_S):

@@ -30,7 +30,7 @@ class EventLog:
     """Events of one session. Ids only grow; some may be left out. Safe for threads."""
 
     def __init__(self, *, first_id: int = 1, most: int = KEPT, observe: Listener = lambda _: None) -> None:
-        """`observe` is called with every event, first of all."""
+        """`observe` is called with every event, after all who listen."""
         self._next_id, self._observe = first_id, observe
         self._kept: deque[SessionEvent] = deque(maxlen=most)
         self._listeners: list[Listener] = []
@@ -52,9 +52,9 @@ class EventLog:
             event = SessionEvent(self._next_id, type, fields)
             self._next_id += 1
             self._kept.append(event)
-            self._observe(event)
             for listener in self._listeners:
                 listener(event)
+            self._observe(event)
         return event
 
     def after(self, id: int) -> list[SessionEvent]:

@@ -188,6 +188,7 @@ def _watch(request: dict[str, Any]) -> Watch:
         expected=_text(request, "expected"),
         every_s=float(every_s),
         hold_s=float(hold_s),
+        webhook=None if request.get("webhook") is None else _text(request, "webhook"),
     )
 
 

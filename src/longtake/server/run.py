@@ -8,6 +8,7 @@ import uvicorn
 
 from longtake.errors import InputError
 from longtake.server.access import App
+from longtake.server.certificate import CertificateFiles
 from longtake.server.frames import MAX_FRAME_BYTES
 
 _GRACE_S = 5
@@ -49,10 +50,12 @@ def listen(host: str, port: int) -> socket.socket:
     return bound
 
 
-def http_server(app: App, on_ready: Callable[[], None]) -> HttpServer:
-    """Frames are never compressed, so that none can grow when it is unpacked."""
+def http_server(app: App, on_ready: Callable[[], None], files: CertificateFiles | None = None) -> HttpServer:
+    """With a certificate for HTTPS. Frames are never compressed, so that none can grow when it is unpacked."""
     config = uvicorn.Config(
         app,
+        ssl_certfile=None if files is None else files.certificate,
+        ssl_keyfile=None if files is None else files.key,
         lifespan="on",
         ws_max_size=MAX_FRAME_BYTES + _FIELDS_BYTES,
         ws_per_message_deflate=False,

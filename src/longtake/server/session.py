@@ -28,6 +28,7 @@ from longtake.server.spec import Delivery
 from longtake.server.telling import tell_geometry
 from longtake.server.watchers import Watcher, open_watcher, resume_watcher
 from longtake.server.watches import Watch, Watches
+from longtake.server.webhooks import require_webhook
 from longtake.types import Geometry
 from longtake.video.addresses import shown_address
 
@@ -139,7 +140,7 @@ class ServedSession:
             "paused": record.is_paused,
             "finished": record.is_finished,
             "lost_frames": None if self.lost is None else list(self.lost),
-            "watches": [watch.to_record() for watch in self._watches.all],
+            "watches": [watch.description for watch in self._watches.all],
         }
 
     def push(self, frame: PushedFrame) -> "Future[Any]":
@@ -224,6 +225,8 @@ class ServedSession:
     def watch(self, watch: Watch) -> "Future[Any]":
         """Let a question stand: `watch.fired` tells when its answer becomes the expected one."""
         self._require_question(watch.question, None)
+        if watch.webhook is not None:
+            require_webhook(watch.webhook, self._machine.settings.webhook_hosts)
         return self._do(lambda: self._change_watches(lambda: self._watches.add(watch)))
 
     def stop_watching(self, id: str) -> "Future[Any]":
@@ -518,7 +521,7 @@ class ServedSession:
         change()
         self._record = replace(self._record, watches=self._watches.all)
         self._shelf.write(replace(self._shelf.read(), watches=self._watches.all))
-        self.events.add("session.updated", watches=[watch.to_record() for watch in self._watches.all])
+        self.events.add("session.updated", watches=[watch.description for watch in self._watches.all])
 
     def _close(self) -> None:
         self._is_closed = True

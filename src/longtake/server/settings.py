@@ -48,6 +48,8 @@ class ServerSettings:
     """On the disk; beyond it new sessions and uploads are refused."""
     allows_addresses: bool = False
     """Whether a client may name a URL, a stream or a camera for the server to open."""
+    webhook_hosts: frozenset[str] = frozenset()
+    """To which standing questions may post, as `host` or `host:port`."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
