@@ -51,6 +51,16 @@ def test_documented_clients_run(program: str, server: ServerProcess, tmp_path: P
     assert done.stdout.strip()
 
 
+@pytest.mark.parametrize("line", lines("sh commands"))
+def test_documented_commands_run(line: str, server: ServerProcess, tmp_path: Path) -> None:
+    program, *arguments = shlex.split(line.replace(USUAL, server.url))
+    assert program == "longtake"
+    command = [sys.executable, "-m", "longtake", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
 def test_documented_lines_of_curl_run_one_after_the_other(server: ServerProcess) -> None:
     session = ""
     for line in lines("sh client"):

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 app = options.command_app()
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - what an operator may say, with a token
-_TOKEN_VARIABLE = "LONGTAKE_TOKEN"  # noqa: S105 - the name of a variable
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 _DAY_S = 86_400.0
 
@@ -106,7 +105,7 @@ def serve(
             lambda: print(f"Serving on {url}, sessions in {folder}; Ctrl-C saves all and ends.", flush=True),
             files,
         )
-        if token is not None and _TOKEN_VARIABLE not in os.environ:
+        if token is not None and options.TOKEN_VARIABLE not in os.environ:
             print(f"Clients need this token: {token}", flush=True)
         with stopped_by_signal(server.stop):
             server.run(sockets=[bound])
@@ -114,9 +113,11 @@ def serve(
 
 def _token(host: str) -> str | None:
     """From the environment, or a new one where others than this machine can reach the server."""
-    given = os.environ.get(_TOKEN_VARIABLE)
+    given = os.environ.get(options.TOKEN_VARIABLE)
     if given is not None and len(given) < 16:
-        raise SettingError(f"Expected {_TOKEN_VARIABLE} with 16 characters or more; leave it out to have one made.")
+        raise SettingError(
+            f"Expected {options.TOKEN_VARIABLE} with 16 characters or more; leave it out to have one made."
+        )
     if given is None and host in _LOCAL:
         return None
     return given or secrets.token_urlsafe(24)

@@ -1,6 +1,7 @@
 """Where a server is, what it wants to see, and the errors that it replies with."""
 
 import json
+import shutil
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,14 +9,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 from longtake.errors import BusyError, CancelledWorkError, InputError, LongtakeError, MemoryFullError, SettingError
 from longtake.extras import import_from_extra
-from longtake.server.exchange import Call, LostConnectionError
+from longtake.server.exchange import Call, Fetch, LostConnectionError
+from longtake.takes.atomic_files import writing
 
 _ERRORS: dict[str, type[LongtakeError]] = {
     "busy": BusyError,
@@ -24,6 +26,8 @@ _ERRORS: dict[str, type[LongtakeError]] = {
     "cancelled": CancelledWorkError,
 }
 _TIMEOUT_S = 60.0
+_FETCH_TIMEOUT_S = 600.0
+"""What is made of a long video takes its time."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +82,29 @@ class ServerAddress:
     def call(self, call: Call) -> bytes:
         """What the server replies; what it refuses is an error with its sentence."""
         content = None if call.body is None else json.dumps(call.body).encode()
-        headers = {**self.headers, "Content-Type": "application/json"}
-        url = f"{self.url.rstrip('/')}/v1{call.path}"
-        request = Request(url, content, headers, method=call.method)  # noqa: S310 - http or https, as was checked
+        with self._reply(call.method, call.path, content, _TIMEOUT_S) as reply:
+            return bytes(reply.read())
+
+    def fetch(self, fetch: Fetch) -> None:
+        """Write what the server replies into a file, as it comes."""
+        unfinished = fetch.target.with_name(f"{fetch.target.name}.unfinished")
         try:
-            with build_opener(ProxyHandler({}), HTTPSHandler(context=self.trust)).open(
-                request, timeout=_TIMEOUT_S
-            ) as reply:
-                return bytes(reply.read())
+            with self._reply("GET", fetch.path, None, _FETCH_TIMEOUT_S) as reply, writing(str(fetch.target)):
+                with unfinished.open("wb") as file:
+                    shutil.copyfileobj(reply, file)
+                unfinished.replace(fetch.target)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    @contextmanager
+    def _reply(self, method: str, path: str, content: bytes | None, timeout_s: float) -> Iterator[IO[bytes]]:
+        headers = {**self.headers, "Content-Type": "application/json"}
+        url = f"{self.url.rstrip('/')}/v1{path}"
+        request = Request(url, content, headers, method=method)  # noqa: S310 - http or https, as was checked
+        opener = build_opener(ProxyHandler({}), HTTPSHandler(context=self.trust))
+        try:
+            with opener.open(request, timeout=timeout_s) as reply:
+                yield reply
         except HTTPError as error:
             raise error_of(_error_record(error.read())) from error
         except (URLError, HTTPException, OSError) as error:

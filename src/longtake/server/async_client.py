@@ -13,7 +13,7 @@ from longtake.api.single import Single
 from longtake.server import client_steps
 from longtake.server.address import ServerAddress
 from longtake.server.client_steps import SessionSteps
-from longtake.server.exchange import Call, Close, Effect, Open, Pause, Receive, Script, Send, Steps, Told
+from longtake.server.exchange import Call, Close, Effect, Fetch, Open, Pause, Receive, Script, Send, Steps, Told
 from longtake.types import Geometry
 
 if TYPE_CHECKING:
@@ -125,6 +125,11 @@ class AsyncRemoteSession(Single):
         """Let the server write it to its disk now; it does so by itself every few frames."""
         await self._wire.last(self._steps.save())
 
+    @checked_arguments
+    async def download(self, name: str, path: str | Path) -> None:
+        """Write a result into a file: `poses.tum`, or whatever else the server has of a session."""
+        await self._wire.last(self._steps.download(name, Path(path)))
+
     async def info(self) -> dict[str, Any]:
         """What the server says of it."""
         return dict(await self._wire.last(self._steps.describe()))
@@ -187,6 +192,8 @@ class _AsyncWire:
         match effect:
             case Call():
                 return await asyncio.to_thread(self._address.call, effect)
+            case Fetch():
+                await asyncio.to_thread(self._address.fetch, effect)
             case Open():
                 await self._open(effect.path)
             case Send():

@@ -18,7 +18,7 @@ from longtake.api.single import Single
 from longtake.server import client_steps
 from longtake.server.address import ServerAddress
 from longtake.server.client_steps import SessionSteps
-from longtake.server.exchange import Call, Close, Effect, Open, Pause, Receive, Script, Send, Steps, Told
+from longtake.server.exchange import Call, Close, Effect, Fetch, Open, Pause, Receive, Script, Send, Steps, Told
 from longtake.types import Geometry
 
 if TYPE_CHECKING:
@@ -126,6 +126,11 @@ class RemoteSession(Single):
         """Let the server write it to its disk now; it does so by itself every few frames."""
         self._wire.last(self._steps.save())
 
+    @checked_arguments
+    def download(self, name: str, path: str | Path) -> None:
+        """Write a result into a file: `poses.tum`, or whatever else the server has of a session."""
+        self._wire.last(self._steps.download(name, Path(path)))
+
     @property
     def info(self) -> dict[str, Any]:
         """What the server says of it."""
@@ -175,6 +180,8 @@ class _Wire:
         match effect:
             case Call():
                 return self._address.call(effect)
+            case Fetch():
+                self._address.fetch(effect)
             case Open():
                 self._open(effect.path)
             case Send():

@@ -3,12 +3,13 @@
 import json
 import secrets
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from longtake.api.pictures import Picture, as_rgb, time_of
 from longtake.errors import CancelledWorkError, InputError
 from longtake.server.address import ServerAddress
-from longtake.server.exchange import Call, Steps, Told
+from longtake.server.exchange import Call, Fetch, Steps, Told
 from longtake.server.messages import BinaryMessage, Codec, MessageKind
 from longtake.server.results import answer_of, geometry_of
 from longtake.server.session_line import SessionLine
@@ -117,6 +118,10 @@ class SessionSteps:
 
     def save(self) -> Steps[None]:
         yield Call("POST", f"/sessions/{self.id}/save")
+        yield Told(None)
+
+    def download(self, name: str, path: Path) -> Steps[None]:
+        yield Fetch(f"/sessions/{self.id}/{name}", path)
         yield Told(None)
 
     def describe(self) -> Steps[None]:

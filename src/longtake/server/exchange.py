@@ -10,6 +10,7 @@ tell a caller is an effect too, the last of which is the result.
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
@@ -22,6 +23,14 @@ class Call:
     method: str
     path: str
     body: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Write the reply to a request into a file, which is complete or absent."""
+
+    path: str
+    target: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,7 @@ class Told:
     piece: Any
 
 
-Effect = Call | Open | Send | Receive | Close | Pause | Told
+Effect = Call | Fetch | Open | Send | Receive | Close | Pause | Told
 Steps = Generator[Effect, Any, Value]
 
 
