@@ -205,6 +205,7 @@ def test_what_a_client_gets_wrong_has_a_code_and_a_sentence(server: ServerProces
         ("POST", "/v1/chat/completions", {**chat, "session_id": "x"}, 404, "unknown_session"),
         ("POST", "/v1/chat/completions", {"session_id": watched.id, "messages": []}, 422, "bad_request"),
         ("POST", "/v1/chat/completions", {**chat, "session_id": watched.id, "max_tokens": 999}, 400, "bad_question"),
+        ("POST", f"/v1/sessions/{watched.id}/compare", {}, 422, "bad_request"),
         ("GET", "/v1/nothing", None, 404, "bad_request"),
         ("DELETE", "/v1/sessions", None, 405, "bad_request"),
     ]

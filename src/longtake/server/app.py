@@ -18,6 +18,7 @@ from longtake.api.arguments import memory_bytes
 from longtake.errors import LongtakeError
 from longtake.server.access import Access, AccessRules, App, Tickets
 from longtake.server.chat import ChatRequest, Completion
+from longtake.server.comparing import compare
 from longtake.server.engine import Engine
 from longtake.server.live_socket import LiveSocket
 from longtake.server.metrics import metrics_text
@@ -60,6 +61,14 @@ class SessionRequest(BaseModel):
             delivery=self.delivery,
             max_tokens=self.max_tokens,
         )
+
+
+class CompareRequest(BaseModel):
+    """A question to be answered three ways."""
+
+    model_config = ConfigDict(extra="forbid")
+    question: str = Field(max_length=100_000)
+    max_tokens: int | None = Field(default=None, ge=1, le=4096)
 
 
 def create_app(engine: Engine, rules: AccessRules) -> App:
@@ -219,6 +228,14 @@ def _questions(engine: Engine, tickets: Tickets) -> APIRouter:
         if not request.stream:
             return await completion.whole()
         return StreamingResponse(await completion.begin(), media_type="text/event-stream")
+
+    @router.post("/sessions/{id}/compare")
+    async def compare_answers(id: str, request: CompareRequest) -> dict[str, Any]:
+        """The same question answered by the stream, by encoding everything anew, and by the last frame."""
+        session, most = engine.session(id), engine.settings.limits.compared_frames
+        language = engine.networks.language_named(session.record.spec.language)
+        begun = await asyncio.to_thread(compare, session, language, request.question, request.max_tokens, most)
+        return dict(await asyncio.wrap_future(begun))
 
     @router.get("/models")
     async def models() -> dict[str, Any]:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -173,6 +174,29 @@ class ServedSession:
         self._require_question(question, max_tokens)
         begun = threading.Event()
         work = Work(self.id, WorkKind.QUESTION, self._answer(id, question, temperature, max_tokens, begun))
+        return self._put_question(
+            id, work, begun, lambda: self.events.add("response.created", response=id, question=question)
+        )
+
+    def inquire(
+        self,
+        id: str,
+        question: str,
+        max_tokens: int | None,
+        steps: Callable[[Watcher], Generator[None, None, Any]],
+        extra_bytes: int,
+    ) -> "Future[Any]":
+        """Let the worker do these steps in turn with the session's questions; they leave no trace in it.
+
+        `extra_bytes` are admitted for them, and let go when they end.
+        """
+        self._require_open()
+        self._require_question(question, max_tokens)
+        begun = threading.Event()
+        work = Work(self.id, WorkKind.QUESTION, self._inquiry(id, steps, extra_bytes, begun))
+        return self._put_question(id, work, begun, lambda: None)
+
+    def _put_question(self, id: str, work: Work, begun: threading.Event, tell: Callable[[], object]) -> "Future[Any]":
         with self._lock:
             if id in self._questions:
                 return self._questions[id].work.done
@@ -186,7 +210,7 @@ class ServedSession:
             self._questions[id] = _UnderWay(work, begun)
             self._active_s = self._machine.clock()
             after = self._last_frame
-        self.events.add("response.created", response=id, question=question)
+        tell()
         work.done.add_done_callback(lambda done: self._question_ended(id, done))
         return self._machine.scheduler.submit(work, after=after)
 
@@ -424,6 +448,27 @@ class ServedSession:
             self.events.add("response.output_text.delta", response=id, text=piece)
             yield
         raise AssertionError("an answer comes last")
+
+    def _inquiry(
+        self,
+        id: str,
+        steps: Callable[[Watcher], Generator[None, None, Any]],
+        extra_bytes: int,
+        begun: threading.Event,
+    ) -> Generator[None, None, Any]:
+        watcher = self._awake()
+        self._machine.make_room(id, Demand(num_bytes=extra_bytes, frames_per_s=0.0))
+        try:
+            with closing(steps(watcher)) as running:
+                while True:
+                    try:
+                        next(running)
+                    except StopIteration as end:
+                        return end.value
+                    begun.set()
+                    yield
+        finally:
+            self._machine.admission.release(id)
 
     def _awake(self) -> Watcher:
         """The session in memory; from disk where it was there, with the same bits."""

@@ -26,6 +26,10 @@ class Watcher(Protocol):
     def num_bytes(self) -> int:
         """Of keys and values, now; a map's are known with its first frame."""
 
+    @property
+    def dialogue(self) -> DialogueSession | None:
+        """What answers; None for a map alone."""
+
     def step(self, picture: Picture, time_s: float) -> Geometry | None:
         """Take the next frame; None where nothing maps."""
 
@@ -51,6 +55,10 @@ class MapWatcher:
     @property
     def num_bytes(self) -> int:
         return self._session.num_bytes
+
+    @property
+    def dialogue(self) -> DialogueSession | None:
+        return None
 
     def step(self, picture: Picture, time_s: float) -> Geometry | None:
         return self._session.step(picture, time_s)
@@ -79,6 +87,10 @@ class DialogueWatcher:
     def num_bytes(self) -> int:
         return self._session.num_bytes
 
+    @property
+    def dialogue(self) -> DialogueSession | None:
+        return self._session
+
     def step(self, picture: Picture, time_s: float) -> Geometry | None:
         self._session.see(picture, time_s)
         return None
@@ -105,6 +117,10 @@ class LiveWatcher:
     @property
     def num_bytes(self) -> int:
         return self._session.num_bytes
+
+    @property
+    def dialogue(self) -> DialogueSession | None:
+        return self._session.dialogue
 
     def step(self, picture: Picture, time_s: float) -> Geometry | None:
         return self._session.step(picture, time_s)
