@@ -20,6 +20,7 @@ from longtake.exports.frame import FrameStatus
 from longtake.exports.sink import Correction
 from longtake.pipeline.events import Answered, AnswerText, Asking, Event, Frame, Moved, Posed, Unreadable
 from longtake.pipeline.question_schedule import Asked, Due, Once, QuestionSchedule
+from longtake.pipeline.run import KEPT
 from longtake.pipeline.writer_process import resident_bytes
 from longtake.runtime.answers import DialogueInfo
 from longtake.server.client import Client, RemoteSession
@@ -123,12 +124,14 @@ class ServedRun:
         if geometry.moved is not None:
             yield Moved(correction=Correction(version=geometry.moved.version, spans=geometry.moved.spans))
         for place, number in enumerate(geometry.frame_index):
+            is_keyframe = geometry.kind[place] is not FrameKind.PASSING
+            self.counts[KEPT] += is_keyframe
             yield Posed(
                 index=self._indices[number],
                 timestamp_s=geometry.timestamp_s[place],
                 world_from_camera=as_written(geometry.world_from_camera[place].double().cpu()),
                 provisional=bool(geometry.provisional[place]),
-                is_keyframe=geometry.kind[place] is not FrameKind.PASSING,
+                is_keyframe=is_keyframe,
                 window=geometry.window[place],
             )
 
@@ -154,8 +157,9 @@ def map_served(run: ServedRun, reporter: Reporter, fetch: Callable[[RemoteSessio
                 reporter.report(event)
         for event in run.events_of(run.session.finish()):
             reporter.report(event)
+    summary = run.summary
     fetch(run.session)
-    reporter.served(run.summary)
+    reporter.served(summary)
     if run.is_stopped:
         sys.exit(INTERRUPTED)
 

@@ -12,9 +12,10 @@ from longtake.server.client import RemoteSession
 from longtake.takes.atomic_files import writing
 from longtake.takes.header import POSES_NAME
 
-SERVED_FORMATS = ("tum", "ply", "depth", "confidence", "images")
 _TAKE = ("depth", "confidence", "images")
 """Formats that a take holds, as it does the poses."""
+_TAKE_FOLDER = "take"
+"""Of the archive that a server makes of a take."""
 _EXPORTED = tuple(name for name in FORMATS if name not in ("tum", "take"))
 
 
@@ -51,21 +52,19 @@ def fetch_results(session: RemoteSession, out: Path, formats: Sequence[str]) -> 
 
 def _fetch(session: RemoteSession, folder: Path, formats: Sequence[str]) -> None:
     if any(name in _TAKE for name in formats):
-        _fetch_folder(session, "take.zip", folder)
+        _unpack(session, "take.zip", folder)
+        _move_up(folder / _TAKE_FOLDER)
     else:
         session.download(POSES_NAME, folder / POSES_NAME)
     for name in formats:
-        if name in _EXPORTED:
-            target = folder / FORMATS[name].file
-            request = f"export?format={name}"
-            if target.suffix:
-                session.download(request, target)
-            else:
-                target.mkdir()
-                _fetch_folder(session, request, target)
+        if name in _EXPORTED and Path(FORMATS[name].file).suffix:
+            session.download(f"export?format={name}", folder / FORMATS[name].file)
+        elif name in _EXPORTED:
+            _unpack(session, f"export?format={name}", folder)
 
 
-def _fetch_folder(session: RemoteSession, name: str, folder: Path) -> None:
+def _unpack(session: RemoteSession, name: str, folder: Path) -> None:
+    """An archive of a folder, beside what is there."""
     packed = folder / "fetched.zip"
     session.download(name, packed)
     try:
@@ -74,3 +73,10 @@ def _fetch_folder(session: RemoteSession, name: str, folder: Path) -> None:
     except BadZipFile as error:
         raise InputError(f"Expected an archive from the server, but what came cannot be read ({error}).") from error
     packed.unlink()
+
+
+def _move_up(folder: Path) -> None:
+    """What is in a folder into the one that it is in."""
+    for path in folder.iterdir():
+        path.replace(folder.parent / path.name)
+    folder.rmdir()
