@@ -11,7 +11,7 @@ from walked import WALK
 
 from longtake.errors import BusyError
 from longtake.pipeline.admission import Demand
-from longtake.server.comparing import compare, looks, pictures_of, pictures_to_compare
+from longtake.server.comparing import SeenPicture, compare, looks, pictures_of, pictures_to_compare
 from longtake.server.engine import Engine
 from longtake.server.problems import RequestError
 from longtake.server.session import ServedSession
@@ -69,13 +69,12 @@ def test_it_shows_at_most_so_many_pictures_the_newest(start: Start) -> None:
     assert (found["streaming"]["frames"], found["anew"]["frames"]) == (24, 4)
     newest, every = pictures_to_compare(session, 4), list(pictures_of(session))
     assert len(every) == 24
-    assert [time_s for time_s, _ in newest] == [time_s for time_s, _ in every[-4:]]
+    assert [one.time_s for one in newest] == [one.time_s for one in every[-4:]]
 
 
 def test_beside_a_map_the_pictures_are_those_that_the_dialogue_looked_at() -> None:
-    picture = np.zeros((2, 2, 3), np.uint8)
-    times = [3.0 + number / 10 for number in range(12)]
-    assert [time_s for time_s, _ in looks(((time_s, picture) for time_s in times), 2.0)] == [3.0, 3.5, 4.0]
+    seen = [SeenPicture(3.0 + number / 10, lambda: np.zeros((2, 2, 3), np.uint8)) for number in range(12)]
+    assert [one.time_s for one in looks(seen, 2.0)] == [3.0, 3.5, 4.0]
 
 
 @pytest.mark.extra

@@ -7,10 +7,11 @@ which is admitted and let go as a session's.
 import secrets
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,13 @@ from longtake.server.spec import UPLOAD, SessionSpec
 from longtake.server.watchers import Watcher
 from longtake.video.source import SourceOptions, open_source
 
-SeenPicture = tuple[float, UInt8[np.ndarray, "height width 3"]]
-"""When a frame was taken, and what it shows."""
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SeenPicture:
+    """When a frame was taken, and what it shows, read when it is wanted."""
+
+    time_s: float
+    read: Callable[[], UInt8[np.ndarray, "height width 3"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +79,10 @@ class Comparison:
         """The answer of a session that sees these first."""
         spent = _Spent()
         with closing(self._fresh(spent)) as dialogue:
-            for time_s, picture in pictures:
+            for picture in pictures:
+                image = picture.read()
                 with spent:
-                    dialogue.see(picture, time_s)
+                    dialogue.see(image, picture.time_s)
                 yield
             return (yield from self._answer(dialogue, spent))
 
@@ -93,6 +100,7 @@ class Comparison:
                 piece = next(pieces)
             first_token_s = spent.seconds if first_token_s is None else first_token_s
             if isinstance(piece, Answer | LiveAnswer):
+                next(pieces, None)  # what it read is let go of
                 info = dialogue.info
                 return Answering(
                     text=piece.text,
@@ -160,16 +168,16 @@ def pictures_of(session: ServedSession) -> Iterator[SeenPicture]:
             if frame.index >= until:
                 return
             if frame.image is not None:
-                yield frame.timestamp_s, frame.image
+                yield SeenPicture(frame.timestamp_s, partial(np.asarray, frame.image))
 
 
 def looks(pictures: Iterable[SeenPicture], fps: float) -> Iterator[SeenPicture]:
     """The first picture in each interval of 1/fps, as a dialogue beside a map sees them."""
     first_s: float | None = None
     last = -1
-    for time_s, picture in pictures:
-        first_s = time_s if first_s is None else first_s
-        interval = interval_at(time_s - first_s, fps)
+    for picture in pictures:
+        first_s = picture.time_s if first_s is None else first_s
+        interval = interval_at(picture.time_s - first_s, fps)
         if interval > last:
             last = interval
-            yield time_s, picture
+            yield picture

@@ -133,8 +133,9 @@ class SessionLine:
         self._last_event = event["id"]
         if event["type"] == "session.saved":
             self._let_go(event["next_sequence"])
-        for id in {event.get("response"), event.get("request")} & self._answers.keys():
-            self._answers[id].append(event)
+        about = event.get("response", event.get("request"))
+        if about in self._answers:
+            self._answers[about].append(event)
         return event
 
     def _let_go(self, next_sequence: int) -> None:
