@@ -100,8 +100,8 @@ class Comparison:
                 piece = next(pieces)
             first_token_s = spent.seconds if first_token_s is None else first_token_s
             if isinstance(piece, Answer | LiveAnswer):
-                next(pieces, None)  # what it read is let go of
-                info = dialogue.info
+                info = dialogue.info  # while the question and its answer are held
+                next(pieces, None)
                 return Answering(
                     text=piece.text,
                     first_token_s=first_token_s,
