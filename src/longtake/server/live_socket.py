@@ -14,7 +14,7 @@ from longtake.errors import LongtakeError
 from longtake.server.events import SessionEvent
 from longtake.server.frames import decode_frame
 from longtake.server.machine import PushedFrame
-from longtake.server.messages import BinaryMessage, Codec, MessageKind, parse_text, unpack
+from longtake.server.messages import BinaryMessage, Codec, MessageKind, finite, parse_text, unpack
 from longtake.server.problems import RequestError, problem_of
 from longtake.server.results import geometry_bytes
 from longtake.server.session import ServedSession
@@ -57,6 +57,8 @@ class LiveSocket:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+        if not receiving.cancelled() and (error := receiving.exception()) is not None:
+            raise error  # no client's fault: the log says it, and the socket ends with 1011
 
     def _hear(self, event: SessionEvent) -> None:
         """Called in any thread, while what the event tells of is still the newest."""
@@ -162,12 +164,12 @@ class LiveSocket:
         id = _text(request, "response") if "response" in request else f"resp-{secrets.token_hex(8)}"
         if self._session.has_asked(id):
             return
-        temperature, max_tokens = request.get("temperature", 0.0), request.get("max_tokens")
-        if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not 0 <= temperature <= 100:
+        temperature, max_tokens = finite(request.get("temperature", 0.0)), request.get("max_tokens")
+        if temperature is None or not 0 <= temperature <= 100:
             raise RequestError("bad_question", "Expected temperature as a number from 0 to 100.")
         if max_tokens is not None and (isinstance(max_tokens, bool) or not isinstance(max_tokens, int)):
             raise RequestError("bad_question", "Expected max_tokens as a whole number.")
-        self._session.ask(id, _text(request, "question"), temperature=float(temperature), max_tokens=max_tokens)
+        self._session.ask(id, _text(request, "question"), temperature=temperature, max_tokens=max_tokens)
 
 
 def _geometry_message(sequence: int, geometry: Any) -> bytes:
@@ -179,15 +181,15 @@ def _geometry_message(sequence: int, geometry: Any) -> bytes:
 
 
 def _watch(request: dict[str, Any]) -> Watch:
-    every_s, hold_s = request.get("every_s", 1.0), request.get("hold_s", 0.0)
-    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in (every_s, hold_s)):
+    every_s, hold_s = finite(request.get("every_s", 1.0)), finite(request.get("hold_s", 0.0))
+    if every_s is None or hold_s is None:
         raise RequestError("bad_watch", "Expected every_s and hold_s as numbers of seconds.")
     return Watch(
         id=_text(request, "watch") if "watch" in request else f"watch-{secrets.token_hex(8)}",
         question=_text(request, "question"),
         expected=_text(request, "expected"),
-        every_s=float(every_s),
-        hold_s=float(hold_s),
+        every_s=every_s,
+        hold_s=hold_s,
     )
 
 

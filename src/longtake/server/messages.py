@@ -58,10 +58,10 @@ class BinaryMessage:
     @property
     def time_s(self) -> float:
         """The field `time_s`, a double, where there is one; else the header's, to the microsecond."""
-        exact = self.fields.get("time_s", self.time_us / 1e6)
-        if isinstance(exact, bool) or not isinstance(exact, int | float) or not math.isfinite(exact):
+        exact = finite(self.fields.get("time_s", self.time_us / 1e6))
+        if exact is None:
             raise RequestError("bad_message", "Expected the field time_s as a finite number of seconds.")
-        return float(exact)
+        return exact
 
     def pack(self) -> bytes:
         """The bytes of the message."""
@@ -98,6 +98,17 @@ def parse_text(text: str | bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RequestError("bad_message", f"Expected a JSON object, but got {type(value).__name__}.")
     return value
+
+
+def finite(given: Any) -> float | None:
+    """A number of a message as a double; None for what is none, or too large for one."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return None
+    try:
+        number = float(given)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _fields(content: bytes) -> dict[str, Any]:
