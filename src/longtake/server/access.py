@@ -3,12 +3,14 @@
 Plain ASGI, around everything else: what a framework calls middleware never sees sockets.
 """
 
+import asyncio
 import hmac
 import json
 import secrets
 import threading
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
@@ -28,6 +30,7 @@ TICKET_LIFE_S = 60.0
 _MOST_TICKETS = 10_000
 _REFUSED_SOCKET = 1008
 _DRAINED_BYTES = 16_000_000
+_DRAINED_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +173,8 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, error: RequestErro
         await receive()
         await send({"type": "websocket.close", "code": _REFUSED_SOCKET, "reason": str(error)})
         return
-    await _drain(receive)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(_drain(receive), _DRAINED_S)
     content = json.dumps({"error": {"code": error.code, "message": str(error), "type": error.code}}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
     if error.status == 401:
