@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import UInt8
 from PIL import Image
 
 from benchmarks.serving.bare_sockets import BINARY, FINAL, bare_socket, wire_frame
@@ -102,7 +103,9 @@ class _Turn:
     """Whether the session was saved since the frame before."""
 
 
-def _turn(connection: socket.socket, number: int, picture: "np.ndarray[Any, Any]", pause_s: float) -> _Turn:
+def _turn(
+    connection: socket.socket, number: int, picture: UInt8[np.ndarray, "height width 3"], pause_s: float
+) -> _Turn:
     content = wire_frame(FINAL | BINARY, raw_frame(number, number / 10, picture))
     time.sleep(pause_s)
     is_saved = False
@@ -137,7 +140,7 @@ def _exactly(connection: socket.socket, num_bytes: int) -> bytes:
     return bytes(parts)
 
 
-def _copy_s(picture: "np.ndarray[Any, Any]", num_times: int) -> float:
+def _copy_s(picture: UInt8[np.ndarray, "height width 3"], num_times: int) -> float:
     """The median of sending a frame's bytes to a process that only reads them."""
     content = wire_frame(FINAL | BINARY, raw_frame(0, 0.0, picture))
     with _echo(len(content)) as connection:

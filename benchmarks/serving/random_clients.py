@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
@@ -29,6 +29,7 @@ _MOST_LEFT = 10
 _AWAY = "cannot be reached"
 
 
+@runtime_checkable
 class Ground(Protocol):
     """The server, which may be away, and where clients say what happened."""
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import longtake
 from longtake.api.live_session import LiveAnswer
@@ -36,6 +36,7 @@ class Kind(StrEnum):
     BOTH = "both"
 
 
+@runtime_checkable
 class Watching(Protocol):
     """A session, wherever it is."""
 

@@ -4,10 +4,12 @@ import random
 import threading
 import time
 from collections import Counter, deque
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from benchmarks.serving.process import Reply, ServerProcess
 from benchmarks.serving.random_clients import CLIENTS, Ground
@@ -69,8 +71,7 @@ class Soak(Ground):
         self._happened: Counter[str] = Counter()
         self._problems: list[str] = []
         self._most_memory_bytes = self._most_resident_bytes = 0
-        self._opened = ExitStack()
-        self._log = self._opened.enter_context((folder / "server.log").open("wb"))
+        self._log = (folder / "server.log").open("wb")
         self._server = self._start(0)
         self.left: deque[str] = deque()
         self.url, self.port = self._server.url, self._server.port
@@ -104,16 +105,13 @@ class Soak(Ground):
         for kind in Kind:
             local_outputs(kind)
         fresh, started_s = usage_of(self._server), time.monotonic()
-        with self._opened:
-            with ThreadPoolExecutor(self._num_clients + 2) as pool:
-                works = [pool.submit(self._be_client, number) for number in range(self._num_clients)]
-                works += [pool.submit(self._restart), pool.submit(self._look_on)]
-                self._stopped.wait(self._seconds)
-                self._stopped.set()
-                for work in works:
-                    work.result()
+        try:
+            self._let_them_run()
             at_rest = self._leave()
+        finally:
+            self._stopped.set()
             self._server.__exit__()
+            self._log.close()
         self._read_log()
         return SoakFigures(
             seconds=time.monotonic() - started_s,
@@ -126,6 +124,15 @@ class Soak(Ground):
             most_resident_bytes=self._most_resident_bytes,
             at_rest=at_rest,
         )
+
+    def _let_them_run(self) -> None:
+        with ThreadPoolExecutor(self._num_clients + 2) as pool:
+            works = [pool.submit(self._be_client, number) for number in range(self._num_clients)]
+            works += [pool.submit(self._restart), pool.submit(self._look_on)]
+            wait(works, timeout=self._seconds, return_when=FIRST_EXCEPTION)
+            self._stopped.set()
+            for work in works:
+                work.result()
 
     def _start(self, port: int) -> ServerProcess:
         return ServerProcess(self._folder / "sessions", *_OPTIONS, port=port, environment=ONE_THREAD, errors=self._log)
@@ -164,7 +171,7 @@ class Soak(Ground):
             self._most_memory_bytes = max([self._most_memory_bytes, *counted])
             if self._most_memory_bytes > _BUDGET_BYTES:
                 self.complain(f"{self._most_memory_bytes} bytes are beyond the budget")
-            with suppress(OSError, ValueError):
+            with suppress(psutil.Error, OSError):  # it is away
                 self._most_resident_bytes = max(self._most_resident_bytes, usage_of(self._server).resident_bytes)
 
     def _leave(self) -> Usage:
