@@ -4,19 +4,26 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from served import until
 
 pytest.importorskip("fastapi")
 pytest.importorskip("websockets")
 
+from websockets.sync.client import connect
+
 from benchmarks.serving.attack import attack
+from benchmarks.serving.bare_sockets import bare_socket
 from benchmarks.serving.churn import churn
 from benchmarks.serving.live_pace import live_pace
+from benchmarks.serving.malformed import frame_message
 from benchmarks.serving.openapi import call_everything
 from benchmarks.serving.overhead import measure_overhead
 from benchmarks.serving.process import ServerProcess
 from benchmarks.serving.recovery import Upset, recover
 from benchmarks.serving.scripts import Kind, Outputs, local_outputs, open_remote, play, walk_script
 from benchmarks.serving.soak import Soak
+from benchmarks.serving.usage import usage_of
+from longtake.server.results import geometry_bytes
 
 pytestmark = pytest.mark.extra
 
@@ -79,3 +86,21 @@ def test_the_server_s_own_time_of_a_frame_is_measured(tmp_path: Path) -> None:
     assert figures.num_frames == 30
     assert 0 < figures.overhead_p50_s < 0.05
     assert figures.step_p50_s > 0
+
+
+def test_who_reads_nothing_is_closed_and_the_others_go_on(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "sessions") as server, open_remote(server.url, Kind.MAP) as session:
+        frames = walk_script(Kind.MAP).frames
+        for frame in frames[:10]:
+            session.step(frame)
+        with bare_socket(server.port, f"/v1/sessions/{session.id}/live?results=geometry"):
+            num_sockets = usage_of(server).num_sockets
+            with connect(f"{server.socket_url}/v1/sessions/{session.id}/live", proxy=None, compression=None) as busy:
+                for _ in range(100):
+                    busy.send(frame_message(sequence=9))  # taken before: who asked for its result gets it again
+                    while "input_frame.ack" not in str(busy.recv(timeout=30)):
+                        pass
+            until(lambda: usage_of(server).num_sockets < num_sockets, seconds=60)
+        geometry = session.step(frames[10])
+        assert geometry is not None
+        assert geometry_bytes(geometry) == local_outputs(Kind.MAP).steps[10]

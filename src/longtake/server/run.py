@@ -1,6 +1,7 @@
 """A server from its socket to its end: it listens, says so, and saves all when it is asked to stop."""
 
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -11,6 +12,8 @@ from longtake.server.access import App
 from longtake.server.frames import MAX_FRAME_BYTES
 
 _GRACE_S = 5
+_UNREAD_MS = 20_000
+"""That what was sent may stay without an acknowledgement, or room on the other side."""
 _FIELDS_BYTES = 65_536 + 16
 
 
@@ -46,6 +49,8 @@ def listen(host: str, port: int) -> socket.socket:
         ) from error
     # connections inherit it: small events would else wait 40 ms for an acknowledgement of those before
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if sys.platform == "linux":  # who reads nothing would else hold a connection that was closed, and what waits in it
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)
     return bound
 
 
