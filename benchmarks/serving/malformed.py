@@ -229,9 +229,9 @@ def _no_json(rng: random.Random) -> str:
 
 
 def _unknown_type(rng: random.Random) -> str:
-    wrong = rng.choice([None, 5, True, [], {}, "", "x" * 10_000, "session.delete", "RESPONSE.CREATE", _HUGE, "\ud800"])
+    types: list[Any] = [None, 5, True, [], {}, "", "x" * 10_000, "session.delete", "RESPONSE.CREATE", _HUGE, "\ud800"]
     about = rng.choice(["r", None, 5, {"a": [1] * 100}, "x" * 10_000, _HUGE])
-    return json.dumps({"type": wrong, "request": about})
+    return json.dumps({"type": rng.choice(types), "request": about})
 
 
 def _wrong_field(rng: random.Random) -> str:

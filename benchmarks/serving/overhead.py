@@ -69,8 +69,7 @@ class OverheadFigures:
 
 def measure_overhead(folder: Path, *, size: str, num_frames: int, results: str, pause_s: float) -> OverheadFigures:
     """One session that maps and is sent a frame whenever the one before was taken."""
-    height, width = parse_size(size)
-    pictures = [np.asarray(Image.fromarray(frame.image).resize((width, height))) for frame in walk_frames()]
+    pictures = _pictures(size)
     with ServerProcess(folder) as server:
         asked = {"language": None, "memory": "10MB"}
         id = server.call("POST", "/v1/sessions", asked).record["id"]
@@ -93,6 +92,13 @@ def measure_overhead(folder: Path, *, size: str, num_frames: int, results: str, 
         saving_p99_s=float(np.percentile(beside_s, 99)),
         num_saved=int(is_saved.sum()),
     )
+
+
+def _pictures(size: str) -> "list[UInt8[np.ndarray, 'height width 3']]":
+    """A walk of so many pixels; that it is blurred costs nothing."""
+    height, width = parse_size(size)
+    small = [Image.fromarray(frame.image) for frame in walk_frames() if frame.image is not None]
+    return [np.asarray(picture.resize((width, height))) for picture in small]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
@@ -23,6 +23,7 @@ from longtake.server.client import RemoteSession
 from longtake.types import Geometry
 from longtake.video.frame import VideoFrame
 
+_Result = TypeVar("_Result")
 _PATIENCE_S = 120.0
 _AGAIN_S = 0.2
 _MOST_LEFT = 10
@@ -62,7 +63,7 @@ class Patient:
     def ask(self, question: str) -> Answer | LiveAnswer:
         return self._until_there_is_room(lambda: self._session.ask(question))
 
-    def _until_there_is_room(self, work: Callable[[], Any]) -> Any:
+    def _until_there_is_room(self, work: Callable[[], _Result]) -> _Result:
         ends_s = time.monotonic() + _PATIENCE_S
         while True:
             try:
