@@ -20,7 +20,7 @@ from longtake.server.networks import Networks
 from longtake.server.problems import RequestError
 from longtake.server.session import ServedSession
 from longtake.server.settings import ServerSettings
-from longtake.server.shelf import VIDEO_NAME, SessionRecord, Shelf, is_session_id, shelves
+from longtake.server.shelf import VIDEO_NAME, SessionRecord, Shelf, is_session_id, remove_unfinished, shelves
 from longtake.server.spec import UPLOAD, SessionSpec
 from longtake.takes.folder_lock import locked
 from longtake.video.addresses import shown_address
@@ -58,6 +58,7 @@ class Engine:
 
     def __enter__(self) -> "Engine":
         self._opened.enter_context(locked(self.settings.folder))
+        remove_unfinished(self.settings.folder)
         for id, shelf in shelves(self.settings.folder):
             self._list_again(id, shelf)
         self.scheduler.start()

@@ -166,12 +166,21 @@ class Shelf:
         return int(_TAKEN.unpack(content)[0]) if len(content) == _TAKEN.size else 0
 
     def remove(self) -> None:
+        """The record first: what is left where this is cut off belongs to no session."""
+        (self.folder / _RECORD_NAME).unlink(missing_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def is_session_id(text: str) -> bool:
     """Whether a text can be the id of a session; what cannot is no name of a folder either."""
     return _SESSION_ID.fullmatch(text) is not None
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Folders without a record: a program was killed while it opened, copied or removed a session."""
+    for path in list(folder.iterdir()):
+        if is_session_id(path.name) and not (path / _RECORD_NAME).exists():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def shelves(folder: Path) -> Iterator[tuple[str, Shelf]]:
