@@ -1,6 +1,9 @@
 """Random clients on one server for a while: walkers that compare every bit, and all that may happen around them."""
 
 import random
+import re
+import signal
+import subprocess
 import threading
 import time
 from collections import Counter, deque
@@ -23,6 +26,8 @@ _RESTING_S = 30.0
 _LOOK_EVERY_S = 1.0
 _MORE_THREADS = _MORE_FILES = 16
 """That pools of threads may hold once they were used."""
+_TALKING = {"PYTHONFAULTHANDLER": "1"}
+"""A server that does not end says where it is when it is aborted."""
 _OURS = "longtake/server"
 _MEMORY_METRIC = "longtake_memory_bytes "
 
@@ -135,7 +140,9 @@ class Soak(Ground):
                 work.result()
 
     def _start(self, port: int) -> ServerProcess:
-        return ServerProcess(self._folder / "sessions", *_OPTIONS, port=port, environment=ONE_THREAD, errors=self._log)
+        return ServerProcess(
+            self._folder / "sessions", *_OPTIONS, port=port, environment=ONE_THREAD | _TALKING, errors=self._log
+        )
 
     def _be_client(self, number: int) -> None:
         rng = random.Random(self._seed * 1000 + number)  # noqa: S311 - what is drawn must repeat
@@ -151,12 +158,20 @@ class Soak(Ground):
                     self._server.kill()
                     self._come_back("kill of the server")
                 case "end":
-                    if (code := self._server.stop()) != 0:
-                        self.complain(f"the server ended with {code}")
+                    self._end_server()
                     self._come_back("end of the server")
                 case _:
                     self.note("cut")
                     cut_connections(self.port)
+
+    def _end_server(self) -> None:
+        try:
+            if (code := self._server.stop()) != 0:
+                self.complain(f"the server ended with {code}")
+        except subprocess.TimeoutExpired:
+            self.complain("the server did not end within a minute; what its threads did is in its log")
+            self._server.process.send_signal(signal.SIGABRT)
+            self._server.process.wait()
 
     def _come_back(self, what: str) -> None:
         self.note(what)
@@ -184,10 +199,13 @@ class Soak(Ground):
         ends_s = time.monotonic() + _RESTING_S
         while (found := usage_of(self._server)).num_sockets > 1 and time.monotonic() < ends_s:
             time.sleep(0.1)
+        if found.num_folders:
+            left = sorted(str(path.relative_to(self._folder)) for path in (self._folder / "sessions").rglob("*"))
+            self.complain(f"folders of no session: {left[:20]}")
         return found
 
     def _read_log(self) -> None:
         content = (self._folder / "server.log").read_text(errors="replace")
-        for told in content.split("Traceback")[1:]:
+        for told in re.split("Traceback|Fatal Python error", content)[1:]:
             if _OURS in told:
-                self.complain(f"an error in the log: {told[:2000]}")
+                self.complain(f"an error in the log: {told[:8000]}")
