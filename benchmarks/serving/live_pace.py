@@ -63,7 +63,7 @@ def live_pace(folder: Path, num_sessions: int, *, fps: float, seconds: float) ->
         num_sent=sum(camera.num_sent for camera in cameras),
         num_taken=sum(camera.num_taken for camera in cameras),
         num_dropped=sum(camera.num_dropped for camera in cameras),
-        jain=jain([camera.num_taken for camera in cameras]),
+        jain=jain([float(camera.num_taken) for camera in cameras]),
         delay_p50_s=float(np.percentile(delays_s, 50)),
         delay_p99_s=float(np.percentile(delays_s, 99)),
     )
