@@ -1,5 +1,6 @@
 """A real server on trial, in short: what `python -m benchmarks serve-...` does for longer."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,8 +20,17 @@ from benchmarks.serving.malformed import frame_message
 from benchmarks.serving.openapi import call_everything
 from benchmarks.serving.overhead import measure_overhead
 from benchmarks.serving.process import ServerProcess
-from benchmarks.serving.recovery import Upset, recover
-from benchmarks.serving.scripts import Kind, Outputs, local_outputs, open_remote, play, walk_script
+from benchmarks.serving.recovery import Upset, cut_connections, recover
+from benchmarks.serving.scripts import (
+    QUESTION,
+    Kind,
+    Outputs,
+    local_outputs,
+    open_remote,
+    plain_answer,
+    play,
+    walk_script,
+)
 from benchmarks.serving.soak import Soak
 from benchmarks.serving.usage import usage_of
 from longtake.server.results import geometry_bytes
@@ -104,3 +114,15 @@ def test_who_reads_nothing_is_closed_and_the_others_go_on(tmp_path: Path) -> Non
         geometry = session.step(frames[10])
         assert geometry is not None
         assert geometry_bytes(geometry) == local_outputs(Kind.MAP).steps[10]
+
+
+def test_an_answer_that_came_while_the_connection_was_lost_is_heard(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "sessions") as server, open_remote(server.url, Kind.ASK) as session:
+        for frame in walk_script(Kind.ASK).frames[:6]:
+            session.step(frame)
+        expected = plain_answer(session.ask(QUESTION))
+        for number in range(20):
+            cut = threading.Timer(0.002 * number, cut_connections, [server.port])
+            cut.start()
+            assert plain_answer(session.ask(QUESTION)) == expected
+            cut.join()

@@ -238,6 +238,8 @@ class _Line:
         self._opened = ExitStack()
         self._last_event: int | None = None
         self._held: deque[BinaryMessage] = deque()
+        self._missed: deque[dict[str, Any]] = deque()
+        """What was told of answers while there was no connection."""
 
     def close(self) -> None:
         self._socket = None
@@ -279,7 +281,7 @@ class _Line:
                 if not is_sent:
                     self._socket.send(content)
                     is_sent = True
-                yield self._read(self._socket.recv())
+                yield self._missed.popleft() if self._missed else self._read(self._socket.recv())
             except (ConnectionClosed, OSError):
                 self.close()
 
@@ -321,6 +323,8 @@ class _Line:
             message = self._read(socket.recv())
             if isinstance(message, dict) and message.get("client") == client:
                 break
+            if isinstance(message, dict) and "response" in message:
+                self._missed.append(message)
         for frame in self._held:
             if frame.sequence >= message["session"]["next_sequence"] - 1:  # the last one's result may not have come
                 socket.send(frame.pack())
