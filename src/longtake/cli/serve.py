@@ -2,6 +2,8 @@
 
 import os
 import secrets
+import threading
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -43,6 +45,7 @@ def serve(
     allow_addresses: Annotated[
         bool, typer.Option(help="Let clients name URLs, streams and cameras for the server to open.")
     ] = False,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     device: options.Device = "auto",
     precision: options.PrecisionName = "auto",
 ) -> None:
@@ -74,14 +77,23 @@ def serve(
         names = tuple(dict.fromkeys([*(name or ()), *_names_of(host)]))
         rules = AccessRules.named(names, taken, token=token)
         url = f"http://{_bracketed(host)}:{taken}"
-        server = http_server(
-            create_app(Engine(settings, networks), rules),
-            lambda: print(f"Serving on {url}, sessions in {folder}; Ctrl-C saves all and ends.", flush=True),
-        )
+
+        def say_ready() -> None:
+            print(f"Serving on {url}, sessions in {folder}; Ctrl-C saves all and ends.", flush=True)
+            if open_page:
+                _open_page(f"http://{names[0]}:{taken}/", token)
+
+        server = http_server(create_app(Engine(settings, networks), rules), say_ready)
         if token is not None and _TOKEN_VARIABLE not in os.environ:
             print(f"Clients need this token: {token}", flush=True)
         with stopped_by_signal(server.stop):
             server.run(sockets=[bound])
+
+
+def _open_page(url: str, token: str | None) -> None:
+    """In a thread, since a browser may take its time; the token is in the part of the address that no server sees."""
+    address = url if token is None else f"{url}#token={token}"
+    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 
 def _token(host: str) -> str | None:

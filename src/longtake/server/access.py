@@ -22,8 +22,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-OPEN_PATHS = ("/health", "/ready")
-"""They say no more than that the server runs."""
+OPEN_PATHS = ("/health", "/ready", "/")
+"""They say no more than that the server runs; the page asks for the token itself."""
+_OPEN_FOLDER = "/static/"
 TICKET_LIFE_S = 60.0
 _MOST_TICKETS = 10_000
 _REFUSED_SOCKET = 1008
@@ -114,7 +115,8 @@ class Access:
             raise RequestError("too_large", f"Expected a body of at most {self._most_bytes(scope)} bytes.", status=413)
 
     def _require_token(self, scope: Scope, headers: dict[str, str]) -> None:
-        if self._rules.token is None or scope["path"] in OPEN_PATHS:
+        is_open = scope["path"] in OPEN_PATHS or scope["path"].startswith(_OPEN_FOLDER)
+        if self._rules.token is None or is_open:
             return
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._rules.token.encode()):

@@ -21,6 +21,7 @@ from longtake.server.chat import ChatRequest, Completion
 from longtake.server.engine import Engine
 from longtake.server.live_socket import LiveSocket
 from longtake.server.metrics import metrics_text
+from longtake.server.page import page_router
 from longtake.server.pose_log import tum_lines
 from longtake.server.problems import RETRY_AFTER_S, RequestError, problem_of
 from longtake.server.results import geometry_bytes
@@ -78,6 +79,7 @@ def create_app(engine: Engine, rules: AccessRules) -> App:
     app.add_exception_handler(RequestValidationError, _tell_invalid)
     app.add_exception_handler(HTTPException, _tell_http)
     app.add_exception_handler(Exception, _tell_problem)
+    app.include_router(page_router())
     app.include_router(_operations(engine))
     app.include_router(_sessions(engine), prefix="/v1")
     app.include_router(_results(engine), prefix="/v1")
