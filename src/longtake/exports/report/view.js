@@ -48,6 +48,7 @@ function show(canvas, data) {
   backs.addEventListener("change", () => viewer.set({ showsBacks: backs.checked }));
   document.getElementById("reset").addEventListener("click", () => viewer.home());
   document.getElementById("above").addEventListener("click", () => viewer.above());
+  window.longtake = { viewer };
   canvas.addEventListener("webglcontextlost", (event) => event.preventDefault());
   canvas.addEventListener("webglcontextrestored", () => location.reload());
 }

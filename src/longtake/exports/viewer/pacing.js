@@ -17,6 +17,11 @@ export class Pacer {
     this.#ask();
   }
 
+  // When all that was asked for is on the screen, with all of its points.
+  async settled() {
+    while (this.isWanted || this.fence || this.drawnSkip !== 1) await new Promise((done) => setTimeout(done, 10));
+  }
+
   #ask() {
     if (!this.isAsked) requestAnimationFrame((now) => this.#tick(now));
     this.isAsked = true;

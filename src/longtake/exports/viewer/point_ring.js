@@ -8,7 +8,7 @@
 // What comes is written to the card once a picture, and only the pages and texels that changed.
 
 import { centreOf, dot, multiply, scaleOf, scaled, transform, withoutScale } from "./algebra.js";
-import { SLOTS_ACROSS, TEXELS_PER_SLOT } from "./shaders.js";
+import { NOWHEN, SLOTS_ACROSS, TEXELS_PER_SLOT } from "./shaders.js";
 
 export const ROW_BYTES = 16;
 const FEW_SLOTS = 16384, MANY_SLOTS = 65536, MANY_POINTS = 500_000;
@@ -35,12 +35,14 @@ export class PointRing {
     return this.pages.reduce((sum, { rows }) => sum + rows * ROW_BYTES, 0) + this.values.byteLength;
   }
 
-  // Rows as on the wire, ten bytes each, or with normals beside them; they lie in the camera's coordinates.
-  add({ frame, time, pose, origin, scale, rows, count, normals = null }) {
+  // Rows as on the wire, ten bytes each, or with normals beside them; they lie in the camera's coordinates. A chunk of a
+  // number that came before takes its place.
+  add({ number = null, frame, time, pose, origin, scale, rows, count, normals = null }) {
     const taken = Math.min(count, this.capacity);
+    if (number !== null) this.#hide(number);
     if (!taken) return;
     this.#makeRoom(taken);
-    const chunk = { frame, time, pose: withoutScale(pose), grown: scaleOf(pose), origin, scale, count: taken };
+    const chunk = { number, frame, time, pose: withoutScale(pose), grown: scaleOf(pose), origin, scale, count: taken };
     chunk.slot = this.free.pop();
     chunk.samples = samplesOf(rows, taken, origin, scale);
     this.chunks.push(chunk);
@@ -106,7 +108,9 @@ export class PointRing {
       for (let row = 0; row < count; row++) {
         const at = row * ROW_BYTES, start = rows.getUint16(at + 10, true) * 16;
         const place = this.#worldPlace(rows, at, start);
-        const found = distance(place, rows.getUint8(at + 9) / 255, this.values.subarray(start + 12, start + 15));
+        const isHidden = this.values[start + 15] <= NOWHEN;
+        const found = isHidden ? Infinity
+          : distance(place, rows.getUint8(at + 9) / 255, this.values.subarray(start + 12, start + 15));
         if (found < least) [best, least] = [place, found];
       }
     }
@@ -163,6 +167,13 @@ export class PointRing {
     return [start, start + 4, start + 8].map(
       (row) => value[row] * x + value[row + 1] * y + value[row + 2] * z + value[row + 3],
     );
+  }
+
+  #hide(number) {
+    const chunk = this.chunks.find((one) => one.number === number);
+    if (!chunk) return;
+    Object.assign(chunk, { number: null, frame: -1, time: NOWHEN, samples: [] });
+    this.#place(chunk);
   }
 
   #makeRoom(wanted) {

@@ -14,11 +14,9 @@ const NOW_DEPTH = 0.12, KEY_DEPTH = 0.035, BEHIND = 15;
 
 export class Scene {
   constructor(canvas, capacity) {
-    const wishes = { alpha: true, premultipliedAlpha: false };
-    const quick = canvas.getContext("webgl2", { ...wishes, antialias: true, failIfMajorPerformanceCaveat: true });
-    const gl = quick ?? canvas.getContext("webgl2", { ...wishes, antialias: false });
+    const gl = canvas.getContext("webgl2", { antialias: false, alpha: true, premultipliedAlpha: false });
     if (!gl) throw new Error("no WebGL 2");
-    Object.assign(this, { canvas, gl, isSlow: !quick, frustums: new Map(), now: null, areFrustumsStale: false });
+    Object.assign(this, { canvas, gl, isSlow: isDrawnByProcessor(gl), frustums: new Map(), now: null, areFrustumsStale: false });
     this.points = new PointRing(gl, capacity);
     this.way = new Way(gl);
     this.ways = [{ way: this.way, width: 1.5 }];
@@ -159,4 +157,11 @@ class Picture {
     this.waiting = null;
     return true;
   }
+}
+
+// Without a graphics card a browser draws on the processor, which others want too.
+function isDrawnByProcessor(gl) {
+  const names = gl.getExtension("WEBGL_debug_renderer_info");
+  const renderer = names ? gl.getParameter(names.UNMASKED_RENDERER_WEBGL) : "";
+  return /swiftshader|llvmpipe|softpipe|software|basic render/i.test(renderer);
 }

@@ -3,6 +3,8 @@
 
 export const SLOTS_ACROSS = 256;
 export const TEXELS_PER_SLOT = 4;
+// The time of points that are no longer shown.
+export const NOWHEN = -1e9;
 
 const RAMP = `
 vec3 ramp(float share) {
@@ -40,7 +42,7 @@ export const POINT_SHADERS = [
     gl_PointSize = clamp(pixels / max(gl_Position.w, 1e-9), 1.0, largest);
     bool hasNormal = dot(normal, normal) > 0.1;
     bool isBack = dot(hasNormal ? normal : seen.xyz - world, eye - world) < 0.0;
-    bool isHidden = tint.a < sureness || dot(world - seen.xyz, up) > ceiling;
+    bool isHidden = seen.w <= ${NOWHEN.toFixed(1)} || tint.a < sureness || dot(world - seen.xyz, up) > ceiling;
     if (isHidden || (isBack && !showsBacks)) gl_Position = vec4(2.0, 2.0, 2.0, 1.0);
     shown = tint.rgb;
     if (colouring == 1) shown = ramp((dot(world, up) - heights.x) / max(heights.y - heights.x, 1e-9));
@@ -60,7 +62,8 @@ export const POINT_SHADERS = [
   }`,
 ];
 
-// Each segment is a strip of two triangles, as wide on the screen everywhere: lines are one pixel wide in WebGL.
+// Each segment is a strip of two triangles, as wide on the screen everywhere, with soft edges: lines are one pixel wide
+// in WebGL.
 export const SEGMENT_SHADERS = [
   `#version 300 es
   precision highp float;
@@ -71,6 +74,8 @@ export const SEGMENT_SHADERS = [
   uniform vec3 first, last, lit;
   uniform float width, nearest;
   out vec3 shown;
+  out float across_px;
+  flat out float half_px;
   void main() {
     bool isEnd = gl_VertexID > 1;
     vec4 a = clipFromWorld * vec4(here.xyz, 1.0), b = clipFromWorld * vec4(there.xyz, 1.0);
@@ -82,7 +87,9 @@ export const SEGMENT_SHADERS = [
     bool isLit = here.w >= span.x && here.w <= span.y;
     gl_Position = isEnd ? d : c;
     float side = gl_VertexID % 2 == 0 ? -1.0 : 1.0;
-    gl_Position.xy += across * side * width * (isLit ? 2.2 : 1.0) / screen * gl_Position.w;
+    half_px = width * (isLit ? 2.2 : 1.0);
+    across_px = side * (half_px + 1.0);
+    gl_Position.xy += across * across_px / screen * gl_Position.w;
     if (a.w < nearest && b.w < nearest) gl_Position = vec4(2.0, 2.0, 2.0, 1.0);
     float time = isEnd ? there.w : here.w;
     shown = isLit ? lit : mix(first, last, clamp((time - times.x) / max(times.y - times.x, 1e-9), 0.0, 1.0));
@@ -90,9 +97,11 @@ export const SEGMENT_SHADERS = [
   `#version 300 es
   precision mediump float;
   in vec3 shown;
+  in float across_px;
+  flat in float half_px;
   uniform float opacity;
   out vec4 colour;
-  void main() { colour = vec4(shown, opacity); }`,
+  void main() { colour = vec4(shown, opacity * clamp(half_px + 0.5 - abs(across_px), 0.0, 1.0)); }`,
 ];
 
 export const PICTURE_SHADERS = [

@@ -3,8 +3,12 @@
 import { byId, bytes, clock, element, many, seconds } from "./dom.js";
 import { sourceInWords } from "./status.js";
 
+const SHOW_MS = 80, SHOW_SLOWLY_MS = 500;
+
 export class CameraPanel {
-  constructor() {
+  // Pictures that come faster than they are shown take each other's place; slowly where drawing is slow.
+  constructor(isSlow) {
+    Object.assign(this, { showMs: isSlow ? SHOW_SLOWLY_MS : SHOW_MS, waiting: new Map(), timer: 0, onImage: () => {} });
     this.images = { image: byId("live-image"), depth: byId("depth-image"), confidence: byId("confidence-image") };
     this.figures = new Map();
     for (const name of ["Video", "Frames", "Frames/s", "Network", "Dropped", "First word", "Memory", "Points"]) {
@@ -15,18 +19,18 @@ export class CameraPanel {
   }
 
   clear() {
+    this.waiting.clear();
     for (const image of Object.values(this.images)) this.#show(image, null);
     byId("depth-range").textContent = "";
   }
 
-  // A preview as it comes; the one before is let go.
-  show({ fields, payload }) {
-    const image = this.images[fields.of];
-    if (!image) return;
-    this.#show(image, URL.createObjectURL(new Blob([payload], { type: "image/jpeg" })));
-    if (fields.of === "depth" && fields.far) {
-      byId("depth-range").textContent = ` ${fields.near.toPrecision(2)}–${fields.far.toPrecision(2)}`;
-    }
+  show(message) {
+    this.waiting.set(message.fields.of, message);
+    this.timer ||= setTimeout(() => {
+      this.timer = 0;
+      for (const one of this.waiting.values()) this.#showOne(one);
+      this.waiting.clear();
+    }, this.showMs);
   }
 
   update(state, points) {
@@ -43,8 +47,19 @@ export class CameraPanel {
     this.#set("Points", many(points));
   }
 
+  #showOne({ fields, payload }) {
+    const image = this.images[fields.of];
+    if (!image) return;
+    this.#show(image, URL.createObjectURL(new Blob([payload], { type: "image/jpeg" })));
+    if (fields.of === "image") this.onImage(payload);
+    if (fields.of === "depth" && fields.far) {
+      byId("depth-range").textContent = ` ${fields.near.toPrecision(2)}–${fields.far.toPrecision(2)}`;
+    }
+  }
+
   #set(name, value, more = "") {
     const place = this.figures.get(name);
+    if (place.textContent === (more ? `${value} ${more}` : value)) return;
     place.replaceChildren(value, ...(more ? [element("small", { text: ` ${more}` })] : []));
   }
 

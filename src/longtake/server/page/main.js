@@ -28,7 +28,8 @@ class Page {
     this.api = new Api((sentence) => askToken(sentence));
     this.state = new SessionState();
     this.view = new ViewPanel();
-    this.camera = new CameraPanel();
+    this.camera = new CameraPanel(this.view.isSlow);
+    this.camera.onImage = (jpeg) => this.view.setPicture(jpeg).catch(() => {});
     this.settings = new Settings(this.api);
     const evidence = new Evidence(() => this.state.tracks, (frame, px) => this.#picture(frame, px), {
       lightUp: (span) => this.#lightUp(span), flyTo: (moment, frame) => this.#flyToMoment(moment, frame),
@@ -81,8 +82,8 @@ class Page {
       state: (name, more) => this.#setLink({ name, ...more }),
       opened: () => { this.#setLink({ name: "open" }); this.view.beginAnew(); },
       event: (event, isOwn) => this.state.apply(event, isOwn),
-      points: (message) => this.view.addPoints(message, this.state.tracks),
-      preview: (message) => this.#preview(message),
+      points: (message) => this.view.addPoints(message, this.state),
+      preview: (message) => this.camera.show(message),
     });
     this.connection.open();
   }
@@ -161,11 +162,6 @@ class Page {
     this.asksFirst = false;
     const [first] = byId("suggestions").children;
     if (first && !this.state.answers.size) this.chat.ask(first.textContent);
-  }
-
-  #preview(message) {
-    this.camera.show(message);
-    if (message.fields.of === "image") this.view.setPicture(message.payload).catch(() => {});
   }
 
   #send(record) {

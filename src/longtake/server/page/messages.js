@@ -34,8 +34,8 @@ export async function encodeFrame(sequence, timeUs, jpeg) {
 }
 
 // The rows of a chunk that are really there.
-export function pointsOf({ fields, payload }) {
+export function pointsOf({ sequence, fields, payload }) {
   const count = Math.min(fields.count, Math.floor(payload.length / POINT_BYTES));
   const aligned = payload.slice(0, count * POINT_BYTES);
-  return { frame: fields.frame, origin: fields.origin, scale: fields.scale, rows: aligned, count };
+  return { number: sequence, frame: fields.frame, origin: fields.origin, scale: fields.scale, rows: aligned, count };
 }

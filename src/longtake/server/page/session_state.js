@@ -65,7 +65,7 @@ export class SessionState {
       case "session.closed": return this.#change({ state: "closed" });
       case "session.resumed": return this.#change({ state: "open" });
       case "frame.known": return this.#know(event);
-      case "window.moved": return event.spans.forEach(({ first, last, matrix }) => this.tracks.move(first, last, matrix));
+      case "window.moved": return this.#move(event);
       case "input_frame.ack": return this.#acknowledge(event);
       case "input_frame.dropped": this.numDropped += 1; return this.#mark("dropped", event.time_s ?? this.timeS);
       case "input_frame.unreadable": this.numUnreadable += 1; return this.#mark("unreadable", this.timeS);
@@ -88,6 +88,11 @@ export class SessionState {
 
   #know({ index, time_s: time, status, pose, intrinsics, kind }) {
     this.tracks.set({ index, time, status, pose, intrinsics: intrinsics ?? this.tracks.last?.intrinsics ?? null, kind });
+  }
+
+  #move({ version, spans }) {
+    this.version = version;
+    for (const { first, last, matrix } of spans) this.tracks.move(first, last, matrix);
   }
 
   #acknowledge({ num_frames: numFrames, step_s: stepS, duplicate }) {

@@ -25,6 +25,10 @@ export class ViewPanel {
     return this.viewer?.counts.points ?? 0;
   }
 
+  get isSlow() {
+    return this.viewer?.scene.isSlow ?? true;
+  }
+
   clear() {
     Object.assign(this, { waiting: new Map(), newest: -1, lastKey: -FRUSTUM_EVERY });
     this.viewer?.clear();
@@ -36,12 +40,13 @@ export class ViewPanel {
     this.isAnew = true;
   }
 
-  addPoints(message, frames) {
+  // A message has the pose of its frame, which counts unless windows were moved since.
+  addPoints(message, { tracks, version }) {
     if (!this.viewer) return;
     if (this.isAnew) this.viewer.scene.points.clear();
     this.isAnew = false;
-    const chunk = pointsOf(message), frame = frames.get(chunk.frame);
-    const pose = frame?.pose ?? message.fields.pose;
+    const chunk = pointsOf(message), frame = tracks.get(chunk.frame), given = message.fields;
+    const pose = given.pose && (given.version === version || !frame) ? given.pose : frame?.pose;
     if (pose) this.viewer.addPoints({ ...chunk, pose, time: frame?.time ?? message.time_s });
     else this.#wait(chunk);
   }
