@@ -15,7 +15,7 @@ from longtake.server.networks import Networks
 from longtake.server.settings import ServerSettings
 
 pytest.importorskip("fastapi")
-from longtake.server.app import create_app  # noqa: E402
+from longtake.server.app import create_app
 
 PAGE = files("longtake.server").joinpath("page")
 MODULES = {found.name: found.read_text("utf-8") for found in PAGE.iterdir() if found.name.endswith(".js")}

@@ -1,4 +1,4 @@
-"""Reads a QR code of versions 1 to 10 and level M from its modules; what is damaged is an error, nothing is repaired."""
+"""Reads a QR code of versions 1 to 10 and level M from its modules; what is damaged is an error, not repaired."""
 
 from collections.abc import Sequence
 

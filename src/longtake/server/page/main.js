@@ -17,7 +17,7 @@ import { Timeline } from "./timeline.js";
 import { ViewPanel } from "./view_panel.js";
 import { CameraFeed, openCamera } from "./webcam.js";
 
-const HOUSE = "world:9?frames=400&size=126x98";
+const HOUSE = "world:9?frames=600&size=126x98";
 const FIRST_QUESTION_AFTER = 12;
 const PREVIEW_PX = 320;
 const REFRESH_MS = 250;

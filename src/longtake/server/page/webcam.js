@@ -22,6 +22,7 @@ const PROBLEMS = {
   NotAllowedError: "This page may not use the camera. Allow it beside the address above, then try again.",
   NotFoundError: "There is no camera on this device. Plug one in, or use a phone.",
   OverconstrainedError: "This camera is not there any more. Choose another.",
+  NotSupportedError: "This browser cannot open cameras. Use another browser, or a phone.",
   NotReadableError: "The camera is in use by another program. Close that, then try again.",
 };
 
