@@ -143,9 +143,9 @@ export class ViewCamera {
     return rest > 0.004;
   }
 
-  // The orbit that sees a ball of this radius whole.
+  // The orbit that sees what is within this radius, but for the corners of its box.
   static around(centre, radius) {
-    return { target: centre, distance: radius * 2.15 };
+    return { target: centre, distance: radius * 1.8 };
   }
 
   #orbitPose() {

@@ -3,7 +3,7 @@
 import { dot, length, plus, scaled } from "./algebra.js";
 
 const STRAY = 0.02;
-const SPACINGS_ACROSS = 0.42;
+const SPACINGS_ACROSS = 0.36;
 const FEW_POINTS = 20_000;
 const ABOVE_CAMERA = 0.3;
 const FEWEST_SAMPLES = 24;

@@ -26,7 +26,7 @@ export class Evidence {
   #button(moment) {
     const frame = this.frameOf(moment), share = `${Math.round(moment.weight * 100)} %`;
     const span = [moment.start_s, moment.end_s], bar = element("i");
-    bar.style.width = share;
+    bar.style.width = `${100 * moment.weight}%`;
     const words = `${clock(moment.start_s)}–${clock(moment.end_s)}, weight ${share}`;
     const lightUp = () => this.on.lightUp(span), dim = () => this.on.lightUp(null);
     return element("button", {
