@@ -223,7 +223,8 @@ class Page {
     byId("pause").querySelector("use").setAttribute("href", session?.paused ? "#i-play" : "#i-pause");
     byId("pause").disabled = !isLive || session.finished;
     byId("stop").disabled = !isLive || session.finished;
-    byId("fork").disabled = !isLive;
+    byId("fork").disabled = !isLive || session.read_only === true;
+    document.body.classList.toggle("read-only", session?.read_only === true);
   }
 
   #wireButtons() {

@@ -23,6 +23,7 @@ function statusOfSession(state, silentMs) {
   const { session, numFrames } = state, frames = counted(numFrames, "frame");
   if (!session) return { sign: "waiting", words: "Connecting" };
   if (session.state === "closed") return { sign: "ended", words: "This session was closed" };
+  if (session.read_only) return { sign: "ended", words: `A finished take, ${frames}` };
   if (session.paused) return { sign: "paused", words: `Paused after ${frames}` };
   if (session.finished) return { sign: "ended", words: `Ended after ${frames}` };
   if (!numFrames) return { sign: "waiting", words: waitingWords(session.source) };
