@@ -17,6 +17,11 @@ HOUSE = "world:9?frames=40&size=126x98"
 TOKEN = "a-token-of-some-length"
 EVIL = '<script>window.hit=1</script><img src=x onerror="window.hit=1"> שלום \u202eabc 🏠 ' + "long" * 300
 PATIENCE_MS = 60_000
+EARLIER = """async () => {
+  const { earlierFrames } = await import("/static/history.js"), { FrameTrack } = await import("/static/frame_track.js");
+  const { api, id, state } = longtake.page, found = await earlierFrames(api, id, new FrameTrack());
+  return [found, state.frames].map((frames) => frames.map(({ pose }) => pose));
+}"""
 REFUSED = """() => {
   navigator.mediaDevices.getUserMedia = async () => { throw new DOMException("", "NotAllowedError"); };
 }"""
@@ -200,6 +205,17 @@ def test_codes_for_phones_are_read_back(browser: Any, server: ServerProcess, ses
         modules = page.evaluate("async text => (await import('/static/qr.js')).qrCode(text)", text)
         assert read_qr(modules) == text
     assert page.evaluate("async text => (await import('/static/qr.js')).qrCode(text)", "x" * 214) is None
+    page.close()
+
+
+def test_poses_that_events_no_longer_tell_come_from_their_file(
+    browser: Any, server: ServerProcess, session: str, heard: list[str]
+) -> None:
+    page = open_page(browser, server.url, heard, fragment=f"#session={session}")
+    wait_for_words(page, "#status-words", "Ended")
+    filed, told = page.evaluate(EARLIER)
+    assert len(filed) == len(told) == 40
+    np.testing.assert_allclose(filed, told, atol=1e-5)
     page.close()
 
 

@@ -165,3 +165,9 @@ def test_the_path_of_a_long_video_takes_no_more_room(page: Any) -> None:
     assert count[0] <= 8192
     assert count[1:] == [0, 19999]
     assert page.evaluate("viewer.counts.bytes") == before
+
+
+def test_frames_of_the_path_may_come_late(page: Any) -> None:
+    page.evaluate("[5, 6, 2, 4, 3].forEach((frame) => viewer.scene.way.set(frame, [frame, 0, 0], frame))")
+    assert page.evaluate("viewer.scene.way.frames") == [2, 3, 4, 5, 6]
+    assert [place[0] for place in page.evaluate("viewer.scene.way.places()")] == [2, 3, 4, 5, 6]

@@ -25,10 +25,11 @@ export class Way {
 
   // The place of a frame, whether it is a new one or one that is known better now.
   set(frame, centre, time) {
-    let at = this.#indexOf(frame);
-    if (at < 0) {
-      if (this.count >= MOST_PLACES) this.#thin();
-      at = this.frames.push(frame) - 1;
+    if (this.count >= MOST_PLACES) this.#thin();
+    const at = this.#placeOf(frame);
+    if (this.frames[at] !== frame) {
+      this.frames.splice(at, 0, frame);
+      this.values.copyWithin((at + 1) * PLACE_FLOATS, at * PLACE_FLOATS, (this.count - 1) * PLACE_FLOATS);
     }
     this.values.set([...centre, time], at * PLACE_FLOATS);
     this.isStale = true;
@@ -60,10 +61,16 @@ export class Way {
     drawSegments(gl, 16, this.count - 1);
   }
 
-  // Frames come in order but for a few that are corrected, so the search begins at the end.
-  #indexOf(frame) {
-    for (let at = this.count - 1; at >= 0 && this.frames[at] >= frame; at--) if (this.frames[at] === frame) return at;
-    return -1;
+  // Where a frame is, or would be; most come at the end.
+  #placeOf(frame) {
+    let low = 0, high = this.count;
+    if (high && this.frames[high - 1] < frame) return high;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.frames[middle] < frame) low = middle + 1;
+      else high = middle;
+    }
+    return low;
   }
 
   #thin() {

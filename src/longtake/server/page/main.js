@@ -5,15 +5,18 @@ import { CameraPanel } from "./camera_panel.js";
 import { Chat } from "./chat.js";
 import { Compare } from "./compare.js";
 import { Connection } from "./connection.js";
-import { byId, clock, element } from "./dom.js";
+import { byId, clock } from "./dom.js";
 import { fillDownloads } from "./downloads.js";
 import { Evidence } from "./evidence.js";
+import { earlierFrames } from "./history.js";
+import { showNotice } from "./notice.js";
 import { SessionState } from "./session_state.js";
 import { Settings } from "./settings.js";
 import { Sources } from "./sources.js";
 import { statusOf } from "./status.js";
 import { setUpTheme } from "./theme.js";
 import { Timeline } from "./timeline.js";
+import { askToken } from "./token.js";
 import { ViewPanel } from "./view_panel.js";
 import { CameraFeed, openCamera } from "./webcam.js";
 
@@ -25,7 +28,8 @@ const REFRESH_MS = 250;
 class Page {
   constructor() {
     Object.assign(this, { link: { name: "loading" }, connection: null, feed: null, id: null, asksFirst: false, heardMs: 0 });
-    this.api = new Api((sentence) => askToken(sentence));
+    this.lacksBeginning = false;
+    this.api = new Api(askToken);
     this.state = new SessionState();
     this.view = new ViewPanel();
     this.camera = new CameraPanel(this.view.isSlow);
@@ -100,14 +104,8 @@ class Page {
     if (this.state.session?.id === id) begin();
   }
 
-  // A sentence over the map, until it is dismissed or another session begins.
   notify(words, actions = []) {
-    byId("notice").hidden = !words;
-    byId("notice-words").textContent = words;
-    const dismiss = element("button", { type: "button", text: "Dismiss", onclick: () => this.notify("") });
-    byId("notice-buttons").replaceChildren(...actions.map(([text, act]) => element("button", {
-      type: "button", class: "main", text, onclick: () => { this.notify(""); act(); },
-    })), dismiss);
+    showNotice(words, actions);
   }
 
   async #openHouse() {
@@ -141,7 +139,7 @@ class Page {
     if (event.response) this.chat.update(event.response);
     if (event.type === "watch.fired") this.chat.update(`${event.watch} ${event.id}`);
     if (event.type === "error" && !event.response && isLive && !isStale(event)) this.notify(event.message);
-    if (event.type === "history.gone") this.notify("This session is older than what the server still tells: its beginning is not shown.");
+    if (event.type === "history.gone") this.lacksBeginning = true;
     this.#askFirst(isLive);
     this.timeline.invalidate();
   }
@@ -153,7 +151,19 @@ class Page {
       this.onceDescribed();
       this.onceDescribed = null;
     } else if (event.session) this.feed?.goOn(event.session.next_sequence);
+    if (event.session && this.lacksBeginning) this.#fillBeginning(this.id);
     this.#refresh();
+  }
+
+  async #fillBeginning(id) {
+    this.lacksBeginning = false;
+    try {
+      const frames = await earlierFrames(this.api, id, this.state.tracks);
+      if (id === this.id) this.state.addEarlier(frames);
+      if (id === this.id) frames.forEach((frame) => this.view.setFrame(frame));
+    } catch (error) {
+      this.notify(`The beginning of this session cannot be shown. ${error.message}`);
+    }
   }
 
   // The first suggestion is asked by itself once there is something to ask about.
@@ -283,17 +293,6 @@ class Page {
 
 // Said of what was asked before: nothing to do about it now.
 const isStale = (event) => event.code === "bad_message";
-
-function askToken(sentence) {
-  byId("token-words").textContent = sentence;
-  byId("token").showModal();
-  return new Promise((done) => {
-    byId("token").addEventListener("close", () => {
-      done(byId("token-input").value.trim());
-      byId("token-input").value = "";
-    }, { once: true });
-  });
-}
 
 const page = new Page();
 setUpTheme(() => page.timeline.recolour());

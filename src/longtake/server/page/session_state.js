@@ -57,6 +57,10 @@ export class SessionState {
     for (const listener of this.listeners) listener(event, this.isLive);
   }
 
+  addEarlier(frames) {
+    for (const frame of frames) if (!this.tracks.get(frame.index)) this.tracks.set(frame);
+  }
+
   #take(event) {
     switch (event.type) {
       case "session.updated": return this.#update(event);
