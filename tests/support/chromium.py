@@ -32,9 +32,9 @@ def find_chromium() -> tuple[str, dict[str, str]]:
     pytest.skip("there is no Chromium; `make test-extra` tries to fetch one")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def launch() -> Iterator[Callable[[list[str]], Any]]:
-    """Starts a browser with flags of its own."""
+    """Starts a browser with flags of its own. It ends with the module: while it runs, no other event loop can."""
     api = pytest.importorskip("playwright.sync_api", reason="there is no playwright; `make test-extra` installs it")
     path, more = find_chromium()
     with api.sync_playwright() as playwright:
@@ -45,7 +45,7 @@ def launch() -> Iterator[Callable[[list[str]], Any]]:
         yield start
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(launch: Callable[[list[str]], Any]) -> Iterator[Any]:
     """Draws WebGL without a graphics card."""
     with launch(BY_PROCESSOR) as started:
