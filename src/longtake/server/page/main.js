@@ -23,7 +23,7 @@ import { CameraFeed, openCamera } from "./webcam.js";
 const HOUSE = "world:9?frames=600&size=126x98";
 const FIRST_QUESTION_AFTER = 12;
 const PREVIEW_PX = 320;
-const REFRESH_MS = 250;
+const REFRESH_MS = 250, REFRESH_SLOWLY_MS = 1000;
 
 class Page {
   constructor() {
@@ -39,13 +39,13 @@ class Page {
       lightUp: (span) => this.#lightUp(span), flyTo: (moment, frame) => this.#flyToMoment(moment, frame),
     });
     this.chat = new Chat(this.state, evidence, (record) => this.#send(record));
-    this.timeline = new Timeline(this.state, (frame) => this.#flyToFrame(frame));
+    this.timeline = new Timeline(this.state, (frame) => this.#flyToFrame(frame), this.view.isSlow);
     this.sources = new Sources(this.api, this.settings, this);
     this.compare = new Compare(this.api, () => this.id);
     fillDownloads(this.api, () => this.id, () => this.view.photograph(), (words) => this.notify(words));
     this.state.listen((event, isLive) => this.#hear(event, isLive));
     this.#wireButtons();
-    setInterval(() => this.#refresh(), REFRESH_MS);
+    setInterval(() => this.#refresh(), this.view.isSlow ? REFRESH_SLOWLY_MS : REFRESH_MS);
   }
 
   // What the address asks for: a session to watch, one to film for; else a house, so that there is something to see.

@@ -9,12 +9,12 @@ const LEGEND = { final: "final", provisional: "provisional", kept: "kept for que
   dropped: "dropped", asked: "asked" };
 const ROWS = { frames: [2, 14], kept: [20, 8], memory: [34, 34], speed: [72, 16] };
 const AXIS_Y = 101;
-const DRAW_MS = 200;
+const DRAW_MS = 200, DRAW_SLOWLY_MS = 1000;
 
 export class Timeline {
   // `flyTo(frame)` is called for a moment that was clicked.
-  constructor(state, flyTo) {
-    Object.assign(this, { state, flyTo, span: null, cursor: null, isAsked: false, drawnMs: 0 });
+  constructor(state, flyTo, isSlow) {
+    Object.assign(this, { state, flyTo, drawMs: isSlow ? DRAW_SLOWLY_MS : DRAW_MS, span: null, cursor: null, isAsked: false, drawnMs: 0 });
     this.canvas = byId("timeline");
     this.canvas.addEventListener("pointermove", (event) => this.#point(this.#timeAt(event.offsetX)));
     this.canvas.addEventListener("pointerleave", () => this.#point(null));
@@ -34,7 +34,7 @@ export class Timeline {
     this.invalidate(0);
   }
 
-  invalidate(waitMs = DRAW_MS) {
+  invalidate(waitMs = this.drawMs) {
     if (this.isAsked) return;
     this.isAsked = true;
     const due = Math.max(0, this.drawnMs + waitMs - performance.now());
@@ -120,7 +120,7 @@ export class Timeline {
     const canvas = this.canvas, ratio = window.devicePixelRatio || 1;
     const [width, height] = [canvas.clientWidth, canvas.clientHeight];
     Object.assign(canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
-    const pen = canvas.getContext("2d");
+    const pen = canvas.getContext("2d", { willReadFrequently: true }); // by the processor: the card has a map to draw
     pen.scale(ratio, ratio);
     pen.font = "11px system-ui, sans-serif";
     this.colours = coloursOf(canvas);
@@ -148,19 +148,15 @@ export class Timeline {
     for (const [top, tall] of Object.values(ROWS)) pen.strokeRect(this.#gutter - 0.5, top - 0.5, width - this.#gutter - 7, tall + 1);
   }
 
-  // Many frames share a pixel; each pixel says the weakest status of its frames.
+  // Neighbours of one status are one piece.
   #drawFrames(pen) {
-    const [top, tall] = ROWS.frames, { frames } = this.state, byPixel = new Map();
-    frames.forEach((frame, at) => {
-      const next = frames[at + 1]?.time ?? frame.time, end = Math.max(this.#x(frame.time) + 1, this.#x(next));
-      for (let x = Math.floor(this.#x(frame.time)); x < end; x++) {
-        if (byPixel.get(x) !== "provisional") byPixel.set(x, frame.status);
-      }
-    });
-    const hatch = hatched(pen, this.colours.accent);
-    for (const [x, status] of byPixel) {
+    const [top, tall] = ROWS.frames, { frames } = this.state, hatch = hatched(pen, this.colours.accent);
+    for (let first = 0, last = 0; first < frames.length; first = last) {
+      const { status, time } = frames[first];
+      while (last < frames.length && frames[last].status === status) last += 1;
+      const end = frames[last]?.time ?? frames[last - 1].time, x = this.#x(time);
       pen.fillStyle = status === "provisional" ? hatch : this.colours.accent;
-      pen.fillRect(x, top, 1, tall);
+      pen.fillRect(x, top, Math.max(1, this.#x(end) - x), tall);
     }
   }
 
