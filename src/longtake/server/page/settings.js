@@ -19,7 +19,7 @@ export class Settings {
     this.models = (await this.api.get("/v1/models")).data;
     const schema = await this.api.get("/v1/openapi.json").catch(() => ({}));
     const properties = schema.components?.schemas?.SessionRequest?.properties ?? {};
-    this.#fill(Object.entries(properties).filter(([name]) => !OWN.includes(name)));
+    this.#fill(Object.entries(properties).filter(([name, { type }]) => !OWN.includes(name) && type !== "boolean"));
   }
 
   // The body of `POST /v1/sessions`, but for its source; what was left as it is is left out.
