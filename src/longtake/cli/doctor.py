@@ -30,6 +30,7 @@ PURPOSES = {
     "plot": "pictures of eval and bench",
     "qwen": "ask and live",
     "rerun": "the format rrd",
+    "serve": "serve, and its page",
     "sky": "--sky of map and export",
 }
 """What each extra is for."""
