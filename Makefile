@@ -17,7 +17,7 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 -m "not extra and not by_hand"
 
-test-extra: $(INSTALLED) $(SERVE_INSTALLED) $(ORACLES_INSTALLED) foreign browser tokenizer interpreter
+test-extra: $(INSTALLED) $(SERVE_INSTALLED) $(ORACLES_INSTALLED) foreign browser tokenizer interpreter strangers
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "extra and not by_hand"
 
 # Our kernels, recorded steps and readings, books and memories on a GPU, with whatever torch, Triton and pytest are there.
@@ -74,6 +74,11 @@ browser: | $(INSTALLED) $(ORACLES_INSTALLED)
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt playwright
 	-$(BIN)/python tests/exports/browser/fetch.py $(ORACLE_SOURCES)/browser
 
+# Programs of others that must work against a server, 30 MB; tests of what cannot be had are skipped.
+.PHONY: strangers
+strangers: | $(INSTALLED)
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt openai schemathesis
+
 # Triton comes with torch on CUDA; elsewhere its interpreter, 200 MB, runs our kernels in tests, or they are skipped.
 .PHONY: interpreter
 interpreter: | $(INSTALLED)
@@ -86,4 +91,4 @@ tokenizer: | $(INSTALLED) $(ORACLES_INSTALLED)
 	-$(BIN)/python tests/language/fetch_tokenizer.py $(ORACLE_SOURCES)/qwen2.5-tokenizer
 
 clean:
-	rm -rf $(VENV) $(ORACLES) $(ORACLE_SOURCES) out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(ORACLES) $(ORACLE_SOURCES) out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .schemathesis

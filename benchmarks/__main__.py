@@ -9,6 +9,15 @@ from benchmarks.foreign import foreign
 from benchmarks.geometry_commands import attention_mass, pipeline, precision, soak, world
 from benchmarks.language_commands import ask, chunks
 from benchmarks.map_speed import map_speed
+from benchmarks.serving.commands import (
+    serve_churn,
+    serve_live,
+    serve_malformed,
+    serve_openapi,
+    serve_overhead,
+    serve_recovery,
+    serve_soak,
+)
 from longtake.cli.program import run_program
 
 benchmarks = typer.Typer(
@@ -16,7 +25,8 @@ benchmarks = typer.Typer(
 )
 _SPEED = (ask, attention_mass, chunks, count_source, map_speed, pipeline, precision, soak, world)
 _QUALITY = (answer_familiarity, familiarity, foreign, unlikeness)
-for command in (*_SPEED, *_QUALITY):
+_SERVING = (serve_churn, serve_live, serve_malformed, serve_openapi, serve_overhead, serve_recovery, serve_soak)
+for command in (*_SPEED, *_QUALITY, *_SERVING):
     benchmarks.command()(command)
 
 if __name__ == "__main__":

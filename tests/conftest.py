@@ -22,6 +22,7 @@ from typing import Any  # noqa: E402
 import forked  # noqa: E402
 import pytest  # noqa: E402
 import remembered  # noqa: E402
+from chromium import browser, launch  # noqa: E402, F401 - fixtures, one browser for all tests that want it
 from done import Done  # noqa: E402
 from safetensors import safe_open  # noqa: E402
 from torch import Tensor  # noqa: E402

@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from longtake.api.video import open_video
     from longtake.errors import LongtakeError
     from longtake.runtime.answers import Answer
+    from longtake.server.async_client import AsyncClient
     from longtake.server.client import Client
     from longtake.types import Geometry
 
 __version__ = "0.1.0"
 __all__ = [
     "Answer",
+    "AsyncClient",
     "Client",
     "DialogueSession",
     "Geometry",
@@ -47,6 +49,7 @@ __all__ = [
 ]
 _HOMES = {
     "Answer": "longtake.runtime.answers",
+    "AsyncClient": "longtake.server.async_client",
     "Client": "longtake.server.client",
     "DialogueSession": "longtake.api.dialogue_session",
     "Geometry": "longtake.types",

@@ -301,6 +301,20 @@ def test_info_tells_sizes_as_width_by_height(model: GeometryModel, frames: list[
     assert 0 < session.num_bytes <= 10_000_000
 
 
+def test_a_session_tells_what_was_seen_and_what_may_still_move(model: GeometryModel, frames: list[VideoFrame]) -> None:
+    with GeometrySession.from_pretrained(model, windows="10/4") as session:
+        assert (session.seen, session.num_final, session.provisional) == (None, 0, None)
+        for frame in frames[:9]:
+            session.step(frame)
+        assert session.seen is not None
+        assert torch.equal(session.seen.pixels, session._prepare(np.asarray(frames[8].image)).pixels)
+        assert session.provisional is not None
+        assert session.num_final < 9
+        assert session.provisional.frame_index == tuple(range(session.num_final, 9))
+        session.finish()
+        assert session.num_final == 9
+
+
 def test_a_session_without_a_frame_has_nothing_to_save(model: GeometryModel, tmp_path: Path) -> None:
     session = GeometrySession.from_pretrained(model)
     assert session.fork().info == session.info

@@ -9,6 +9,7 @@ import longtake
 
 NAMES = [
     "Answer",
+    "AsyncClient",
     "Client",
     "DialogueSession",
     "Geometry",
@@ -73,5 +74,5 @@ def test_importing_rooms_leaves_the_functions_where_they_are(name: str) -> None:
 
 
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:
-    with pytest.raises(AttributeError, match="longtake has no 'Mapper'; it has Answer, Client, DialogueSession"):
+    with pytest.raises(AttributeError, match="longtake has no 'Mapper'; it has Answer, AsyncClient, Client, Dialogue"):
         _ = longtake.Mapper

@@ -315,6 +315,14 @@ def test_addresses_are_refused_unless_the_operator_allows_them(start: Start, sou
         start().open(replace(MAP, source=source))
 
 
+def test_the_password_of_an_address_is_in_no_file(start: Start, frames: Sequence[VideoFrame], tmp_path: Path) -> None:
+    session = open_session(start(allows_addresses=True), replace(MAP, source="rtsp://me:hidden@camera/1"))
+    push(session, frames[:1])
+    session.save().result(timeout=60)
+    assert session.record.spec.source == "rtsp://me:hidden@camera/1"
+    assert not any(b"hidden" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
 def test_models_that_are_not_offered_are_refused(start: Start) -> None:
     with pytest.raises(RequestError, match="the server offers micro-map"):
         start().open(SessionSpec(model="/etc/passwd", memory_bytes=1))
@@ -349,6 +357,14 @@ def test_a_damaged_session_is_named_and_harms_no_other(start: Start, frames: Seq
     again = start()
     assert list(again.damaged) == [broken.id]
     assert [session.id for session in again.sessions] == [whole.id]
+
+
+def test_what_a_killed_program_left_of_no_session_is_removed_and_nothing_else(start: Start, tmp_path: Path) -> None:
+    folder = tmp_path / "sessions"
+    (folder / ("0" * 16) / "state-1").mkdir(parents=True)
+    (folder / "notes").mkdir()
+    whole = open_session(start(), MAP)
+    assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == sorted(["notes", whole.id])
 
 
 def test_a_session_without_a_language_model_cannot_be_asked(start: Start) -> None:

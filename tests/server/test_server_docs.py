@@ -9,6 +9,7 @@ from pathlib import Path
 
 import documented
 import pytest
+from served import until
 from server_process import ServerProcess
 
 pytest.importorskip("fastapi")
@@ -51,13 +52,29 @@ def test_documented_clients_run(program: str, server: ServerProcess, tmp_path: P
     assert done.stdout.strip()
 
 
-def test_documented_lines_of_curl_run_one_after_the_other(server: ServerProcess) -> None:
+@pytest.mark.parametrize("line", lines("sh commands"))
+def test_documented_commands_run(line: str, server: ServerProcess, tmp_path: Path) -> None:
+    program, *arguments = shlex.split(line.replace(USUAL, server.url))
+    assert program == "longtake"
+    command = [sys.executable, "-m", "longtake", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_documented_lines_of_curl_run_one_after_the_other(server: ServerProcess, tmp_path: Path) -> None:
     session = ""
     for line in lines("sh client"):
         command = shlex.split(line.replace(USUAL, server.url).replace("SESSION", session))
         assert command[0] == "curl"
-        done = subprocess.run([*command, "--noproxy", "*"], capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(
+            [*command, "--noproxy", "*"], capture_output=True, text=True, check=True, timeout=60, cwd=tmp_path
+        )
         assert '"error"' not in done.stdout, (line, done.stdout)
         if command[-1].startswith('{"source"'):
             session = json.loads(done.stdout)["id"]
+            until(lambda id=session: server.call("GET", f"/v1/sessions/{id}").record["finished"], seconds=60)
     assert session
+    assert (tmp_path / "cloud.ply").read_bytes().startswith(b"ply")
+    assert (tmp_path / "first.jpg").read_bytes().startswith(b"\xff\xd8")
+    assert (tmp_path / "colmap.zip").read_bytes().startswith(b"PK")

@@ -21,6 +21,7 @@ from longtake.hub.load import familiarity_of
 from longtake.language.load import LanguageModel
 from longtake.language.sampling import TextSampling
 from longtake.memory.change import Part
+from longtake.memory.policy import Segment
 from longtake.memory.registry import segment_policy_named
 from longtake.memory.saved import SavedTensors
 from longtake.runtime import dialogue
@@ -223,6 +224,11 @@ class DialogueSession(Single):
     @property
     def info(self) -> DialogueInfo:
         return self._session.info
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Pieces of the video, and turns of the talk, that it remembers and may forget, oldest first."""
+        return self._session.state.segments
 
     @property
     def num_bytes(self) -> int:

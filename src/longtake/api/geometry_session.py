@@ -9,7 +9,6 @@ from pathlib import Path
 from types import TracebackType
 
 import torch
-from jaxtyping import UInt8
 
 from longtake.api.arguments import checked_arguments, one_of
 from longtake.api.models import model_and_execution
@@ -32,7 +31,7 @@ from longtake.runtime.session import SequenceSession
 from longtake.runtime.steps import Look, VideoSession
 from longtake.runtime.windowed import WindowedSession, restored_session
 from longtake.types import Geometry
-from longtake.video.resize import Fit
+from longtake.video.resize import Fit, Resized
 from longtake.weights.familiarity import CLIP_FRAMES, FEWEST_FRAMES, Familiarity
 
 
@@ -45,7 +44,12 @@ class SessionInfo:
     num_frames: int
     num_kept: int
     """Frames remembered in the current window."""
+    capacity: int | None
+    """Frames with which its memory is full; None before the first frame, and where it grows until its budget is used
+    up."""
     num_windows: int
+    first_frame: int
+    """Of the current window."""
     num_bytes: int
     """Declared for keys and values."""
     device: str
@@ -56,7 +60,7 @@ class _Ready:
     """A picture that was found fit, and the session that will take it."""
 
     session: VideoSession
-    pixels: UInt8[torch.Tensor, "3 height width"]
+    seen: Resized
     source_size: tuple[int, int]
     time_s: float
 
@@ -68,6 +72,7 @@ class _Clock:
     session: VideoSession | None = None
     """None before the first frame."""
     source_size: tuple[int, int] | None = None
+    seen: Resized | None = None
     num_frames: int = 0
     last_s: float | None = None
     num_judged: int = 0
@@ -184,14 +189,14 @@ class GeometrySession(Single):
         pixels = as_rgb(picture)
         height, width, _ = pixels.shape
         self._require_size((height, width))
-        prepared = self._prepare(pixels).pixels
+        seen = self._prepare(pixels)
         session = self._clock.value.session
         if session is None:
-            _, *size = prepared.shape
+            _, *size = seen.pixels.shape
             session = open_session(
                 self._model, self._settings, (size[0], size[1]), self._backend, reserve_frames=self._reserve_frames
             )
-        return _Ready(session, prepared, (height, width), time_s)
+        return _Ready(session, seen, (height, width), time_s)
 
     @contextmanager
     def _look(self, ready: _Ready) -> Iterator[Look]:
@@ -199,10 +204,11 @@ class GeometrySession(Single):
         after = _Clock(
             session=ready.session,
             source_size=ready.source_size,
+            seen=ready.seen,
             num_frames=self._clock.value.num_frames + 1,
             last_s=ready.time_s,
         )
-        with ready.session.look(ready.pixels, ready.time_s) as look:
+        with ready.session.look(ready.seen.pixels, ready.time_s) as look:
             after = self._judged(after, look.geometry)
             yield replace(look, parts=(partial(self._clock.become_with, after), *look.parts))
 
@@ -316,9 +322,32 @@ class GeometrySession(Single):
         return self._familiarity.unlikeness(clock.distance_sum / clock.num_judged)
 
     @property
+    def seen(self) -> Resized | None:
+        """What the network saw of the newest picture, and where that lies in it; None before one came, and resumed."""
+        return self._clock.value.seen
+
+    @property
+    def num_final(self) -> int:
+        """How many frames of the video, from its first on, have results that will not change."""
+        session = self._clock.value.session
+        return 0 if session is None else session.num_final
+
+    @property
+    def provisional(self) -> Geometry | None:
+        """The results given so far that later frames may still move, as they are now; None before the first frame."""
+        session = self._clock.value.session
+        return None if session is None else session.provisional
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of all keys and values: allocated with the first frame, and never more."""
         return 0 if self._clock.value.session is None else _sequence(self._clock.value.session).num_bytes
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of keys and values that are in use; on a GPU this waits for it."""
+        session = self._clock.value.session
+        return 0 if session is None else sum(use.live_bytes for use in _sequence(session).use().values())
 
     @property
     def info(self) -> SessionInfo:
@@ -328,7 +357,9 @@ class GeometrySession(Single):
             size=None if inner is None else as_text(inner.plan.size),
             num_frames=self._clock.value.num_frames,
             num_kept=0 if inner is None else inner.num_kept,
+            capacity=None if inner is None else inner.plan.requirements.full_after,
             num_windows=len(session.windows) if isinstance(session, WindowedSession) else 1,
+            first_frame=session.windows[-1].first_frame if isinstance(session, WindowedSession) else 0,
             num_bytes=self.num_bytes,
             device=str(_device(self._model)),
         )

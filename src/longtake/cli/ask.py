@@ -17,6 +17,14 @@ from longtake.attention.choose import backend_named
 from longtake.cli import options
 from longtake.cli.program import REFUSED
 from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, is_refusal, report_run
+from longtake.cli.served import (
+    NamedServer,
+    ServedRun,
+    Speaking,
+    ask_served,
+    converse_served,
+    named_server,
+)
 from longtake.errors import LongtakeError, SettingError
 from longtake.hub.bundled import DEFAULT_LANGUAGE, model_notes, unlike_note
 from longtake.hub.load import familiarity_of, load_language_model
@@ -32,12 +40,14 @@ from longtake.pipeline.run import Run
 from longtake.runtime.dialogue import DialogueSession
 from longtake.runtime.execution import Execution, choose_execution
 from longtake.video.sampling import parse_time
-from longtake.video.source import SourceOptions, open_source
+from longtake.video.source import Source, SourceOptions, open_source
 
 QUESTION_TOKENS = 1024
 """Room for a question, and for a last frame without a partner, beside that of its answer."""
 _AUTO = "auto"
 _INFO = ":info"
+_MEMORY = "512MB"
+_MEANT_WITH_SERVER = ("source", "questions", "model", "at", "every", "memory", "max_tokens", "temperature")
 
 app = options.command_app()
 
@@ -63,7 +73,7 @@ def ask(
     questions: Annotated[
         list[str] | None, typer.Argument(help="What to ask; without any, typed afterwards, or one a line from a pipe.")
     ] = None,
-    model: options.LanguageName = DEFAULT_LANGUAGE,
+    model: Annotated[str | None, typer.Option(help=options.LANGUAGE_HELP, show_default=DEFAULT_LANGUAGE)] = None,
     at: options.At = None,
     choices: Annotated[str | None, typer.Option(help="Choose the likeliest of these answers: yes,no,maybe.")] = None,
     every: options.EverySoOften = None,
@@ -76,7 +86,9 @@ def ask(
         int | None,
         typer.Option(help="A frame has at most the pixels of a square of this side; else as the model was trained."),
     ] = None,
-    memory: Annotated[str, typer.Option(help="Room for keys and values, such as 4GB.")] = "512MB",
+    memory: Annotated[
+        str | None, typer.Option(help="Room for keys and values, such as 4GB.", show_default=_MEMORY)
+    ] = None,
     policy: Annotated[
         str, typer.Option(help="What stays when it is full: window (the newest), thinned or novel (and of the past).")
     ] = "window",
@@ -86,12 +98,28 @@ def ask(
     device: options.Device = "auto",
     precision: options.PrecisionName = "auto",
     backend: options.BackendName = "auto",
+    server: options.ServerUrl = None,
+    token: options.ServerToken = None,
+    certificate: options.ServerCertificate = None,
     as_json: options.JsonEvents = False,
 ) -> None:
     """Watch a video and answer questions about it, at given moments, again and again, or when it has ended."""
+    elsewhere = named_server(ask, locals(), _MEANT_WITH_SERVER)
     asked = parse_questions(questions or (), at or (), every or (), when or ())
     if not asked and _has_ended():
         raise _nothing_asked()
+    if elsewhere is not None:
+        _ask_elsewhere(
+            elsewhere,
+            open_source(source, frame_sampling(start, end, fps, stride=1), SourceOptions(picture_fps=picture_fps)),
+            asked,
+            Speaking(temperature=temperature, max_tokens=max_tokens),
+            model=model or "default",
+            memory=memory,
+            as_json=as_json,
+        )
+        return
+    model = model or DEFAULT_LANGUAGE
     settings = LiveSettings(
         ask_fps=None,  # the source has the rate
         speaking=TextSampling(temperature=temperature, max_new_tokens=max_tokens),
@@ -99,7 +127,7 @@ def ask(
         when_full="raise --memory, or lower --size, --chunk or --max-tokens, or ask in fewer words",
         unlike_note=unlike_note(model, "longtake ask VIDEO --model {}", "its answers"),
     )
-    budget_bytes, retaining = _parse_memory(memory), segment_policy_named(policy)
+    budget_bytes, retaining = _parse_memory(memory or _MEMORY), segment_policy_named(policy)
     execution = choose_execution(device, precision, backend)
     num_together = _parse_chunk(chunk)
     reading = SourceOptions(picture_fps=picture_fps, device=execution.device)
@@ -118,8 +146,7 @@ def ask(
         Chunks.auto(is_live=video.is_live, has_standing=has_standing) if num_together is None else Chunks(num_together)
     )
     session = LiveSession(None, dialogue, settings, chunks=chunks)
-    is_labelled = len(asked) > 1 if asked else not _is_typed()
-    reporter: Reporter = JsonReporter() if as_json else TerminalReporter(has_answers=True, is_labelled=is_labelled)
+    reporter = _reporter(asked, as_json=as_json)
     reporter.uses(model, execution, why_dialogue_portable(dialogue, execution))
     for note in model_notes(model, shows_world=video.shows_world):
         reporter.note(note)
@@ -132,6 +159,36 @@ def ask(
         dialogue.close()
     if not are_answered:
         sys.exit(REFUSED)
+
+
+def _ask_elsewhere(
+    elsewhere: NamedServer,
+    video: Source,
+    asked: Sequence[Asked],
+    speaking: Speaking,
+    *,
+    model: str,
+    memory: str | None,
+    as_json: bool,
+) -> None:
+    """The same on a server."""
+    reporter = _reporter(asked, as_json=as_json)
+    with elsewhere.client().open_session(map=None, ask=model, memory=memory, max_tokens=speaking.max_tokens) as session:
+        reporter.uses_server(str(session.info["language"]), elsewhere.url)
+        run = ServedRun(video, session, elsewhere.url)
+        are_answered = [ask_served(run, asked, reporter, speaking)]
+        if not asked:
+            questions = _typed(as_json=as_json) if _is_typed() else filter(None, map(str.strip, sys.stdin or ()))
+            are_answered = converse_served(run, questions, reporter, speaking)
+            if not are_answered and not _is_typed():
+                raise _nothing_asked()
+    if not all(are_answered):
+        sys.exit(REFUSED)
+
+
+def _reporter(asked: Sequence[Asked], *, as_json: bool) -> Reporter:
+    is_labelled = len(asked) > 1 if asked else not _is_typed()
+    return JsonReporter() if as_json else TerminalReporter(has_answers=True, is_labelled=is_labelled)
 
 
 def why_dialogue_portable(dialogue: DialogueSession, execution: Execution) -> str | None:

@@ -30,7 +30,7 @@ PURPOSES = {
     "plot": "pictures of eval and bench",
     "qwen": "ask and live",
     "rerun": "the format rrd",
-    "serve": "serve, and clients of a server",
+    "serve": "serve, its page, and clients of a server",
     "sky": "--sky of map and export",
 }
 """What each extra is for."""

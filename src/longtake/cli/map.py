@@ -16,6 +16,8 @@ from longtake.api.exporting import UPRIGHT, cloud_settings, export_adjustments
 from longtake.api.video import frame_sampling
 from longtake.cli import options
 from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
+from longtake.cli.served import NamedServer, ServedRun, map_served, named_server
+from longtake.cli.served_results import fetch_results, parse_formats, require_place
 from longtake.cli.signals import INTERRUPTED
 from longtake.errors import InputError, LongtakeError, SettingError
 from longtake.exports.take import PixelGrid
@@ -39,6 +41,7 @@ from longtake.video.source import Source, SourceOptions, open_source, videos_of
 from longtake.weights.files import existing
 
 app = options.command_app()
+_MEANT_WITH_SERVER = ("sources", "out", "model", "memory", "formats", "stride", "follow", "overwrite")
 
 
 @app.command("map")
@@ -53,12 +56,13 @@ def map_(
         "out/map"
     ),
     model: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="A checkpoint, a name of longtake models, or tiny (random weights, to test files fast). "
-            f"{DEFAULT_MODEL} knows procedural houses only; for real video type --model {MICRO_MAP.instead}."
+            f"{DEFAULT_MODEL} knows procedural houses only; for real video type --model {MICRO_MAP.instead}.",
+            show_default=DEFAULT_MODEL,
         ),
-    ] = DEFAULT_MODEL,
+    ] = None,
     memory: Annotated[str | None, typer.Option(help="Room for keys and values, such as 4GB or 8 frames.")] = None,
     policy: Annotated[
         str | None, typer.Option(help="What to forget: managed, window, context, keep-all, ... By default as trained.")
@@ -108,9 +112,32 @@ def map_(
         int | None,
         typer.Option(min=1, help="Frames between checkpoints; by default 250, or more where saving takes long."),
     ] = None,
+    server: options.ServerUrl = None,
+    token: options.ServerToken = None,
+    certificate: options.ServerCertificate = None,
     as_json: options.JsonEvents = False,
 ) -> None:
     """Map a video: poses, depth and points, written while it runs; Ctrl-C ends it so that it can be resumed."""
+    elsewhere = named_server(map_, locals(), _MEANT_WITH_SERVER)
+    if elsewhere is not None:
+        if not follow:
+            sources = [video for text in sources for video in videos_of(text)]
+        _map_elsewhere(
+            elsewhere,
+            _folders(sources, out),
+            lambda text: open_source(
+                text,
+                frame_sampling(start, end, fps, stride),
+                SourceOptions(follow=follow, picture_fps=picture_fps),
+            ),
+            formats=parse_formats(formats),
+            model=model or "default",
+            memory=memory,
+            overwrite=overwrite,
+            reporter=JsonReporter() if as_json else TerminalReporter(),
+        )
+        return
+    model = model or DEFAULT_MODEL
     execution = choose_execution(device, precision, backend)
     adjust = partial(
         adjusted_session,
@@ -187,6 +214,28 @@ def map_(
             is_done_already,
             reporter,
         )
+
+
+def _map_elsewhere(
+    elsewhere: NamedServer,
+    folders: Sequence[tuple[str, Path]],
+    open_video: Callable[[str], Source],
+    *,
+    formats: Sequence[str],
+    model: str,
+    memory: str | None,
+    overwrite: bool,
+    reporter: Reporter,
+) -> None:
+    """Each source in turn, on a server; what fails ends it."""
+    client = elsewhere.client()
+    for text, folder in folders:
+        require_place(folder, overwrite=overwrite)
+        video = open_video(text)
+        with client.open_session(map=model, ask=None, memory=memory) as session:
+            reporter.uses_server(str(session.info["model"]), elsewhere.url)
+            run = ServedRun(video, session, elsewhere.url, folder)
+            map_served(run, reporter, partial(fetch_results, out=folder, formats=formats))
 
 
 def _map_each(

@@ -10,6 +10,8 @@ import typer
 from longtake.errors import SettingError
 
 Value = TypeVar("Value")
+TOKEN_VARIABLE = "LONGTAKE_TOKEN"  # noqa: S105 - the name of a variable
+"""Of a server, for those who start it and those who speak to it."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 JsonEvents = Annotated[bool, typer.Option("--json", help="Print a JSON object for each event.")]
@@ -45,9 +47,8 @@ Standing = Annotated[
     list[str] | None,
     typer.Option(metavar='"QUESTION=yes"', help="Ask at each look, and tell when the answer becomes this."),
 ]
-LanguageName = Annotated[
-    str, typer.Option(help="Folder of a Qwen2.5-VL model, or its name in the package or on the Hugging Face hub.")
-]
+LANGUAGE_HELP = "Folder of a Qwen2.5-VL model, or its name in the package or on the Hugging Face hub."
+LanguageName = Annotated[str, typer.Option(help=LANGUAGE_HELP)]
 MaxTokens = Annotated[int, typer.Option(min=1, help="Longest answer.")]
 Temperature = Annotated[float, typer.Option(min=0.0, help="0 always takes the likeliest word.")]
 
@@ -65,6 +66,17 @@ ScaleFrom = Annotated[
     str | None, typer.Option(help="distance:0,57=2.4m, height:1.5m or depth:12=depth.png@0.001 makes it metric.")
 ]
 Up = Annotated[str, typer.Option(help="auto turns the floor level and to y = 0; none leaves the world.")]
+
+ServerUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--server", help="Send frames to a longtake serve, as http://127.0.0.1:8765, whose models watch them."
+    ),
+]
+ServerToken = Annotated[str | None, typer.Option("--token", help="The server's; or say it as LONGTAKE_TOKEN.")]
+ServerCertificate = Annotated[
+    Path | None, typer.Option("--certificate", help="Of a server that made its own, the file that it printed.")
+]
 
 
 def command_app() -> typer.Typer:

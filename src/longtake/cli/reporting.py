@@ -3,12 +3,13 @@
 import json
 import sys
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from rich.text import Text
 
@@ -33,6 +34,7 @@ from longtake.pipeline.events import (
     MapSummary,
     Moved,
     Noted,
+    Posed,
     Saved,
     Unreadable,
 )
@@ -41,6 +43,44 @@ from longtake.pipeline.run import KEPT, Run
 from longtake.runtime.answers import DialogueInfo, Ending, Evidence
 from longtake.runtime.execution import Execution
 from longtake.types import FrameKind, counted
+from longtake.video.reading import Source
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """What a reporter has to know of a run."""
+
+    source: Source
+    counts: Counter[str]
+    """Frames by status, and `KEPT` ones."""
+
+    @property
+    def out(self) -> Path | None: ...
+
+    @property
+    def num_told(self) -> int: ...
+
+    @property
+    def resident_bytes(self) -> int: ...
+
+    @property
+    def dialogue_info(self) -> DialogueInfo | None: ...
+
+    @property
+    def has_map(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedSummary:
+    """What came of a source that a server watched."""
+
+    source: str
+    server: str
+    out: str | None
+    is_complete: bool
+    num_frames: int
+    seconds: float
+    frames_per_s: float
 
 
 class Reporter(ABC):
@@ -48,7 +88,7 @@ class Reporter(ABC):
 
     @abstractmethod
     @contextmanager
-    def watching(self, run: Run) -> Iterator[None]:
+    def watching(self, run: Watched) -> Iterator[None]:
         """While a run goes on."""
 
     @abstractmethod
@@ -57,6 +97,10 @@ class Reporter(ABC):
     @abstractmethod
     def uses(self, model: str, execution: Execution, why_portable: str | None) -> None:
         """Which model runs, how it is computed, and on a GPU why not on our kernels; before anything is watched."""
+
+    @abstractmethod
+    def uses_server(self, model: str, server: str) -> None:
+        """The same where the network is elsewhere."""
 
     @abstractmethod
     def note(self, text: str) -> None:
@@ -75,6 +119,10 @@ class Reporter(ABC):
 
     @abstractmethod
     def failed(self, source: str, problem: str) -> None: ...
+
+    @abstractmethod
+    def served(self, summary: ServedSummary) -> None:
+        """The end of what a server watched."""
 
 
 def report_run(run: Run, reporter: Reporter) -> bool:
@@ -147,8 +195,11 @@ class JsonReporter(Reporter):
         if why_portable is not None:
             self._used["why_portable"] = why_portable
 
+    def uses_server(self, model: str, server: str) -> None:
+        self._used = {"model": model, "server": server}
+
     @contextmanager
-    def watching(self, run: Run) -> Iterator[None]:
+    def watching(self, run: Watched) -> Iterator[None]:
         out = {} if run.out is None else {"out": str(run.out)}
         self._emit("start", source=run.source.name, **out, num_frames=run.source.num_frames, **self._used)
         self._out, self._counts = out, run.counts
@@ -161,6 +212,8 @@ class JsonReporter(Reporter):
             case Frame(mapped=MappedFrame() as mapped):
                 keyframe = mapped.kind is not FrameKind.PASSING
                 self._emit("frame", **_pose_record(PosedFrame.of(mapped)), keyframe=keyframe, window=mapped.window)
+            case Posed():
+                self._emit("frame", **_server_pose_record(event))
             case Moved():
                 self._emit("moved", **_correction_record(event.correction))
             case Unreadable():
@@ -197,6 +250,9 @@ class JsonReporter(Reporter):
     def failed(self, source: str, problem: str) -> None:
         self._emit("failed", source=source, problem=problem)
 
+    def served(self, summary: ServedSummary) -> None:
+        self._emit("done", **asdict(summary))
+
     def _report_end(self, ended: Ended) -> None:
         self._note_each(map(_never_due, ended.never_due))
         if ended.summary is not None:
@@ -225,7 +281,7 @@ class TerminalReporter(Reporter):
         self._console = plain_console(stderr=has_answers)
         self._is_labelled = is_labelled
         self._progress = TaskProgress(self._console)
-        self._run: Run | None = None
+        self._run: Watched | None = None
         self._is_watching = False
         self._has_told_known = False
         self._used = ""
@@ -235,8 +291,11 @@ class TerminalReporter(Reporter):
         if why_portable is not None:
             self._used += f" (portable path: {why_portable})"
 
+    def uses_server(self, model: str, server: str) -> None:
+        self._used = f"{model} on {server}"
+
     @contextmanager
-    def watching(self, run: Run) -> Iterator[None]:
+    def watching(self, run: Watched) -> Iterator[None]:
         self._run, self._is_watching = run, True
         self._console.print(self._used, style="dim", soft_wrap=True)
         with TaskProgress(self._console) as self._progress:
@@ -250,7 +309,7 @@ class TerminalReporter(Reporter):
         match event:
             case Noted():
                 self.note(event.text)
-            case Frame():
+            case Frame() | Posed():
                 self._advance()
             case Unreadable():
                 self.note(f"frame {event.index} at {event.timestamp_s:.3f} s: {event.problem}")
@@ -293,12 +352,17 @@ class TerminalReporter(Reporter):
     def failed(self, source: str, problem: str) -> None:
         self._console.print(Text(f"{source}: {problem}", style="red"), soft_wrap=True)
 
+    def served(self, summary: ServedSummary) -> None:
+        place = "" if summary.out is None else f"; in {summary.out}"
+        end = "" if summary.is_complete else "; interrupted"
+        rate = f"{counted(summary.num_frames, 'frame')} at {summary.frames_per_s:.1f} frames/s"
+        self._console.print(f"{rate} on {summary.server}{place}{end}", soft_wrap=True)
+
     def _advance(self) -> None:
         assert self._run is not None
         task = self._progress.tasks[0]
-        num_done, dialogue = self._run.num_told, self._run.session.dialogue
-        if dialogue is not None:
-            info = dialogue.info
+        num_done, info = self._run.num_told, self._run.dialogue_info
+        if info is not None:
             up_to = f"up to {format_time(info.seen_until_s or 0.0)}{self._unreadable}"
             state = f"{up_to}, {info.num_tokens} tokens in memory"
             num_done = max(num_done, info.num_frames)  # frames that were seen together are told one by one
@@ -331,7 +395,7 @@ class TerminalReporter(Reporter):
         elif refusal is not None:
             print(refusal.why, end="")
         attended = looked_at(answered.evidence)
-        if self._run is not None and self._run.session.mapper is not None:
+        if self._run is not None and self._run.has_map:
             print(f" ({'; '.join(filter(None, (_where(answered.pose), attended)))})", flush=True)
         else:
             print(flush=True)
@@ -406,6 +470,17 @@ def _pose_record(pose: PosedFrame) -> dict[str, Any]:
     }
 
 
+def _server_pose_record(posed: Posed) -> dict[str, Any]:
+    return {
+        "index": posed.index,
+        "time_s": posed.timestamp_s,
+        "world_from_camera": posed.world_from_camera.tolist(),
+        "provisional": posed.provisional,
+        "keyframe": posed.is_keyframe,
+        "window": posed.window,
+    }
+
+
 def _correction_record(correction: Correction) -> dict[str, Any]:
     spans = [{**asdict(span), "now_from_before": span.now_from_before.tolist()} for span in correction.spans]
     frames = [_pose_record(PosedFrame.of(frame)) for frame in correction.frames]
@@ -433,7 +508,7 @@ def _answer_record(answered: Answered) -> dict[str, Any]:
     }
 
 
-def _summary_line(summary: MapSummary, run: Run | None) -> str:
+def _summary_line(summary: MapSummary, run: Watched | None) -> str:
     end = "" if summary.is_complete else "; interrupted, go on with --resume"
     dropped = f", {summary.num_dropped} dropped" if summary.num_dropped else ""
     windows = f", {summary.num_windows} windows" if summary.num_windows > 1 else ""

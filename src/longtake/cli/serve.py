@@ -2,8 +2,11 @@
 
 import os
 import secrets
+import sys
+import threading
+import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,10 +16,13 @@ from longtake.errors import SettingError
 from longtake.extras import import_from_extra
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 
+if TYPE_CHECKING:
+    from longtake.server.certificate import CertificateFiles
+
 app = options.command_app()
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - what an operator may say, with a token
-_TOKEN_VARIABLE = "LONGTAKE_TOKEN"  # noqa: S105 - the name of a variable
+_LOG_LEVELS = ("debug", "info", "warning", "error")
 _DAY_S = 86_400.0
 
 
@@ -43,19 +49,35 @@ def serve(
     allow_addresses: Annotated[
         bool, typer.Option(help="Let clients name URLs, streams and cameras for the server to open.")
     ] = False,
+    allow_webhooks: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST[:PORT]", help="Let standing questions post what they find there; repeatable."),
+    ] = None,
+    https: Annotated[
+        bool, typer.Option("--https", help="Serve by HTTPS, with a certificate of the server's own.")
+    ] = False,
+    certificate: Annotated[Path | None, typer.Option(help="Serve by HTTPS with this certificate (PEM).")] = None,
+    key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).")] = None,
+    log_level: Annotated[
+        str, typer.Option(help="What goes to stderr, a JSON object a line: debug, info, warning or error.")
+    ] = "info",
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     device: options.Device = "auto",
     precision: options.PrecisionName = "auto",
 ) -> None:
     """Serve sessions to programs, robots and pages: frames in, poses, depth and answers out, saved when idle."""
     import_from_extra("uvicorn", "serve", "A server")
     import_from_extra("fastapi", "serve", "A server")
-    from longtake.api.arguments import memory_bytes
+    from longtake.api.arguments import memory_bytes, one_of
     from longtake.server.access import AccessRules
     from longtake.server.app import create_app
+    from longtake.server.certificate import own_certificate
     from longtake.server.engine import Engine
+    from longtake.server.logs import write_logs
     from longtake.server.networks import Networks
     from longtake.server.run import http_server, listen
     from longtake.server.settings import ServerSettings
+    from longtake.server.webhooks import webhook_hosts
 
     settings = ServerSettings(
         folder=folder,
@@ -66,32 +88,61 @@ def serve(
         retention_s=retention * _DAY_S,
         quota_bytes=memory_bytes(quota),
         allows_addresses=allow_addresses,
+        webhook_hosts=webhook_hosts(allow_webhooks or ()),
     )
     networks = Networks(model or [DEFAULT_MODEL], language or [DEFAULT_LANGUAGE], device, precision)
     token = _token(host)
+    write_logs(sys.stderr, one_of("--log-level", log_level, _LOG_LEVELS), secrets=[token] if token else [])
+    names = tuple(dict.fromkeys([*(name or ()), *_names_of(host)]))
+    files = _given_files(certificate, key)
+    if files is None and https:
+        files = own_certificate(folder, names)
+        print(f"Clients need this certificate: {files.certificate}", flush=True)
+    scheme = "http" if files is None else "https"
     with listen(host, port) as bound:
         taken = int(bound.getsockname()[1])
-        names = tuple(dict.fromkeys([*(name or ()), *_names_of(host)]))
-        rules = AccessRules.named(names, taken, token=token)
-        url = f"http://{_bracketed(host)}:{taken}"
-        server = http_server(
-            create_app(Engine(settings, networks), rules),
-            lambda: print(f"Serving on {url}, sessions in {folder}; Ctrl-C saves all and ends.", flush=True),
-        )
-        if token is not None and _TOKEN_VARIABLE not in os.environ:
+        rules = AccessRules.named(names, taken, scheme=scheme, token=token)
+        url = f"{scheme}://{_bracketed(host)}:{taken}"
+
+        def say_ready() -> None:
+            print(f"Serving on {url}, sessions in {folder}; Ctrl-C saves all and ends.", flush=True)
+            if open_page:
+                _open_page(f"{scheme}://{names[0]}:{taken}/", token)
+
+        server = http_server(create_app(Engine(settings, networks), rules), say_ready, files)
+        if token is not None and options.TOKEN_VARIABLE not in os.environ:
             print(f"Clients need this token: {token}", flush=True)
         with stopped_by_signal(server.stop):
             server.run(sockets=[bound])
 
 
+def _open_page(url: str, token: str | None) -> None:
+    """In a thread, since a browser may take its time; the token is in the part of the address that no server sees."""
+    address = url if token is None else f"{url}#token={token}"
+    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+
 def _token(host: str) -> str | None:
     """From the environment, or a new one where others than this machine can reach the server."""
-    given = os.environ.get(_TOKEN_VARIABLE)
+    given = os.environ.get(options.TOKEN_VARIABLE)
     if given is not None and len(given) < 16:
-        raise SettingError(f"Expected {_TOKEN_VARIABLE} with 16 characters or more; leave it out to have one made.")
+        raise SettingError(
+            f"Expected {options.TOKEN_VARIABLE} with 16 characters or more; leave it out to have one made."
+        )
     if given is None and host in _LOCAL:
         return None
     return given or secrets.token_urlsafe(24)
+
+
+def _given_files(certificate: Path | None, key: Path | None) -> "CertificateFiles | None":
+    """The operator's own, if there are any."""
+    from longtake.server.certificate import CertificateFiles
+
+    if (certificate is None) != (key is None):
+        raise SettingError("Expected --certificate and --key together; give both, or --https to have one made.")
+    if certificate is None or key is None:
+        return None
+    return CertificateFiles(certificate, key).require_usable()
 
 
 def _names_of(host: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 Noted        something to know of the video that is no result
 Frame        a frame was looked at; with a map, what is known of it, provisional where a later window may move it
+Posed        the same, of a frame that a server mapped: its pose alone
 Moved        what earlier frames became
 Unreadable   a frame gave no picture
 Forgotten    frames left the language model's memory to make room
@@ -15,6 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
 
 from longtake import __version__
 from longtake.exports.frame import MappedFrame, PosedFrame
@@ -41,6 +45,18 @@ class Frame:
     timestamp_s: float
     mapped: MappedFrame | None
     """Its result as it is known now; None where there is no map."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Posed:
+    """A frame that a server mapped, of which no more came back than its pose as it is known now."""
+
+    index: int
+    timestamp_s: float
+    world_from_camera: Float[Tensor, "4 4"]
+    provisional: bool
+    is_keyframe: bool
+    window: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -173,5 +189,17 @@ class Exported:
 
 
 Event = (
-    Noted | Frame | Moved | Unreadable | Forgotten | Dropped | Asking | AnswerText | Answered | Saved | Ended | Exported
+    Noted
+    | Frame
+    | Posed
+    | Moved
+    | Unreadable
+    | Forgotten
+    | Dropped
+    | Asking
+    | AnswerText
+    | Answered
+    | Saved
+    | Ended
+    | Exported
 )

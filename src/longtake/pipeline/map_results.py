@@ -82,6 +82,11 @@ class MapResults:
         """Index of the oldest frame without a final result."""
         return self._owed[0].frame.index if self._owed else None
 
+    @property
+    def owed(self) -> tuple[Prepared, ...]:
+        """Frames without a final result, oldest first: after a break they are to be taken again."""
+        return tuple(Prepared(owed.frame, owed.resized) for owed in self._owed)
+
     def state(self) -> Mapping[str, Any]:
         """What later results depend on beside the session, as plain values."""
         return {**self._judge.state(), "ages": asdict(self.ages), "unlikeness": self._unlikeness.state()}

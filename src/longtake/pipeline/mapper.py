@@ -45,7 +45,7 @@ class Mapper:
     def resume(self, session: VideoSession, results_state: Mapping[str, Any]) -> None:
         """Go on with a session that was saved; frames that it still owes are to be recalled before the next step."""
         self._session = session
-        self.results.restore(results_state, session.num_final, _on_cpu(session.provisional))
+        self.results.restore(results_state, session.num_final, on_cpu(session.provisional))
 
     def prepare(self, frame: VideoFrame) -> Prepared:
         """What the network will see of a frame; needs no session, so that it may be made in another thread."""
@@ -64,14 +64,14 @@ class Mapper:
         if self._session is None:
             _, height, width = pixels.shape
             self._session = self._open_session((height, width))
-        geometry = _on_cpu(self._session.step(pixels, prepared.timestamp_s))
+        geometry = on_cpu(self._session.step(pixels, prepared.timestamp_s))
         return Stepped(taken=prepared, geometry=geometry, num_final=self._session.num_final)
 
     def finish(self) -> Stepped | None:
         """The results still owed when no more frames come; none where none came."""
         if self._session is None:
             return None
-        geometry = _on_cpu(self._session.finish())
+        geometry = on_cpu(self._session.finish())
         return Stepped(taken=None, geometry=geometry, num_final=self._session.num_final)
 
     def save(self, path: Path) -> None:
@@ -80,7 +80,7 @@ class Mapper:
         self._session.save(path, fit=self._prepare.fit)
 
 
-def _on_cpu(geometry: Geometry) -> Geometry:
+def on_cpu(geometry: Geometry) -> Geometry:
     """What of it becomes a result."""
     moved = geometry.moved
     return replace(
@@ -94,5 +94,5 @@ def _on_cpu(geometry: Geometry) -> Geometry:
         camera_points=None,
         camera_points_confidence=None,
         descriptor=None if geometry.descriptor is None else geometry.descriptor.cpu(),
-        moved=None if moved is None else replace(moved, geometry=_on_cpu(moved.geometry)),
+        moved=None if moved is None else replace(moved, geometry=on_cpu(moved.geometry)),
     )

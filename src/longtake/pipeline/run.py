@@ -25,6 +25,7 @@ from longtake.pipeline.prefetch import Prefetcher, WhenFull
 from longtake.pipeline.question_schedule import Asked, Due, QuestionSchedule, When
 from longtake.pipeline.run_folder import RunFolder
 from longtake.pipeline.writer_process import WriterProcess, forget_peak, peak_bytes, resident_bytes
+from longtake.runtime.answers import DialogueInfo
 from longtake.runtime.execution import Execution
 from longtake.takes.atomic_files import writing
 from longtake.types import FrameKind
@@ -110,6 +111,15 @@ class Run(Iterator[Event]):
     def owes_export(self) -> bool:
         """Whether it was stopped when its last frame had come: it then has to go on for the files of the whole."""
         return self._is_put_off and self._folder is not None and self._folder.wants_export
+
+    @property
+    def dialogue_info(self) -> DialogueInfo | None:
+        """What the language model has seen and holds, where there is one."""
+        return None if self.session.dialogue is None else self.session.dialogue.info
+
+    @property
+    def has_map(self) -> bool:
+        return self.session.mapper is not None
 
     @property
     def num_told(self) -> int:

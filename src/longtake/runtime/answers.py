@@ -115,6 +115,8 @@ class DialogueInfo:
     """Temporal grids, or turns, that were evicted."""
     num_tokens: int
     """In memory, those of forks and questions under way included."""
+    num_places: int
+    """Most tokens of the video and the talk, those of questions under way not counted."""
     num_bytes: int
     """Allocated for keys and values."""
     live_bytes: int

@@ -360,6 +360,7 @@ class DialogueSession:
             num_frames=state.num_frames,
             num_forgotten=state.num_forgotten,
             num_tokens=use.live,
+            num_places=self._memory.setup.num_places,
             num_bytes=use.num_bytes,
             live_bytes=use.live_bytes,
             next_position=state.next_position,

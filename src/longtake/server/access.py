@@ -3,12 +3,14 @@
 Plain ASGI, around everything else: what a framework calls middleware never sees sockets.
 """
 
+import asyncio
 import hmac
 import json
 import secrets
 import threading
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
@@ -22,12 +24,14 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-OPEN_PATHS = ("/health", "/ready")
-"""They say no more than that the server runs."""
+OPEN_PATHS = ("/health", "/ready", "/")
+"""They say no more than that the server runs; the page asks for the token itself."""
+_OPEN_FOLDER = "/static/"
 TICKET_LIFE_S = 60.0
 _MOST_TICKETS = 10_000
 _REFUSED_SOCKET = 1008
 _DRAINED_BYTES = 16_000_000
+_DRAINED_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +118,8 @@ class Access:
             raise RequestError("too_large", f"Expected a body of at most {self._most_bytes(scope)} bytes.", status=413)
 
     def _require_token(self, scope: Scope, headers: dict[str, str]) -> None:
-        if self._rules.token is None or scope["path"] in OPEN_PATHS:
+        is_open = scope["path"] in OPEN_PATHS or scope["path"].startswith(_OPEN_FOLDER)
+        if self._rules.token is None or is_open:
             return
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._rules.token.encode()):
@@ -170,7 +175,8 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, error: RequestErro
         await receive()
         await send({"type": "websocket.close", "code": _REFUSED_SOCKET, "reason": str(error)})
         return
-    await _drain(receive)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(_drain(receive), _DRAINED_S)
     content = json.dumps({"error": {"code": error.code, "message": str(error), "type": error.code}}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
     if error.status == 401:

@@ -18,9 +18,13 @@ from longtake.api.arguments import memory_bytes
 from longtake.errors import LongtakeError
 from longtake.server.access import Access, AccessRules, App, Tickets
 from longtake.server.chat import ChatRequest, Completion
+from longtake.server.comparing import compare
+from longtake.server.download_routes import download_routes
+from longtake.server.downloads import Downloads
 from longtake.server.engine import Engine
 from longtake.server.live_socket import LiveSocket
 from longtake.server.metrics import metrics_text
+from longtake.server.page import page_router
 from longtake.server.pose_log import tum_lines
 from longtake.server.problems import RETRY_AFTER_S, RequestError, problem_of
 from longtake.server.results import geometry_bytes
@@ -29,7 +33,6 @@ from longtake.server.spec import UPLOAD, Delivery, SessionSpec
 
 _DEFAULT = "default"
 _MOST_EVENTS = 10**15
-_SUGGESTED = ("Where is the red ball now?", "Which room are you in now?", "How many boxes have you seen?")
 
 
 class SessionRequest(BaseModel):
@@ -45,6 +48,7 @@ class SessionRequest(BaseModel):
     fps: float | None = Field(default=None, gt=0, le=1e6)
     delivery: Delivery = Delivery.EVERY
     max_tokens: int = Field(default=64, ge=1, le=4096)
+    exact: bool = Field(default=True, description="that no other session changes a bit; it is always so")
 
     def spec(self, engine: Engine) -> SessionSpec:
         memory = engine.settings.session_bytes if self.memory is None else memory_bytes(self.memory)
@@ -62,13 +66,22 @@ class SessionRequest(BaseModel):
         )
 
 
+class CompareRequest(BaseModel):
+    """A question to be answered three ways."""
+
+    model_config = ConfigDict(extra="forbid")
+    question: str = Field(max_length=100_000)
+    max_tokens: int | None = Field(default=None, ge=1, le=4096)
+
+
 def create_app(engine: Engine, rules: AccessRules) -> App:
     """The whole server as an ASGI app; the engine begins and ends with it."""
-    tickets = Tickets()
+    tickets, downloads = Tickets(), Downloads(engine.settings.folder)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         engine.__enter__()
+        downloads.clear()
         await asyncio.to_thread(engine.networks.load_first)
         yield
         await asyncio.to_thread(engine.drain)
@@ -78,9 +91,11 @@ def create_app(engine: Engine, rules: AccessRules) -> App:
     app.add_exception_handler(RequestValidationError, _tell_invalid)
     app.add_exception_handler(HTTPException, _tell_http)
     app.add_exception_handler(Exception, _tell_problem)
+    app.include_router(page_router())
     app.include_router(_operations(engine))
     app.include_router(_sessions(engine), prefix="/v1")
     app.include_router(_results(engine), prefix="/v1")
+    app.include_router(download_routes(engine, downloads), prefix="/v1")
     app.include_router(_questions(engine, tickets), prefix="/v1")
     return Access(app, rules, tickets, engine.settings.limits)
 
@@ -220,12 +235,26 @@ def _questions(engine: Engine, tickets: Tickets) -> APIRouter:
             return await completion.whole()
         return StreamingResponse(await completion.begin(), media_type="text/event-stream")
 
+    @router.post("/sessions/{id}/compare")
+    async def compare_answers(id: str, request: CompareRequest) -> dict[str, Any]:
+        """The same question answered by the stream, by encoding everything anew, and by the last frame."""
+        session, most = engine.session(id), engine.settings.limits.compared_frames
+        language = engine.networks.language_named(session.record.spec.language)
+        begun = await asyncio.to_thread(compare, session, language, request.question, request.max_tokens, most)
+        return dict(await asyncio.wrap_future(begun))
+
     @router.get("/models")
     async def models() -> dict[str, Any]:
         """What the server offers, and what to ask."""
         maps = [{"id": name, "object": "model", "owned_by": "longtake", "kind": "map"} for name in engine.networks.maps]
         languages = [
-            {"id": name, "object": "model", "owned_by": "longtake", "kind": "language", "questions": _SUGGESTED}
+            {
+                "id": name,
+                "object": "model",
+                "owned_by": "longtake",
+                "kind": "language",
+                "questions": engine.networks.questions_for(name),
+            }
             for name in engine.networks.languages
         ]
         return {"object": "list", "data": [*maps, *languages]}
@@ -245,7 +274,7 @@ async def _described(engine: Engine, id: str, done: "Future[Any]") -> dict[str, 
 
 async def _receive_video(engine: Engine, request: Request, path: Path) -> None:
     """Written beside its place, and put there when it is whole."""
-    engine.require_disk(int(request.headers.get("content-length", "0")))
+    engine.quota.require(int(request.headers.get("content-length", "0")))
     unfinished = path.with_suffix(".unfinished")
     try:
         with unfinished.open("wb") as file:

@@ -5,25 +5,27 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Generator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 from longtake.errors import BusyError, InputError, LongtakeError
-from longtake.memory.budget import format_bytes
 from longtake.pipeline.admission import Admission, Demand
 from longtake.pipeline.scheduler import Scheduler, Work, WorkKind
+from longtake.server.events import SessionEvent
 from longtake.server.feeder import Feeder
+from longtake.server.logs import log_event
 from longtake.server.machine import Machine, SessionState
 from longtake.server.networks import Networks
+from longtake.server.observed import Observed
 from longtake.server.problems import RequestError
+from longtake.server.quota import Quota
 from longtake.server.session import ServedSession
 from longtake.server.settings import ServerSettings
-from longtake.server.shelf import VIDEO_NAME, SessionRecord, Shelf, is_session_id, shelves
+from longtake.server.shelf import VIDEO_NAME, SessionRecord, Shelf, is_session_id, remove_unfinished, shelves
 from longtake.server.spec import UPLOAD, SessionSpec
+from longtake.server.webhooks import Webhooks
 from longtake.takes.folder_lock import locked
-from longtake.video.addresses import shown_address
 
 _log = logging.getLogger(__name__)
 _LANE = "server"
@@ -47,7 +49,20 @@ class Engine:
         self.scheduler = scheduler or Scheduler()
         self.admission = Admission(settings.budget_bytes, frame_s=lambda: self.scheduler.mean_frame_s)
         self._clock = clock
-        self._machine = Machine(settings, networks, self.scheduler, self.admission, self._make_room, clock)
+        self.observed, self._webhooks = Observed(), Webhooks(settings.webhook_hosts)
+        self.quota = Quota(settings.quota_bytes, lambda: self.disk_bytes)
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="longtake-writer")
+        self._machine = Machine(
+            settings=settings,
+            networks=networks,
+            scheduler=self.scheduler,
+            admission=self.admission,
+            make_room=self._make_room,
+            writer=self._writer,
+            quota=self.quota,
+            clock=clock,
+            observe=self._observe,
+        )
         self._sessions: dict[str, ServedSession] = {}
         self._feeders: dict[str, Feeder] = {}
         self._lock = threading.Lock()
@@ -58,9 +73,11 @@ class Engine:
 
     def __enter__(self) -> "Engine":
         self._opened.enter_context(locked(self.settings.folder))
+        remove_unfinished(self.settings.folder)
         for id, shelf in shelves(self.settings.folder):
             self._list_again(id, shelf)
         self.scheduler.start()
+        self._writer.submit(lambda: None)  # its thread is there from now on
         self._housekeeper = threading.Thread(target=self._keep_house, name="longtake-house", daemon=True)
         self._housekeeper.start()
         return self
@@ -113,7 +130,7 @@ class Engine:
     def fork(self, id: str) -> "Future[Any]":
         """Another session that goes on from where this one is; the future's result is it."""
         self._require_going_on()
-        self._require_disk(self.session(id).shelf.num_bytes)
+        self.quota.require(self.session(id).disk_bytes)
         new_id = _new_id()
         shelf = Shelf(self.settings.folder / new_id)
         copied, opened = self.session(id).copy_to(shelf), Future[Any]()
@@ -146,12 +163,15 @@ class Engine:
         for id in list(self._feeders):
             self._stop_feeding(id)
         self._wait_for_works()
-        leaving = [session.evict() for session in self.sessions if session.is_in_memory]
-        for done in leaving:
+        leaving = [(session, session.evict()) for session in self.sessions if session.is_in_memory]
+        for session, done in leaving:
             if (error := done.exception()) is not None:
-                _log.error("a session could not be saved", exc_info=error)
+                _log.error("not saved", extra={"session": session.id}, exc_info=error)
         self._housekeeper.join()
+        self._webhooks.close()
         self.scheduler.close()
+        self._writer.shutdown()
+        self._machine.views.close()
         self._opened.close()
 
     def _wait_for_works(self) -> None:
@@ -173,13 +193,16 @@ class Engine:
             elif session.holds_room and idle_s >= self.settings.idle_s:
                 session.evict()
 
-    def require_disk(self, num_bytes: int) -> None:
-        """Refuse what would take more of the disk than the quota."""
-        self._require_disk(num_bytes)
-
     @property
     def disk_bytes(self) -> int:
-        return sum(session.shelf.num_bytes for session in self.sessions)
+        return sum(session.disk_bytes for session in self.sessions)
+
+    def _observe(self, id: str, event: SessionEvent) -> None:
+        self.observed.hear(id, event)
+        log_event(id, event)
+        if event.type == "watch.fired":
+            session = self.session(id)
+            self._webhooks.tell(id, session.record.watches, event, session.events)
 
     def _keep_house(self) -> None:
         while not self._ending.wait(_TICK_S):
@@ -197,14 +220,13 @@ class Engine:
 
     def _open(self, spec: SessionSpec) -> ServedSession:
         """Admitted before anything is written; its bytes are taken from now on."""
-        self._require_disk(spec.memory_bytes)
+        self.quota.require(spec.memory_bytes)
         id, now_s = _new_id(), self._clock()
         demand = Demand(num_bytes=spec.memory_bytes, frames_per_s=(spec.fps or 0.0) if spec.is_pushed else 0.0)
         self._make_room(id, demand)
         shelf = Shelf(self.settings.folder / id)
-        kept = replace(spec, source=shown_address(spec.source)) if spec.is_address else spec
-        shelf.write(SessionRecord(spec=kept, created_s=now_s, saved_s=now_s))
         record = SessionRecord(spec=spec, created_s=now_s, saved_s=now_s)
+        shelf.write(record)
         return self._add(ServedSession(id, shelf, record, self._machine))
 
     def _make_room(self, id: str, demand: Demand) -> None:
@@ -234,21 +256,11 @@ class Engine:
         if self._ending.is_set():
             raise RequestError("draining", "The server is shutting down; try again when it is back.", status=503)
 
-    def _require_disk(self, num_bytes: int) -> None:
-        held = self.disk_bytes
-        if held + num_bytes > self.settings.quota_bytes:
-            raise RequestError(
-                "quota",
-                f"Expected room for {format_bytes(num_bytes)} on the disk, but {format_bytes(held)} of "
-                f"{format_bytes(self.settings.quota_bytes)} are taken; close sessions that are no longer needed.",
-                status=429,
-            )
-
     def _list_again(self, id: str, shelf: Shelf) -> None:
         try:
             record = shelf.read()
         except InputError as error:
-            _log.warning("session %s cannot be resumed: %s", id, error)
+            _log.warning("not resumed: %s", error, extra={"session": id})
             self.damaged[id] = str(error)
             return
         self._add(ServedSession(id, shelf, record, self._machine))

@@ -29,8 +29,9 @@ Listener = Callable[[SessionEvent], None]
 class EventLog:
     """Events of one session. Ids only grow; some may be left out. Safe for threads."""
 
-    def __init__(self, *, first_id: int = 1, most: int = KEPT) -> None:
-        self._next_id = first_id
+    def __init__(self, *, first_id: int = 1, most: int = KEPT, observe: Listener = lambda _: None) -> None:
+        """`observe` is called with every event, after all who listen."""
+        self._next_id, self._observe = first_id, observe
         self._kept: deque[SessionEvent] = deque(maxlen=most)
         self._listeners: list[Listener] = []
         self._lock = threading.RLock()
@@ -53,6 +54,7 @@ class EventLog:
             self._kept.append(event)
             for listener in self._listeners:
                 listener(event)
+            self._observe(event)
         return event
 
     def after(self, id: int) -> list[SessionEvent]:

@@ -40,7 +40,7 @@ class Feeder:
         try:
             self._feed()
         except CancelledWorkError:
-            _log.info("session %s was closed while it was fed", self._session.id)
+            _log.info("closed while it was fed", extra={"session": self._session.id})
         except LongtakeError as error:
             self._session.events.add("error", **problem_of(error).record)
 

@@ -14,12 +14,13 @@ from longtake.errors import LongtakeError
 from longtake.server.events import SessionEvent
 from longtake.server.frames import decode_frame
 from longtake.server.machine import PushedFrame
-from longtake.server.messages import BinaryMessage, Codec, MessageKind, parse_text, unpack
+from longtake.server.messages import BinaryMessage, Codec, MessageKind, finite, parse_text, unpack
 from longtake.server.problems import RequestError, problem_of
 from longtake.server.results import geometry_bytes
 from longtake.server.session import ServedSession
 from longtake.server.settings import Limits
 from longtake.server.spec import Delivery
+from longtake.server.viewer import ViewBudget, Viewer
 from longtake.server.watches import Watch
 
 _TOO_SLOW = 1013
@@ -36,7 +37,8 @@ class LiveSocket:
         self._loop = asyncio.get_running_loop()
         self._unread: deque[str | bytes] = deque()
         self._unread_bytes = 0
-        self._has_unread = asyncio.Event()
+        self._may_send, self._has_news = asyncio.Event(), asyncio.Event()
+        self._viewer = Viewer(session.view.points)
         self._end_code: int | None = None
         self._is_behind = asyncio.Event()
         self._pushed: deque[Future[Any]] = deque()
@@ -49,14 +51,18 @@ class LiveSocket:
         sending = asyncio.create_task(self._send_all())
         receiving = asyncio.create_task(self._receive_all())
         behind = asyncio.create_task(self._close_when_behind())
-        tasks = (sending, receiving, behind)
+        showing = asyncio.create_task(self._make_previews())
+        tasks = (sending, receiving, behind, showing)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._session.events.stop_listening(self._hear)
+            self._session.view.stop_listening(self._hear_view)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+        if not receiving.cancelled() and (error := receiving.exception()) is not None:
+            raise error  # no client's fault: the log says it, and the socket ends with 1011
 
     def _hear(self, event: SessionEvent) -> None:
         """Called in any thread, while what the event tells of is still the newest."""
@@ -77,7 +83,16 @@ class LiveSocket:
             self._is_behind.set()
         elif is_end:
             self._end_code = _ENDED
-        self._has_unread.set()
+        self._may_send.set()
+
+    def _hear_view(self) -> None:
+        """Called in any thread: there are other points, or another picture."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._look_again)
+
+    def _look_again(self) -> None:
+        self._may_send.set()
+        self._has_news.set()
 
     async def _close_when_behind(self) -> None:
         """A reader that takes nothing may never let what is being sent end; it is not waited for."""
@@ -87,19 +102,41 @@ class LiveSocket:
 
     async def _send_all(self) -> None:
         while True:
-            await self._has_unread.wait()
-            self._has_unread.clear()
-            while self._unread:
-                message = self._unread.popleft()
-                self._unread_bytes -= len(message)
+            await self._may_send.wait()
+            self._may_send.clear()
+            while (message := self._next_message()) is not None:
                 await self._send(message)
             if self._end_code is not None:
                 await self._socket.close(self._end_code)
                 return
+            self._has_news.set()
+
+    def _next_message(self) -> str | bytes | None:
+        """Events and results, all of them; then what a viewer is sent, which never waits in a queue."""
+        if not self._unread:
+            return self._viewer.next_message() if self._end_code is None else None
+        message = self._unread.popleft()
+        self._unread_bytes -= len(message)
+        return message
+
+    async def _make_previews(self) -> None:
+        """Of what is newest when there is credit for it; in another thread, since text must not wait."""
+        view, viewer = self._session.view, self._viewer
+        while True:
+            await self._has_news.wait()
+            self._has_news.clear()
+            while (wait_s := viewer.preview_wait_s(view.snapshot)) is not None:
+                snapshot = view.snapshot
+                if wait_s > 0 or snapshot is None:
+                    await asyncio.sleep(wait_s)
+                    continue
+                viewer.show(await asyncio.to_thread(viewer.previews_of, snapshot))
+                self._may_send.set()
 
     async def _send(self, message: str | bytes) -> None:
         if isinstance(message, bytes):
             await self._socket.send_bytes(message)
+            await asyncio.sleep(0)  # for events that came meanwhile
         else:
             await self._socket.send_text(message)
 
@@ -153,6 +190,13 @@ class LiveSocket:
                 await asyncio.wrap_future(self._session.watch(_watch(request)))
             case "watch.delete":
                 await asyncio.wrap_future(self._session.stop_watching(_text(request, "watch")))
+            case "view.budget":
+                self._viewer.set_budget(ViewBudget.parse(request))
+                self._session.view.listen(self._hear_view)
+                self._look_again()
+            case "credit":
+                self._viewer.add_credit(request)
+                self._look_again()
             case "session.save":
                 await _ended(self._session.save())
             case other:
@@ -162,12 +206,12 @@ class LiveSocket:
         id = _text(request, "response") if "response" in request else f"resp-{secrets.token_hex(8)}"
         if self._session.has_asked(id):
             return
-        temperature, max_tokens = request.get("temperature", 0.0), request.get("max_tokens")
-        if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not 0 <= temperature <= 100:
+        temperature, max_tokens = finite(request.get("temperature", 0.0)), request.get("max_tokens")
+        if temperature is None or not 0 <= temperature <= 100:
             raise RequestError("bad_question", "Expected temperature as a number from 0 to 100.")
         if max_tokens is not None and (isinstance(max_tokens, bool) or not isinstance(max_tokens, int)):
             raise RequestError("bad_question", "Expected max_tokens as a whole number.")
-        self._session.ask(id, _text(request, "question"), temperature=float(temperature), max_tokens=max_tokens)
+        self._session.ask(id, _text(request, "question"), temperature=temperature, max_tokens=max_tokens)
 
 
 def _geometry_message(sequence: int, geometry: Any) -> bytes:
@@ -179,15 +223,16 @@ def _geometry_message(sequence: int, geometry: Any) -> bytes:
 
 
 def _watch(request: dict[str, Any]) -> Watch:
-    every_s, hold_s = request.get("every_s", 1.0), request.get("hold_s", 0.0)
-    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in (every_s, hold_s)):
+    every_s, hold_s = finite(request.get("every_s", 1.0)), finite(request.get("hold_s", 0.0))
+    if every_s is None or hold_s is None:
         raise RequestError("bad_watch", "Expected every_s and hold_s as numbers of seconds.")
     return Watch(
         id=_text(request, "watch") if "watch" in request else f"watch-{secrets.token_hex(8)}",
         question=_text(request, "question"),
         expected=_text(request, "expected"),
-        every_s=float(every_s),
-        hold_s=float(hold_s),
+        every_s=every_s,
+        hold_s=hold_s,
+        webhook=None if request.get("webhook") is None else _text(request, "webhook"),
     )
 
 

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
@@ -10,9 +11,13 @@ from jaxtyping import UInt8
 
 from longtake.pipeline.admission import Admission, Demand
 from longtake.pipeline.scheduler import Scheduler
+from longtake.server.events import SessionEvent
 from longtake.server.networks import Networks
+from longtake.server.quota import Quota
 from longtake.server.settings import ServerSettings
+from longtake.server.view_thread import ViewThread
 from longtake.types import Geometry
+from longtake.video.resize import Resized
 
 
 class SessionState(StrEnum):
@@ -35,7 +40,14 @@ class Machine:
     admission: Admission
     make_room: Callable[[str, Demand], None]
     """Admits a session, for whose sake idle ones may have to leave memory; called by the worker."""
+    writer: Executor
+    """One thread, in which what sessions record is made and written, in order."""
+    quota: Quota
     clock: Callable[[], float] = time.time
+    views: ViewThread = field(default_factory=ViewThread)
+    """Makes what viewers are sent."""
+    observe: Callable[[str, SessionEvent], None] = lambda *_: None
+    """Hears every event of every session, with the session's id."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +57,8 @@ class PushedFrame:
     sequence: int
     time_s: float
     picture: UInt8[np.ndarray, "height width 3"]
+    pushed_s: float = field(default_factory=time.perf_counter)
+    """When it came, by the clock that steps are measured by."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,3 +67,18 @@ class StepResult:
 
     sequence: int
     geometry: Geometry | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A frame that a session took, and what came of it; or, without a frame, what came when it finished."""
+
+    index: int
+    """Of the frame, among those taken; of the next one where there is none."""
+    frame: PushedFrame | None
+    seen: Resized | None
+    """What the network that maps saw of it; None where nothing maps."""
+    geometry: Geometry | None
+    """What became known, on the CPU."""
+    num_final: int
+    """Frames, from the first on, whose results will not change."""

@@ -23,6 +23,7 @@ from longtake.server.problems import RequestError
 
 _HEADER = struct.Struct("<BBHIq")
 HEADER_BYTES = _HEADER.size
+_LAST_US = 2**63 - 1
 
 
 class MessageKind(IntEnum):
@@ -32,6 +33,10 @@ class MessageKind(IntEnum):
     """A picture, to the server."""
     GEOMETRY = 2
     """All that became known with a frame, to the client."""
+    POINTS = 3
+    """Some points of a frame, to viewers."""
+    PREVIEW = 4
+    """A small picture of what is seen now, to viewers."""
 
 
 class Codec(IntEnum):
@@ -42,6 +47,8 @@ class Codec(IntEnum):
     JPEG = 1
     PNG = 2
     SAFETENSORS = 3
+    POINTS = 4
+    """Rows of ten bytes, as `points` draws them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,15 +65,20 @@ class BinaryMessage:
     @property
     def time_s(self) -> float:
         """The field `time_s`, a double, where there is one; else the header's, to the microsecond."""
-        exact = self.fields.get("time_s", self.time_us / 1e6)
-        if isinstance(exact, bool) or not isinstance(exact, int | float) or not math.isfinite(exact):
+        exact = finite(self.fields.get("time_s", self.time_us / 1e6))
+        if exact is None:
             raise RequestError("bad_message", "Expected the field time_s as a finite number of seconds.")
-        return float(exact)
+        return exact
 
     def pack(self) -> bytes:
         """The bytes of the message."""
         fields = json.dumps(self.fields).encode() if self.fields else b""
         return _HEADER.pack(self.kind, self.codec, len(fields), self.sequence, self.time_us) + fields + self.payload
+
+
+def microseconds(time_s: float) -> int:
+    """A time for the header; one that is beyond all clocks is the last that fits."""
+    return int(max(-_LAST_US, min(_LAST_US, time_s * 1e6)))
 
 
 def unpack(content: bytes) -> BinaryMessage:
@@ -98,6 +110,17 @@ def parse_text(text: str | bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RequestError("bad_message", f"Expected a JSON object, but got {type(value).__name__}.")
     return value
+
+
+def finite(given: Any) -> float | None:
+    """A number of a message as a double; None for what is none, or too large for one."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return None
+    try:
+        number = float(given)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _fields(content: bytes) -> dict[str, Any]:

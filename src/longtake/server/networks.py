@@ -3,13 +3,18 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from longtake.api.models import load_language_model, load_model
 from longtake.geometry.model import GeometryModel
-from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
+from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL, bundled_folder
 from longtake.language.load import LanguageModel
+from longtake.language.question_grammar import QuestionGrammar
 from longtake.runtime.execution import AUTO
 from longtake.server.problems import RequestError
+
+_FOR_ANY = ("What is there to see?", "What has changed?", "Where was this filmed?")
+"""Questions for a model that can be asked anything."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +37,12 @@ class Networks:
                 raise RequestError(
                     "unknown_model", f"There is no {kind} of this name here; the server offers {offered}.", status=404
                 )
+
+    def questions_for(self, name: str) -> Sequence[str]:
+        """What to ask a language model, of what it was taught where its folder says so; none is loaded for it."""
+        loaded = self._loaded_languages.get(name)
+        known = loaded.known if loaded else QuestionGrammar.from_folder(bundled_folder(name) or Path(name))
+        return _FOR_ANY if known is None else known.examples
 
     def load_first(self) -> None:
         """The first of each kind, so that the first session need not wait for them."""

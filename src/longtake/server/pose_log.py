@@ -33,6 +33,11 @@ class PoseLog:
         with writing(str(self._path)):
             self._file.append(b"".join([*rows, *_rows(geometry)]))
 
+    def sync(self) -> None:
+        """Return when all of them are on the disk."""
+        with writing(str(self._path)):
+            self._file.sync()
+
     def close(self) -> None:
         self._file.close()
 

@@ -1,6 +1,7 @@
 """A server from its socket to its end: it listens, says so, and saves all when it is asked to stop."""
 
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -8,9 +9,12 @@ import uvicorn
 
 from longtake.errors import InputError
 from longtake.server.access import App
+from longtake.server.certificate import CertificateFiles
 from longtake.server.frames import MAX_FRAME_BYTES
 
 _GRACE_S = 5
+_UNREAD_MS = 20_000
+"""That what was sent may stay without an acknowledgement, or room on the other side."""
 _FIELDS_BYTES = 65_536 + 16
 
 
@@ -46,13 +50,17 @@ def listen(host: str, port: int) -> socket.socket:
         ) from error
     # connections inherit it: small events would else wait 40 ms for an acknowledgement of those before
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if sys.platform == "linux":  # who reads nothing would else hold a connection that was closed, and what waits in it
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)
     return bound
 
 
-def http_server(app: App, on_ready: Callable[[], None]) -> HttpServer:
-    """Frames are never compressed, so that none can grow when it is unpacked."""
+def http_server(app: App, on_ready: Callable[[], None], files: CertificateFiles | None = None) -> HttpServer:
+    """With a certificate for HTTPS. Frames are never compressed, so that none can grow when it is unpacked."""
     config = uvicorn.Config(
         app,
+        ssl_certfile=None if files is None else files.certificate,
+        ssl_keyfile=None if files is None else files.key,
         lifespan="on",
         ws_max_size=MAX_FRAME_BYTES + _FIELDS_BYTES,
         ws_per_message_deflate=False,

@@ -17,6 +17,8 @@ class Limits:
     most_waiting_frames: int = 32
     """Of one session, from all who send to it; more are refused."""
     question_chars: int = 4_000
+    compared_frames: int = 64
+    """That are encoded anew for a comparison; of more, the newest."""
     upload_bytes: int = 4_000_000_000
     body_bytes: int = 1_000_000
     """Of any other request."""
@@ -48,6 +50,8 @@ class ServerSettings:
     """On the disk; beyond it new sessions and uploads are refused."""
     allows_addresses: bool = False
     """Whether a client may name a URL, a stream or a camera for the server to open."""
+    webhook_hosts: frozenset[str] = frozenset()
+    """To which standing questions may post, as `host` or `host:port`."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

@@ -2,8 +2,10 @@
 
 SESSION/
   session.json      what was asked for, how far the save that counts has come, its number
-  state-7/          that save: the files of the session, and its last result
+  state-7/          that save: the files of the session, its last result, and how far what follows had grown
   poses.bin         a row for each pose that became known, the newest of a frame last
+  pictures/         a JPEG for each frame
+  take/             where it maps, a take of the frames whose results are final
   taken             frames taken so far, saved or not: after a crash it says which were lost
   video             what was uploaded
 """
@@ -14,22 +16,56 @@ import shutil
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from longtake.errors import SavedSessionError
+from longtake.server.pictures import is_full
 from longtake.server.spec import SessionSpec
 from longtake.server.watches import Watch
-from longtake.takes.atomic_files import Grown, replace_file, sync_path, writing
+from longtake.takes.atomic_files import replace_file, sync_path, writing
 from longtake.takes.fields import JsonObject
 from longtake.takes.sealed_json import sealed, unsealed
 
 _RECORD_NAME, _TAKEN_NAME = "session.json", "taken"
 POSES_NAME, VIDEO_NAME = "poses.bin", "video"
+PICTURES_NAME, TAKE_NAME = "pictures", "take"
+PIXEL_FOLDERS = ("images", "depth", "confidence")
+"""Of a take: a file for each frame in each."""
 _FORMAT = 1
 _STATE = re.compile(r"state-(?P<number>[0-9]+)")
 _SESSION_ID = re.compile(r"[0-9a-f]{16}")
 _TAKEN = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What there is of a session's take."""
+
+    num_frames: int = 0
+    num_bytes: int = 0
+    """Of the pixels of all of them."""
+    stopped: str | None = None
+    """Why nothing more is recorded."""
+
+    def grown_by(self, num_bytes: int) -> "Recorded":
+        """By a frame of so many bytes."""
+        return replace(self, num_frames=self.num_frames + 1, num_bytes=self.num_bytes + num_bytes)
+
+    def stopped_by(self, why: str) -> "Recorded":
+        return replace(self, stopped=why)
+
+    def to_record(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: JsonObject) -> "Recorded":
+        return cls(
+            num_frames=record.integer("num_frames"),
+            num_bytes=record.integer("num_bytes"),
+            stopped=record.optional("stopped", record.text),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +84,7 @@ class SessionRecord:
     is_finished: bool = False
     is_paused: bool = False
     watches: tuple[Watch, ...] = ()
-    poses: Grown = field(default_factory=lambda: Grown(num_bytes=0))
+    recorded: Recorded = field(default_factory=Recorded)
 
 
 class Shelf:
@@ -59,18 +95,21 @@ class Shelf:
 
     @property
     def num_bytes(self) -> int:
-        """On the disk."""
+        """On the disk, without the pixels of the take, whose many files are counted when they are written."""
         total = 0
-        for path in self.folder.rglob("*"):
-            with suppress(OSError):  # removed meanwhile
-                total += path.stat().st_size if path.is_file() else 0
+        for folder, folders, names in os.walk(self.folder):
+            if Path(folder) == self.folder / TAKE_NAME:
+                folders[:] = [name for name in folders if name not in PIXEL_FOLDERS]
+            for name in names:
+                with suppress(OSError):  # removed meanwhile
+                    total += Path(folder, name).stat().st_size
         return total
 
     def state_folder(self, number: int) -> Path:
         return self.folder / f"state-{number}"
 
     def write(self, record: SessionRecord) -> None:
-        """Let this record count, in one step."""
+        """Let this record count, in one step; passwords of addresses are in none."""
         with writing(str(self.folder)):
             self.folder.mkdir(parents=True, exist_ok=True)
         replace_file(
@@ -78,7 +117,7 @@ class Shelf:
             sealed(
                 {
                     "format": _FORMAT,
-                    "spec": record.spec.to_record(),
+                    "spec": record.spec.shown.to_record(),
                     "created_s": record.created_s,
                     "saved_s": record.saved_s,
                     "number": record.number,
@@ -88,8 +127,7 @@ class Shelf:
                     "is_finished": record.is_finished,
                     "is_paused": record.is_paused,
                     "watches": [watch.to_record() for watch in record.watches],
-                    "poses_bytes": record.poses.num_bytes,
-                    "poses_sha256": record.poses.sha256,
+                    "recorded": record.recorded.to_record(),
                 }
             ),
         )
@@ -134,19 +172,38 @@ class Shelf:
             is_finished=record.boolean("is_finished"),
             is_paused=record.boolean("is_paused"),
             watches=tuple(Watch.from_record(watch) for watch in record.objects("watches")),
-            poses=Grown(num_bytes=record.integer("poses_bytes"), sha256=record.optional("poses_sha256", record.text)),
+            recorded=Recorded.from_record(record.object("recorded")),
         )
 
     def copy_to(self, other: "Shelf", record: SessionRecord) -> None:
-        """Write this record, and the save that it names, into another session's folder."""
-        with writing(str(other.folder)):
-            other.folder.mkdir(parents=True)
-            if record.number:
-                shutil.copytree(self.state_folder(record.number), other.state_folder(record.number))
-            for name in (POSES_NAME, VIDEO_NAME):
-                if (self.folder / name).is_file():
-                    shutil.copyfile(self.folder / name, other.folder / name)
-        other.write(record)
+        """Write this record, the save that it names, and what is recorded into another session's folder."""
+        try:
+            with writing(str(other.folder)):
+                self._copy_files(other, record)
+            other.write(record)
+        except BaseException:
+            other.remove()
+            raise
+
+    def _copy_files(self, other: "Shelf", record: SessionRecord) -> None:
+        other.folder.mkdir(parents=True)
+        if record.number:
+            shutil.copytree(self.state_folder(record.number), other.state_folder(record.number))
+        for name in (POSES_NAME, VIDEO_NAME):
+            if (self.folder / name).is_file():
+                shutil.copyfile(self.folder / name, other.folder / name)
+        self._copy_recorded(other, record.num_frames)
+
+    def _copy_recorded(self, other: "Shelf", num_frames: int) -> None:
+        """Files that never change again are shared, as links; those that grow are copied."""
+        full = {path.name for path in (self.folder / PICTURES_NAME).glob("*.jpegs") if is_full(path, num_frames)}
+        for name in (PICTURES_NAME, TAKE_NAME):
+            for folder, _, names in os.walk(self.folder / name):
+                into = other.folder / Path(folder).relative_to(self.folder)
+                into.mkdir()
+                for file in names:
+                    is_fixed = into.name in PIXEL_FOLDERS or file in full
+                    (os.link if is_fixed else shutil.copyfile)(Path(folder) / file, into / file)
 
     def note_taken(self, next_sequence: int) -> None:
         """Remember how many frames were taken; enough for a crash of the program, not of the machine."""
@@ -166,12 +223,21 @@ class Shelf:
         return int(_TAKEN.unpack(content)[0]) if len(content) == _TAKEN.size else 0
 
     def remove(self) -> None:
+        """The record first: what is left where this is cut off belongs to no session."""
+        (self.folder / _RECORD_NAME).unlink(missing_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def is_session_id(text: str) -> bool:
     """Whether a text can be the id of a session; what cannot is no name of a folder either."""
     return _SESSION_ID.fullmatch(text) is not None
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Folders without a record: a program was killed while it opened, copied or removed a session."""
+    for path in list(folder.iterdir()):
+        if is_session_id(path.name) and not (path / _RECORD_NAME).exists():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def shelves(folder: Path) -> Iterator[tuple[str, Shelf]]:

@@ -2,12 +2,13 @@
 
 import math
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from longtake.errors import SettingError
 from longtake.takes.fields import JsonObject
+from longtake.video.addresses import shown_address
 
 
 class Delivery(StrEnum):
@@ -67,6 +68,11 @@ class SessionSpec:
     def is_address(self) -> bool:
         """Whether it names something that the server would have to open: a URL, a camera, a path."""
         return not (self.is_pushed or self.is_world or self.source == UPLOAD)
+
+    @property
+    def shown(self) -> "SessionSpec":
+        """Without the secrets of an address."""
+        return replace(self, source=shown_address(self.source)) if self.is_address else self
 
     @property
     def map_bytes(self) -> int:

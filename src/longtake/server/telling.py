@@ -1,5 +1,8 @@
 """What a frame's result is told as: an event for each pose, and one where earlier frames moved."""
 
+from jaxtyping import Float
+from torch import Tensor
+
 from longtake.server.events import EventLog
 from longtake.server.results import pose_numbers
 from longtake.types import Geometry, Moved
@@ -9,7 +12,8 @@ def tell_geometry(events: EventLog, geometry: Geometry) -> None:
     """Corrections of earlier frames first, then the frames that became known."""
     if geometry.moved is not None:
         _tell_moved(events, geometry.moved)
-    poses = geometry.world_from_camera.cpu()
+    poses, intrinsics = geometry.world_from_camera.cpu(), geometry.intrinsics.cpu()
+    height, width = geometry.depth.shape[-2:]
     for place, index in enumerate(geometry.frame_index):
         events.add(
             "frame.known",
@@ -17,7 +21,14 @@ def tell_geometry(events: EventLog, geometry: Geometry) -> None:
             time_s=geometry.timestamp_s[place],
             status="provisional" if geometry.provisional[place] else "final",
             pose=pose_numbers(poses[place]),
+            intrinsics=_intrinsics(intrinsics[place], width, height),
         )
+
+
+def _intrinsics(matrix: Float[Tensor, "3 3"], width: int, height: int) -> dict[str, float]:
+    """Of the pixels that the network saw."""
+    (fx, _, cx), (_, fy, cy), _ = matrix.tolist()
+    return {"fx": fx, "fy": fy, "cx": cx, "cy": cy, "width": width, "height": height}
 
 
 def _tell_moved(events: EventLog, moved: Moved) -> None:

@@ -26,6 +26,14 @@ class Watcher(Protocol):
     def num_bytes(self) -> int:
         """Of keys and values, now; a map's are known with its first frame."""
 
+    @property
+    def mapping(self) -> GeometrySession | None:
+        """The session that maps, where there is one."""
+
+    @property
+    def dialogue(self) -> DialogueSession | None:
+        """The session that answers, where there is one."""
+
     def step(self, picture: Picture, time_s: float) -> Geometry | None:
         """Take the next frame; None where nothing maps."""
 
@@ -51,6 +59,14 @@ class MapWatcher:
     @property
     def num_bytes(self) -> int:
         return self._session.num_bytes
+
+    @property
+    def mapping(self) -> GeometrySession | None:
+        return self._session
+
+    @property
+    def dialogue(self) -> DialogueSession | None:
+        return None
 
     def step(self, picture: Picture, time_s: float) -> Geometry | None:
         return self._session.step(picture, time_s)
@@ -79,6 +95,14 @@ class DialogueWatcher:
     def num_bytes(self) -> int:
         return self._session.num_bytes
 
+    @property
+    def mapping(self) -> GeometrySession | None:
+        return None
+
+    @property
+    def dialogue(self) -> DialogueSession | None:
+        return self._session
+
     def step(self, picture: Picture, time_s: float) -> Geometry | None:
         self._session.see(picture, time_s)
         return None
@@ -105,6 +129,14 @@ class LiveWatcher:
     @property
     def num_bytes(self) -> int:
         return self._session.num_bytes
+
+    @property
+    def mapping(self) -> GeometrySession | None:
+        return self._session.map
+
+    @property
+    def dialogue(self) -> DialogueSession | None:
+        return self._session.dialogue
 
     def step(self, picture: Picture, time_s: float) -> Geometry | None:
         return self._session.step(picture, time_s)

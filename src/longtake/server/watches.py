@@ -7,6 +7,7 @@ from typing import Any
 
 from longtake.server.problems import RequestError
 from longtake.takes.fields import JsonObject
+from longtake.video.addresses import shown_address
 
 MOST_WATCHES = 4
 """Of one session."""
@@ -24,6 +25,8 @@ class Watch:
     """Of the video, between two times that it is asked."""
     hold_s: float = 0.0
     """How long the answer must stay before it is told."""
+    webhook: str | None = None
+    """Where it is told too, of hosts that the operator allows."""
 
     def __post_init__(self) -> None:
         if not self.question.strip() or not self.expected.strip() or not self.id:
@@ -32,7 +35,13 @@ class Watch:
             raise RequestError("bad_watch", "Expected every_s above 0, and hold_s of 0 or more, in seconds.")
 
     def to_record(self) -> dict[str, Any]:
+        """All of it, for the disk."""
         return asdict(self)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What clients are told; of the webhook no more than may be shown."""
+        return {**asdict(self), "webhook": None if self.webhook is None else shown_address(self.webhook)}
 
     @classmethod
     def from_record(cls, record: JsonObject) -> "Watch":
@@ -42,6 +51,7 @@ class Watch:
             expected=record.text("expected"),
             every_s=record.positive_number("every_s"),
             hold_s=record.number("hold_s"),
+            webhook=record.optional("webhook", record.text),
         )
 
 

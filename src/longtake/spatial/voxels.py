@@ -164,7 +164,7 @@ class VoxelGrid:
         corner = np.floor(place)
         finest = corner.astype(np.int64)
         index = finest >> doublings
-        keys, group = _groups(_keys_of(*index))
+        keys, group = _groups(keys_of(*index))
         sums = np.empty((len(keys), self._table.shape[1]), dtype=np.int64)
         for column, values in enumerate((*(place - corner), *columns)):
             grains = np.rint(values * 2.0**self._fraction_bits).astype(np.int64)
@@ -257,9 +257,10 @@ def _largest(values: Float[np.ndarray, "rows columns"]) -> float:
     return float(max(values.max(initial=0), -values.min(initial=0)))
 
 
-def _keys_of(
+def keys_of(
     x: Int[np.ndarray, " voxels"], y: Int[np.ndarray, " voxels"], z: Int[np.ndarray, " voxels"]
 ) -> Int[np.ndarray, " voxels"]:
+    """Of voxels at these places along the axes, each within reach."""
     keys: Int[np.ndarray, " voxels"] = x + REACH << 2 * _AXIS_BITS | y + REACH << _AXIS_BITS | z + REACH
     return keys
 
@@ -268,7 +269,7 @@ def _indices_of(keys: Int[np.ndarray, " voxels"]) -> Int[np.ndarray, "voxels 3"]
     return np.stack([(keys >> shift & _AXIS_MASK) - REACH for shift in _AXIS_SHIFTS], axis=1)
 
 
-def _parents_of(keys: Int[np.ndarray, " voxels"]) -> Int[np.ndarray, " voxels"]:
+def parents_of(keys: Int[np.ndarray, " voxels"]) -> Int[np.ndarray, " voxels"]:
     """The voxels twice as wide that voxels lie in."""
     parents: Int[np.ndarray, " voxels"] = (keys >> 1 & _AXIS_UPPER_BITS) + _HALF_REACH
     return parents
@@ -278,7 +279,7 @@ def _coarsened(
     index: _Index, table: Int[np.ndarray, "rows columns"], doublings: int, fraction_bits: int
 ) -> VoxelContent:
     """The voxels of an index, which has all rows of a table that are used, in voxels twice as wide."""
-    keys, group = _groups(_parents_of(index.keys))
+    keys, group = _groups(parents_of(index.keys))
     parent = np.empty_like(group)
     parent[index.rows] = group
     sums = np.zeros((len(keys), table.shape[1]), dtype=np.int64)

@@ -67,7 +67,7 @@ class ImageFolderWriter:
         """Every file is complete already."""
 
 
-def encode_image(image: Image.Image, suffix: str, *, is_measured: bool = False) -> bytes:
+def encode_image(image: Image.Image, suffix: str, *, is_measured: bool = False, quality: int = _JPEG_QUALITY) -> bytes:
     """The content of a `.png` or `.jpg`, in memory: Pillow takes a file that the disk took just a part of for whole.
 
     The last digits of what `is_measured` repeat nowhere, so a PNG of it is not searched for repetitions: it takes half
@@ -77,7 +77,7 @@ def encode_image(image: Image.Image, suffix: str, *, is_measured: bool = False) 
     if suffix == ".png":
         image.save(content, "PNG", compress_level=_PNG_EFFORT, **({"compress_type": zlib.Z_RLE} if is_measured else {}))
     else:
-        image.save(content, "JPEG", quality=_JPEG_QUALITY, subsampling=0)
+        image.save(content, "JPEG", quality=quality, subsampling=0)
     return content.getvalue()
 
 

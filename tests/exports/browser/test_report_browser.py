@@ -51,6 +51,7 @@ def open_page(browser: Any, report: Path, heard: list[str]) -> Any:
 
 def pixels_of(page: Any) -> np.ndarray:
     """Of the view, after what was asked for is drawn."""
+    page.evaluate("longtake.viewer.pacer.settled()")
     page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     shot = Image.open(io.BytesIO(page.locator("#view").screenshot()))
     return np.asarray(shot.convert("RGB")).astype(int)

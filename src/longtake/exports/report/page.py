@@ -27,6 +27,7 @@ from longtake.exports.report.sections import (
 from longtake.exports.report.strips import draw_strips
 from longtake.exports.report.timeline import timeline_section
 from longtake.exports.report.truth import Truth, truth_section
+from longtake.exports.viewer.script import as_one_script
 from longtake.takes.atomic_files import replace_file
 from longtake.takes.header import Content, Unit
 from longtake.takes.take import Take
@@ -71,7 +72,7 @@ def make_page(folder: MappedFolder) -> str:
         tables=_tables(folder),
         footer=f"Made by longtake {escape(__version__)}. This page needs no network and nothing beside it.",
         style=_read("style.css"),
-        script=_read("view.js"),
+        script=as_one_script(_read("view.js")),
     )
 
 

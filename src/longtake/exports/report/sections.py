@@ -27,7 +27,7 @@ _VIEW = """<div id="stage">
 </div>
 <p class="hint">Drag to orbit, scroll or pinch to zoom, shift-drag or two fingers to move. {words}</p>
 </div>
-<p id="no-webgl" hidden>This browser shows no WebGL, so the cloud cannot be drawn here; open cloud.ply in a viewer.</p>
+<p id="no-webgl" hidden>This browser shows no WebGL 2, so the cloud cannot be drawn; open cloud.ply in a viewer.</p>
 <noscript><p>The cloud is drawn by a script, and scripts are switched off here.</p></noscript>"""
 
 

@@ -1,0 +1,153 @@
+"""What a client of a server does, as steps that a thread or a task carries out; each tells its result last."""
+
+import json
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from longtake.api.pictures import Picture, as_rgb, time_of
+from longtake.errors import CancelledWorkError, InputError
+from longtake.server.address import ServerAddress
+from longtake.server.exchange import Call, Fetch, Steps, Told
+from longtake.server.messages import BinaryMessage, Codec, MessageKind
+from longtake.server.results import answer_of, geometry_of
+from longtake.server.session_line import SessionLine
+
+
+def open_session(
+    *,
+    map: str | None,
+    ask: str | None,
+    memory: str | int | None,
+    share: float,
+    ask_fps: float,
+    fps: float | None,
+    max_tokens: int,
+) -> Steps[None]:
+    """Tells the description of a session that frames are pushed to."""
+    asked = {
+        "model": map,
+        "language": ask,
+        "memory": memory,
+        "share": share,
+        "ask_fps": ask_fps,
+        "fps": fps,
+        "max_tokens": max_tokens,
+    }
+    yield Told(json.loads((yield Call("POST", "/sessions", asked))))
+
+
+def find_session(id: str) -> Steps[None]:
+    yield Told(json.loads((yield Call("GET", f"/sessions/{id}"))))
+
+
+def list_sessions() -> Steps[None]:
+    yield Told(list(json.loads((yield Call("GET", "/sessions")))["sessions"]))
+
+
+def list_models() -> Steps[None]:
+    yield Told(list(json.loads((yield Call("GET", "/models")))["data"]))
+
+
+class SessionSteps:
+    """One video on a server."""
+
+    def __init__(self, address: ServerAddress, description: Mapping[str, Any]) -> None:
+        self.id: str = description["id"]
+        self._needs_times = description["language"] is not None
+        self._next: int = description["next_sequence"]
+        self._line = SessionLine(address, self.id)
+        self._is_closed = False
+
+    def step(self, picture: Picture, timestamp_s: float | None) -> Steps[None]:
+        """One that is given up by its caller is sent nonetheless, with whatever comes next."""
+        time_s = time_of(picture, timestamp_s)
+        if time_s is None and self._needs_times:
+            raise InputError("Expected a time for each picture, in seconds: only frames of open_video know theirs.")
+        frame = _frame_message(picture, self._next, float(self._next) if time_s is None else time_s)
+        try:
+            payload = yield from self._line.result_of(frame)
+        except GeneratorExit:
+            self._next += 1
+            raise
+        self._next += 1
+        yield Told(geometry_of(payload) if payload else None)
+
+    def ask(self, question: str, temperature: float, max_tokens: int | None) -> Steps[None]:
+        """Tells text as it comes, and last the answer."""
+        id = f"ask-{secrets.token_hex(8)}"
+        sending = self._line.question(
+            {
+                "type": "response.create",
+                "request": id,
+                "response": id,
+                "question": question,
+                "temperature": temperature,
+                "max_tokens": max_tokens,
+            }
+        )
+        self._line.begin_answer(id)
+        heard = told = ""
+        try:
+            while True:
+                event = yield from self._line.next_event(id, sending)
+                match event["type"]:
+                    case "response.created":
+                        heard = ""
+                    case "response.output_text.delta":
+                        heard += event["text"]
+                        if len(heard) > len(told):
+                            yield Told(heard[len(told) :])
+                            told = heard
+                    case "response.output_text.done":
+                        yield Told(answer_of(event))
+                        return
+                    case "response.cancelled":
+                        raise CancelledWorkError("The question was given up; ask again.")
+        finally:
+            self._line.end_answer(id)
+
+    def finish(self) -> Steps[None]:
+        payload = yield Call("POST", f"/sessions/{self.id}/finish")
+        yield Told(geometry_of(payload) if payload else None)
+
+    def fork(self) -> Steps[None]:
+        """Tells the description of another session."""
+        yield Told(json.loads((yield Call("POST", f"/sessions/{self.id}/fork"))))
+
+    def save(self) -> Steps[None]:
+        yield Call("POST", f"/sessions/{self.id}/save")
+        yield Told(None)
+
+    def download(self, name: str, path: Path) -> Steps[None]:
+        yield Fetch(f"/sessions/{self.id}/{name}", path)
+        yield Told(None)
+
+    def describe(self) -> Steps[None]:
+        return find_session(self.id)
+
+    def detach(self) -> Steps[None]:
+        yield from self._line.close()
+        yield Told(None)
+
+    def close(self) -> Steps[None]:
+        """Ending twice is fine."""
+        yield from self._line.close()
+        if not self._is_closed:
+            self._is_closed = True
+            yield Call("DELETE", f"/sessions/{self.id}")
+        yield Told(None)
+
+
+def _frame_message(picture: Picture, sequence: int, time_s: float) -> BinaryMessage:
+    pixels = as_rgb(picture)
+    height, width, _ = pixels.shape
+    return BinaryMessage(
+        kind=MessageKind.FRAME,
+        codec=Codec.RAW,
+        sequence=sequence,
+        time_us=round(time_s * 1e6),
+        fields={"width": width, "height": height, "time_s": time_s},
+        payload=pixels.tobytes(),
+    )

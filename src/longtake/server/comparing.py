@@ -1,0 +1,200 @@
+"""One question, answered three ways: from the memory of the stream, from all pictures encoded anew, from the last one.
+
+Nothing of it is left in the session: the first is a question like any other, the others have a memory of their own,
+which is admitted and let go as a session's.
+"""
+
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
+
+from longtake.api.dialogue_session import DialogueSession
+from longtake.api.live_session import LiveAnswer
+from longtake.api.video import frame_sampling
+from longtake.language.load import LanguageModel
+from longtake.pipeline.live import interval_at
+from longtake.runtime.answers import Answer
+from longtake.server.pictures import read_jpeg, read_times
+from longtake.server.problems import RequestError
+from longtake.server.session import ServedSession
+from longtake.server.shelf import PICTURES_NAME, VIDEO_NAME
+from longtake.server.spec import UPLOAD, SessionSpec
+from longtake.server.watchers import Watcher
+from longtake.video.source import SourceOptions, open_source
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SeenPicture:
+    """When a frame was taken, and what it shows, read when it is wanted."""
+
+    time_s: float
+    read: Callable[[], UInt8[np.ndarray, "height width 3"]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answering:
+    """An answer, and what it took: seconds of the worker, bytes of keys and values in use, frames that were seen."""
+
+    text: str
+    first_token_s: float
+    total_s: float
+    memory_bytes: int
+    frames: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A question, and the pictures to show again."""
+
+    question: str
+    max_tokens: int | None
+    spec: SessionSpec
+    language: LanguageModel
+    pictures: Sequence[SeenPicture]
+
+    @property
+    def num_bytes(self) -> int:
+        """What it takes beside the session: a memory as large as that of the session's dialogue."""
+        return self.spec.memory_bytes - self.spec.map_bytes
+
+    def steps(self, watcher: Watcher) -> Generator[None, None, dict[str, Any]]:
+        """The three answers by their names; a step is a picture or a word."""
+        dialogue = watcher.dialogue
+        assert dialogue is not None, "who compares has asked for a language model"
+        spent = _Spent()
+        streaming = yield from self._answer(dialogue, spent)
+        anew = yield from self._shown(self.pictures)
+        last = yield from self._shown(self.pictures[-1:])
+        return {"streaming": asdict(streaming), "anew": asdict(anew), "last_frame": asdict(last)}
+
+    def _shown(self, pictures: Sequence[SeenPicture]) -> "Generator[None, None, Answering]":
+        """The answer of a session that sees these first."""
+        spent = _Spent()
+        with closing(self._fresh(spent)) as dialogue:
+            for picture in pictures:
+                image = picture.read()
+                with spent:
+                    dialogue.see(image, picture.time_s)
+                yield
+            return (yield from self._answer(dialogue, spent))
+
+    def _fresh(self, spent: "_Spent") -> DialogueSession:
+        with spent:
+            return DialogueSession.from_pretrained(
+                self.language, memory=self.num_bytes, max_tokens=self.spec.max_tokens
+            )
+
+    def _answer(self, dialogue: DialogueSession, spent: "_Spent") -> "Generator[None, None, Answering]":
+        pieces = dialogue.ask_stream(self.question, max_tokens=self.max_tokens)
+        first_token_s: float | None = None
+        while True:
+            with spent:
+                piece = next(pieces)
+            first_token_s = spent.seconds if first_token_s is None else first_token_s
+            if isinstance(piece, Answer | LiveAnswer):
+                info = dialogue.info  # while the question and its answer are held
+                next(pieces, None)
+                return Answering(
+                    text=piece.text,
+                    first_token_s=first_token_s,
+                    total_s=spent.seconds,
+                    memory_bytes=info.live_bytes,
+                    frames=info.num_frames,
+                )
+            yield
+
+
+class _Spent:
+    """Adds up the time in its `with` blocks, between which others are served."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __enter__(self) -> None:
+        self._started_s = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._started_s
+
+
+def compare(
+    session: ServedSession, language: LanguageModel | None, question: str, max_tokens: int | None, most_frames: int
+) -> "Future[Any]":
+    """Let the worker answer in all three ways; the pictures are read here, which takes its time."""
+    if language is None:
+        raise RequestError(
+            "wrong_kind", "This session maps and has no language model to compare; open one with both.", status=409
+        )
+    if not session.record.num_frames:
+        raise RequestError("no_pictures", "This session has seen nothing yet; compare it when it has.", status=409)
+    comparison = Comparison(
+        question=question,
+        max_tokens=max_tokens,
+        spec=session.record.spec,
+        language=language,
+        pictures=pictures_to_compare(session, most_frames),
+    )
+    id = f"compare-{secrets.token_hex(8)}"
+    return session.inquire(id, question, max_tokens, comparison)
+
+
+def pictures_to_compare(session: ServedSession, most: int) -> list[SeenPicture]:
+    """The pictures that the session's dialogue has seen, of more than `most` the newest."""
+    spec = session.record.spec
+    seen = pictures_of(session)
+    return list(deque(seen if spec.model is None else looks(seen, spec.ask_fps), maxlen=most))
+
+
+def pictures_of(session: ServedSession) -> Iterator[SeenPicture]:
+    """All pictures that a session has taken, in order: of its own source, read again, or as they were kept."""
+    spec = session.record.spec
+    if spec.is_pushed or spec.is_address:
+        return _kept_pictures(session.shelf.folder / PICTURES_NAME)
+    name = str(session.shelf.folder / VIDEO_NAME) if spec.source == UPLOAD else spec.source
+    return _source_pictures(name, spec.fps, session.record.next_sequence)
+
+
+def _source_pictures(name: str, fps: float | None, until: int) -> Iterator[SeenPicture]:
+    with closing(open_source(name, frame_sampling(None, None, fps, stride=1), SourceOptions()).frames()) as frames:
+        for frame in frames:
+            if frame.index >= until:
+                return
+            if frame.image is not None:
+                yield SeenPicture(frame.timestamp_s, partial(np.asarray, frame.image))
+
+
+def _kept_pictures(folder: Path) -> Iterator[SeenPicture]:
+    for number, time_s in enumerate(read_times(folder)):
+        yield SeenPicture(time_s, partial(_read_kept, folder, number))
+
+
+def _read_kept(folder: Path, number: int) -> UInt8[np.ndarray, "height width 3"]:
+    jpeg = read_jpeg(folder, number)
+    if jpeg is None:
+        raise RequestError("no_pictures", "The pictures of this session are gone; compare another.", status=409)
+    picture: UInt8[np.ndarray, "height width 3"] = np.asarray(Image.open(BytesIO(jpeg), formats=["JPEG"]))
+    return picture
+
+
+def looks(pictures: Iterable[SeenPicture], fps: float) -> Iterator[SeenPicture]:
+    """The first picture in each interval of 1/fps, as a dialogue beside a map sees them."""
+    first_s: float | None = None
+    last = -1
+    for picture in pictures:
+        first_s = picture.time_s if first_s is None else first_s
+        interval = interval_at(picture.time_s - first_s, fps)
+        if interval > last:
+            last = interval
+            yield picture

@@ -1,0 +1,225 @@
+"""A session's life: in memory, on disk, or both, saved under numbers of which one counts.
+
+All of it happens in the worker's thread.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import wait
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from longtake.pipeline.admission import Demand
+from longtake.pipeline.mapper import on_cpu
+from longtake.server.events import EventLog
+from longtake.server.machine import Machine, PushedFrame, Step, StepResult
+from longtake.server.recorder import Desk, Recorder, StepListener
+from longtake.server.results import geometry_bytes, geometry_of
+from longtake.server.shelf import Recorded, SessionRecord, Shelf
+from longtake.server.watchers import Watcher, open_watcher, resume_watcher
+from longtake.types import Geometry
+
+_LAST_NAME = "last.safetensors"
+
+
+class Life:
+    """What a session is and has: its record, its watcher while it is in memory, its newest result."""
+
+    def __init__(self, id: str, shelf: Shelf, record: SessionRecord, machine: Machine, events: EventLog) -> None:
+        self.id, self._machine, self._events = id, machine, events
+        self.shelf, self.record = shelf, record
+        taken = shelf.read_taken()
+        self.lost = (record.next_sequence, taken - 1) if taken > record.next_sequence else None
+        """First and last sequence number of frames that a crash took; None where there are none."""
+        self.last: StepResult | None = None
+        """Of the newest frame."""
+        self.num_unsaved = 0
+        self.listeners: list[StepListener] = []
+        """Who hears of each step what it made known, wherever the session is in between."""
+        self._watcher: Watcher | None = None
+        self._recorder: Recorder | None = None
+        self._tries_again_at = 0
+        """Frames unsaved when a save is tried again that failed."""
+
+    @property
+    def watcher(self) -> Watcher | None:
+        """None while it is on disk only, or has seen nothing."""
+        return self._watcher
+
+    @property
+    def is_save_due(self) -> bool:
+        settings = self._machine.settings
+        is_late = self._machine.clock() - self.record.saved_s >= settings.save_every_s
+        is_due = self.num_unsaved >= settings.save_every_frames or (self.num_unsaved > 0 and is_late)
+        return is_due and self.num_unsaved >= self._tries_again_at
+
+    @property
+    def recorded(self) -> Recorded:
+        """What there is of its take, on disk as it is now or, after a crash, as it was saved."""
+        recorder = self._recorder
+        return self.record.recorded if recorder is None else recorder.recorded
+
+    def awake(self) -> Watcher:
+        """The watcher in memory; from disk where it was there, with the same bits."""
+        if self._watcher is not None:
+            return self._watcher
+        spec, networks = self.record.spec, self._machine.networks
+        networks.require_known(spec.model, spec.language)
+        self._machine.make_room(self.id, self._demand)
+        try:
+            model, language = networks.map_named(spec.model), networks.language_named(spec.language)
+            if self.record.number:
+                watcher = resume_watcher(spec, model, language, self.shelf.state_folder(self.record.number))
+            else:
+                watcher = open_watcher(spec, model, language)
+            recorder = self._open_recorder(watcher)
+        except BaseException:
+            self._machine.admission.release(self.id)
+            raise
+        self._come_back(watcher, recorder)
+        return watcher
+
+    def take(self, frame: PushedFrame, geometry: Geometry | None) -> None:
+        """Count a frame that the watcher took, and keep what became known."""
+        assert self._watcher is not None
+        if self.record.num_frames == 0:
+            self._machine.admission.shrink(self.id, self._watcher.num_bytes)
+        index = self.record.num_frames
+        self.record = replace(self.record, next_sequence=frame.sequence + 1, num_frames=index + 1)
+        self.num_unsaved += 1
+        self.lost = self.lost if self.lost is not None and self.record.next_sequence <= self.lost[1] else None
+        self.last = StepResult(frame.sequence, geometry)
+        self._keep(index, frame, geometry)
+        self.shelf.note_taken(self.record.next_sequence)  # last: should the disk not take it, the frame was taken
+
+    def finish(self) -> Geometry | None:
+        """The results still owed, saved; None where nothing maps."""
+        geometry = self.awake().finish()
+        self._keep(self.record.num_frames, None, geometry)
+        self.record = replace(self.record, is_finished=True)
+        self.num_unsaved += 1
+        self.save()
+        return geometry
+
+    def save(self) -> None:
+        """A save under the next number; the one before counts until it is whole."""
+        if self._watcher is None or not self.record.num_frames:
+            return
+        number = self.record.number + 1
+        self._tries_again_at = self.num_unsaved + self._machine.settings.save_every_frames
+        self.shelf.write_state(number, self._write_state)
+        record = replace(
+            self.record,
+            number=number,
+            recorded=self.recorded,
+            saved_s=self._machine.clock(),
+            next_event=self._events.next_id,
+        )
+        self.shelf.write(record)
+        self.record = record
+        self.shelf.remove_other_states(number)
+        self.num_unsaved = self._tries_again_at = 0
+        self._events.add("session.saved", next_sequence=record.next_sequence)
+
+    def leave_memory(self) -> None:
+        """Save it and let go of its memory."""
+        if self._watcher is None:
+            self._machine.admission.release(self.id)
+            return
+        self.save()
+        self._let_go()
+        self._events.add("session.evicted")
+
+    def change(self, **changes: Any) -> None:
+        """In memory and on disk alike, whatever else is saved."""
+        self.record = replace(self.record, **changes)
+        self.shelf.write(replace(self.shelf.read(), **changes))
+
+    def copy_to(self, shelf: Shelf) -> SessionRecord:
+        """Save it, and write the same as another session's folder; returns its record."""
+        self.save()
+        record = replace(self.record, created_s=self._machine.clock(), next_event=1)
+        self.shelf.copy_to(shelf, record)
+        return record
+
+    def remove(self) -> None:
+        """Let go of its memory and of all that is on disk."""
+        self._let_go()
+        self.shelf.remove()
+
+    @contextmanager
+    def room_for(self, id: str, num_bytes: int) -> Iterator[None]:
+        """Bytes beside its own, admitted under this id."""
+        self._machine.make_room(id, Demand(num_bytes=num_bytes, frames_per_s=0.0))
+        try:
+            yield
+        finally:
+            self._machine.admission.release(id)
+
+    def settle(self) -> None:
+        """Return when all that was taken so far is recorded; may be called in any thread but the writer's."""
+        with suppress(RuntimeError):  # the writer has ended, and with it all that it had to do
+            self._machine.writer.submit(lambda: None).result()
+
+    def _keep(self, index: int, frame: PushedFrame | None, geometry: Geometry | None) -> None:
+        assert self._watcher is not None
+        assert self._recorder is not None
+        mapping = self._watcher.mapping
+        self._recorder.record(
+            Step(
+                index=index,
+                frame=frame,
+                seen=None if mapping is None else mapping.seen,
+                geometry=None if geometry is None else on_cpu(geometry),
+                num_final=0 if mapping is None else mapping.num_final,
+            )
+        )
+
+    def _open_recorder(self, watcher: Watcher) -> Recorder:
+        desk = Desk(
+            shelf=self.shelf,
+            machine=self._machine,
+            events=self._events,
+            listeners=self.listeners,
+            fps=self.record.spec.fps,
+        )
+        number = self.record.number
+        return Recorder(desk, watcher.mapping, self.shelf.state_folder(number) if number else None)
+
+    @property
+    def _demand(self) -> Demand:
+        spec = self.record.spec
+        wanted = spec.fps if spec.is_pushed or spec.is_address else None
+        return Demand(num_bytes=spec.memory_bytes, frames_per_s=wanted or 0.0)
+
+    def _come_back(self, watcher: Watcher, recorder: Recorder) -> None:
+        self._watcher, self._recorder = watcher, recorder
+        if not self.record.number:
+            return
+        if self.record.num_frames:
+            self._machine.admission.shrink(self.id, watcher.num_bytes)
+        path = self.shelf.state_folder(self.record.number) / _LAST_NAME
+        if self.last is None and path.is_file():
+            self.last = StepResult(self.record.next_sequence - 1, geometry_of(path.read_bytes()))
+        self._events.add("session.resumed", next_sequence=self.record.next_sequence, lost_frames=None)
+
+    def _write_state(self, folder: Path) -> None:
+        assert self._watcher is not None
+        assert self._recorder is not None
+        recorded = self._recorder.save(folder)
+        try:
+            self._watcher.save(folder)  # at the same time
+        finally:
+            wait([recorded])
+        recorded.result()
+        if self.last is not None and self.last.geometry is not None:
+            (folder / _LAST_NAME).write_bytes(geometry_bytes(self.last.geometry))
+
+    def _let_go(self) -> None:
+        if self._watcher is not None:
+            self._watcher.close()
+        if self._recorder is not None:
+            self._recorder.close()
+        self._watcher = self._recorder = None
+        self._machine.admission.release(self.id)

@@ -1,0 +1,307 @@
+// The page: one session is watched at a time; its events go through the state to every panel.
+
+import { Api } from "./api.js";
+import { CameraPanel } from "./camera_panel.js";
+import { Chat } from "./chat.js";
+import { Compare } from "./compare.js";
+import { Connection } from "./connection.js";
+import { byId, clock } from "./dom.js";
+import { fillDownloads } from "./downloads.js";
+import { Evidence } from "./evidence.js";
+import { earlierFrames } from "./history.js";
+import { showNotice } from "./notice.js";
+import { SessionState } from "./session_state.js";
+import { Settings } from "./settings.js";
+import { Sources } from "./sources.js";
+import { statusOf } from "./status.js";
+import { setUpTheme } from "./theme.js";
+import { Timeline } from "./timeline.js";
+import { askToken } from "./token.js";
+import { ViewPanel } from "./view_panel.js";
+import { CameraFeed, openCamera } from "./webcam.js";
+
+const HOUSE = "world:9?frames=600&size=126x98";
+const FIRST_QUESTION_AFTER = 12;
+const PREVIEW_PX = 320;
+const REFRESH_MS = 250, REFRESH_SLOWLY_MS = 1000;
+
+class Page {
+  constructor() {
+    Object.assign(this, { link: { name: "loading" }, connection: null, feed: null, id: null, asksFirst: false, heardMs: 0 });
+    this.lacksBeginning = false;
+    this.api = new Api(askToken);
+    this.state = new SessionState();
+    this.view = new ViewPanel();
+    this.camera = new CameraPanel(this.view.isSlow);
+    this.camera.onImage = (jpeg) => this.view.setPicture(jpeg).catch(() => {});
+    this.settings = new Settings(this.api);
+    const evidence = new Evidence(() => this.state.tracks, (frame, px) => this.#picture(frame, px), {
+      lightUp: (span) => this.#lightUp(span), flyTo: (moment, frame) => this.#flyToMoment(moment, frame),
+    });
+    this.chat = new Chat(this.state, evidence, (record) => this.#send(record));
+    this.timeline = new Timeline(this.state, (frame) => this.#flyToFrame(frame), this.view.isSlow);
+    this.sources = new Sources(this.api, this.settings, this);
+    this.compare = new Compare(this.api, () => this.id);
+    fillDownloads(this.api, () => this.id, () => this.view.photograph(), (words) => this.notify(words));
+    this.state.listen((event, isLive) => this.#hear(event, isLive));
+    this.#wireButtons();
+    setInterval(() => this.#refresh(), this.view.isSlow ? REFRESH_SLOWLY_MS : REFRESH_MS);
+  }
+
+  // What the address asks for: a session to watch, one to film for; else a house, so that there is something to see.
+  async begin() {
+    const wanted = new URLSearchParams(location.hash.slice(1));
+    if (wanted.has("token")) this.api.setToken(wanted.get("token"));
+    try {
+      await this.settings.load();
+      if (wanted.has("film")) return await this.#filmFor(wanted.get("film"));
+      if (wanted.has("session")) return this.watch(wanted.get("session"));
+      await this.#openHouse();
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  async open(request) {
+    this.#setLink({ name: "opening" });
+    try {
+      const session = await this.api.post("/v1/sessions", request);
+      this.watch(session.id);
+      return session.id;
+    } catch (error) {
+      if (this.connection) this.#setLink({ name: "open" });
+      throw error;
+    }
+  }
+
+  watch(id) {
+    this.#leave();
+    Object.assign(this, { id, heardMs: performance.now() });
+    history.replaceState(null, "", `#session=${id}`);
+    this.state.reset();
+    for (const panel of [this.view, this.camera, this.chat]) panel.clear();
+    this.notify("");
+    const budget = { points: this.view.viewer ? this.view.capacity : 0, previews: true, preview_px: PREVIEW_PX };
+    this.connection = new Connection(this.api, id, budget, {
+      state: (name, more) => this.#setLink({ name, ...more }),
+      opened: () => { this.#setLink({ name: "open" }); this.view.beginAnew(); },
+      event: (event, isOwn) => this.state.apply(event, isOwn),
+      points: (message) => this.view.addPoints(message, this.state),
+      preview: (message) => this.camera.show(message),
+    });
+    this.connection.open();
+  }
+
+  film(id, stream, framesPerS) {
+    const begin = () => {
+      this.feed = new CameraFeed(stream, {
+        framesPerS, nextSequence: this.state.session.next_sequence, startS: this.state.timeS,
+        send: (message) => this.connection.sendBytes(message), onEnd: (words) => this.notify(words),
+      });
+      this.feed.start().catch((error) => this.notify(`The camera stopped (${error.name}).`));
+    };
+    this.onceDescribed = begin;
+    if (this.state.session?.id === id) begin();
+  }
+
+  notify(words, actions = []) {
+    showNotice(words, actions);
+  }
+
+  async #openHouse() {
+    const { sessions } = await this.api.get("/v1/sessions");
+    const running = sessions.find((one) => one.source === HOUSE && !one.finished && one.state === "open");
+    this.asksFirst = !running;
+    if (running) this.watch(running.id);
+    else await this.open({ source: HOUSE });
+    byId("sources").querySelector("[data-source=house]").setAttribute("aria-current", "true");
+  }
+
+  async #filmFor(id) {
+    const stream = await openCamera();
+    this.watch(id);
+    this.film(id, stream, this.settings.framesPerS);
+  }
+
+  #leave() {
+    this.feed?.stop();
+    this.connection?.close();
+    Object.assign(this, { feed: null, connection: null, onceDescribed: null });
+    for (const button of byId("sources").children) button.removeAttribute("aria-current");
+  }
+
+  #hear(event, isLive) {
+    if (event.type === "frame.known") this.view.setFrame(this.state.tracks.get(event.index));
+    if (event.type === "window.moved") this.view.move(event.spans);
+    if (event.type === "frame.known" || event.type === "input_frame.ack") this.heardMs = performance.now();
+    if (event.type === "input_frame.ack" || event.type === "input_frame.dropped") this.feed?.heard();
+    if (event.type === "session.updated") this.#described(event);
+    if (event.response) this.chat.update(event.response);
+    if (event.type === "watch.fired") this.chat.update(`${event.watch} ${event.id}`);
+    if (event.type === "error" && !event.response && isLive && !isStale(event)) this.notify(event.message);
+    if (event.type === "history.gone") this.lacksBeginning = true;
+    this.#askFirst(isLive);
+    this.timeline.invalidate();
+  }
+
+  #described(event) {
+    this.chat.showWatches(this.state.session?.watches ?? []);
+    this.chat.offer(this.state.session, this.settings.models);
+    if (event.session && this.onceDescribed) {
+      this.onceDescribed();
+      this.onceDescribed = null;
+    } else if (event.session) this.feed?.goOn(event.session.next_sequence);
+    if (event.session && this.lacksBeginning) this.#fillBeginning(this.id);
+    this.#refresh();
+  }
+
+  async #fillBeginning(id) {
+    this.lacksBeginning = false;
+    try {
+      const frames = await earlierFrames(this.api, id, this.state.tracks);
+      if (id === this.id) this.state.addEarlier(frames);
+      if (id === this.id) frames.forEach((frame) => this.view.setFrame(frame));
+    } catch (error) {
+      this.notify(`The beginning of this session cannot be shown. ${error.message}`);
+    }
+  }
+
+  // The first suggestion is asked by itself once there is something to ask about.
+  #askFirst(isLive) {
+    if (!this.asksFirst || !isLive || this.state.numFrames < FIRST_QUESTION_AFTER) return;
+    this.asksFirst = false;
+    const [first] = byId("suggestions").children;
+    if (first && !this.state.answers.size) this.chat.ask(first.textContent);
+  }
+
+  #send(record) {
+    if (this.connection?.send(record)) return true;
+    this.notify("There is no connection to the server just now; it is tried again by itself. Then ask once more.");
+    return false;
+  }
+
+  async #picture(frame, px) {
+    return this.api.picture(`/v1/sessions/${this.id}/frames/${frame}.jpg?size=${px}`);
+  }
+
+  #lightUp(span) {
+    this.view.highlight(span);
+    this.timeline.highlight(span);
+  }
+
+  #flyToMoment(moment, frame) {
+    const pose = frame?.pose ?? moment.pose;
+    if (!pose) return this.notify("Where the camera was then is not known.");
+    const intrinsics = frame?.intrinsics ?? this.state.tracks.last?.intrinsics ?? null;
+    this.view.flyTo(pose, intrinsics, `As the camera saw it at ${clock(frame?.time ?? moment.end_s)}`);
+    if (frame && intrinsics) this.#showBehind(frame.index, pose, intrinsics);
+  }
+
+  #flyToFrame(frame) {
+    this.view.flyTo(frame.pose, frame.intrinsics, `As the camera saw it at ${clock(frame.time)}, frame ${frame.index}`);
+    if (frame.intrinsics) this.#showBehind(frame.index, frame.pose, frame.intrinsics);
+  }
+
+  // The frame's own picture behind its points, where the server still has it.
+  async #showBehind(frame, pose, intrinsics) {
+    try {
+      const reply = await this.api.request("GET", `/v1/sessions/${this.id}/frames/${frame}.jpg?size=640`);
+      this.view.setBackdrop(await createImageBitmap(await reply.blob()), pose, intrinsics);
+    } catch {
+      this.view.setBackdrop(null);
+    }
+  }
+
+  #setLink(link) {
+    this.link = link;
+    this.#refresh();
+    if (link.name === "gone") this.notify("This session is no longer on the server.", [["Start a house", () => this.#openHouse()]]);
+  }
+
+  #fail(error) {
+    this.#setLink({ name: "failed", words: "Nothing is running" });
+    this.notify(error.message, [["Try again", () => this.begin()]]);
+  }
+
+  #refresh() {
+    const { sign, words } = statusOf(this.link, this.state, performance.now() - this.heardMs);
+    byId("status").dataset.state = sign;
+    if (byId("status-words").textContent !== words) byId("status-words").textContent = words;
+    this.camera.update(this.state, this.view.numPoints);
+    const session = this.state.session, isLive = this.link.name === "open" && session && session.state !== "closed";
+    byId("pause").lastElementChild.textContent = session?.paused ? "Go on" : "Pause";
+    byId("pause").querySelector("use").setAttribute("href", session?.paused ? "#i-play" : "#i-pause");
+    byId("pause").disabled = !isLive || session.finished;
+    byId("stop").disabled = !isLive || session.finished;
+    byId("fork").disabled = !isLive || session.read_only === true;
+    document.body.classList.toggle("read-only", session?.read_only === true);
+  }
+
+  #wireButtons() {
+    byId("pause").addEventListener("click", () => this.#pause());
+    byId("stop").addEventListener("click", () => this.#stop());
+    byId("fork").addEventListener("click", () => this.#fork());
+    byId("keys-button").addEventListener("click", () => byId("keys").showModal());
+    document.addEventListener("keydown", (event) => this.#press(event));
+    document.addEventListener("click", ({ target }) => {
+      for (const menu of document.querySelectorAll(".menu[open]")) if (!menu.contains(target)) menu.open = false;
+    });
+  }
+
+  #pause() {
+    if (this.state.session) this.#send({ type: "session.update", paused: !this.state.session.paused });
+  }
+
+  // Frames end here; what was seen stays, on the server and on this page.
+  async #stop() {
+    this.feed?.stop();
+    try {
+      if (!this.state.session.paused) await this.api.post(`/v1/sessions/${this.id}/pause`);
+      await this.api.request("POST", `/v1/sessions/${this.id}/finish`);
+    } catch (error) {
+      this.notify(error.message);
+    }
+  }
+
+  async #fork() {
+    try {
+      const { id } = await this.api.post(`/v1/sessions/${this.id}/fork`);
+      this.watch(id);
+    } catch (error) {
+      this.notify(error.message);
+    }
+  }
+
+  #press(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    if (event.key === "Escape") return this.#escape();
+    const isPressing = event.key === " " && event.target.closest("button, summary");
+    if (isPressing || event.target.closest("input, select, textarea")) return;
+    if (event.key === "/") byId("question").focus();
+    else if (event.key === "?") byId("keys").showModal();
+    else if (event.key === " ") this.#pause();
+    else if (!this.view.press(event.key.toLowerCase())) return;
+    event.preventDefault();
+  }
+
+  #escape() {
+    this.view.measure(false);
+    this.#lightUp(null);
+    this.notify("");
+  }
+}
+
+// Said of what was asked before: nothing to do about it now.
+const isStale = (event) => event.code === "bad_message";
+
+const page = new Page();
+setUpTheme(() => page.timeline.recolour());
+// For tests and the curious: where the view is, what it holds.
+window.longtake = {
+  page,
+  get viewer() { return page.view.viewer; },
+  get pose() { return page.view.viewer?.camera.pose; },
+  get counts() { return page.view.viewer?.counts; },
+  project: (point) => page.view.viewer.project(point),
+};
+page.begin();

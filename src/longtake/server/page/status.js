@@ -1,0 +1,47 @@
+// What is happening, in words.
+
+import { counted } from "./dom.js";
+
+const QUIET_MS = 6000;
+
+// `link` is what the connection says, `state` the session's, `silentMs` how long no frame has come.
+export function statusOf(link, state, silentMs) {
+  switch (link.name) {
+    case "loading": return { sign: "waiting", words: "Loading" };
+    case "opening": return { sign: "waiting", words: "Opening a session" };
+    case "connecting": return { sign: "waiting", words: state.session ? "Connecting again" : "Connecting" };
+    case "reconnecting":
+      return { sign: "bad", words: `Lost the server, trying again in ${Math.ceil(link.seconds)} s` };
+    case "gone": return { sign: "bad", words: "This session is no longer on the server" };
+    case "closed": return { sign: "ended", words: "This session was closed" };
+    case "failed": return { sign: "bad", words: link.words };
+    default: return statusOfSession(state, silentMs);
+  }
+}
+
+function statusOfSession(state, silentMs) {
+  const { session, numFrames } = state, frames = counted(numFrames, "frame");
+  if (!session) return { sign: "waiting", words: "Connecting" };
+  if (session.state === "closed") return { sign: "ended", words: "This session was closed" };
+  if (session.read_only) return { sign: "ended", words: `A finished take, ${frames}` };
+  if (session.paused) return { sign: "paused", words: `Paused after ${frames}` };
+  if (session.finished) return { sign: "ended", words: `Ended after ${frames}` };
+  if (!numFrames) return { sign: "waiting", words: waitingWords(session.source) };
+  if (session.state === "saved") return { sign: "ended", words: `Asleep on disk after ${frames}; a question wakes it` };
+  if (silentMs > QUIET_MS) {
+    return { sign: "waiting", words: `${waitingWords(session.source)}, none for ${Math.round(silentMs / 1000)} s` };
+  }
+  return { sign: "live", words: `Live, ${frames}` };
+}
+
+function waitingWords(source) {
+  if (source === "push") return "Waiting for the camera";
+  if (source === "upload") return "Waiting for the video";
+  return "Waiting for frames";
+}
+
+export function sourceInWords(source) {
+  const world = /^world(?::([\w-]+))?(?:\?|$)/.exec(source);
+  if (world) return `House ${world[1] ?? ""}`.trim();
+  return { push: "Camera", upload: "Uploaded video" }[source] ?? source;
+}

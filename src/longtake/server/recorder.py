@@ -1,0 +1,199 @@
+"""What a session keeps of its frames on disk while they come: poses, pictures and, where it maps, a take.
+
+worker    take ─▶ poses
+                └▶ a queue ─▶ pictures ─▶ results ─▶ listeners ─▶ take
+writer                        in order, in the one thread that writes for all sessions
+
+A save waits for what was queued before it, and says how far all files have grown; after a crash they are cut there, so
+that frames which are sent again lead to the same bytes.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from longtake.api.geometry_session import GeometrySession
+from longtake.errors import InputError, LongtakeError, SavedSessionError
+from longtake.server.events import EventLog
+from longtake.server.machine import Machine, Step
+from longtake.server.pictures import KeptPictures, PictureLog, as_jpeg
+from longtake.server.pose_log import PoseLog
+from longtake.server.problems import RequestError
+from longtake.server.shelf import PICTURES_NAME, POSES_NAME, TAKE_NAME, Recorded, Shelf
+from longtake.server.take_recording import MapResult, OwedResults, TakeRecording
+from longtake.takes.atomic_files import Grown, replace_file
+from longtake.takes.fields import JsonObject, content_of
+from longtake.takes.sealed_json import sealed, unsealed
+from longtake.types import Geometry
+
+RECORDING_NAME = "recording.json"
+_MOST_QUEUED = 8
+"""Frames of one session; the worker waits then."""
+
+StepListener = Callable[[Step, Sequence[MapResult]], None]
+"""Hears of each step in the writer's thread, with what became known of frames and what moved.
+
+All sessions share that thread: it must neither fail nor take long.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Desk:
+    """Where a recorder works, and whom it tells."""
+
+    shelf: Shelf
+    machine: Machine
+    events: EventLog
+    listeners: Sequence[StepListener]
+    fps: float | None
+
+
+class Recorder:
+    """Of one session while it is in memory. Its methods are called by the worker."""
+
+    def __init__(self, desk: Desk, mapping: GeometrySession | None, state: Path | None) -> None:
+        """Goes on from the folder of a save; without one, nothing was recorded yet."""
+        self._desk, self._mapping = desk, mapping
+        saved = None if state is None else _read(state)
+        self._queued: deque[Future[None]] = deque()
+        self._bytes_a_frame = 0
+        self._keeps_poses = True
+        self._recorded = Recorded() if saved is None else Recorded.from_record(saved.object("recorded"))
+        self._owed: OwedResults | None = None
+        if mapping is not None and state is not None and saved is not None:
+            self._owed = OwedResults.resume(saved, state, mapping)
+        elif mapping is not None:
+            self._owed = OwedResults()
+        self._pictures: PictureLog | None = None
+        self._take: TakeRecording | None = None
+        self._poses = PoseLog(desk.shelf.folder / POSES_NAME, _poses(saved))
+        if self._recorded.stopped is None:
+            self._open_files(saved)
+
+    @property
+    def recorded(self) -> Recorded:
+        """So far."""
+        return self._recorded
+
+    def record(self, step: Step) -> None:
+        """Keep what a step gave; most of it is made in the writer's thread."""
+        if step.geometry is not None and self._keeps_poses:
+            self._keep_poses(step.geometry)
+        while len(self._queued) >= _MOST_QUEUED:
+            self._queued.popleft().result()
+        self._queued.append(self._desk.machine.writer.submit(self._write, step))
+
+    def save(self, folder: Path) -> "Future[None]":
+        """Bring all to the disk, and write into the folder of a save what is needed to go on; the end is to be awaited.
+
+        No step may be recorded before.
+        """
+        return self._desk.machine.writer.submit(self._save, folder)
+
+    def close(self) -> None:
+        self._desk.machine.writer.submit(self._close_files).result()
+        self._poses.close()
+
+    def _keep_poses(self, geometry: Geometry) -> None:
+        """At once, for who asks for them after the frame was acknowledged."""
+        try:
+            self._poses.add(geometry)
+        except InputError as error:
+            self._keeps_poses = False
+            self._desk.machine.writer.submit(self._stop, error)
+
+    def _open_files(self, saved: JsonObject | None) -> None:
+        """New, or as they were; files that are gone or changed are no reason to lose the session."""
+        folder = self._desk.shelf.folder
+        try:
+            kept = KeptPictures() if saved is None else KeptPictures.from_record(saved.object("pictures"))
+            self._pictures = PictureLog(folder / PICTURES_NAME, kept)
+            if self._mapping is not None:
+                state = None if saved is None else saved.object("take").fields
+                self._take = TakeRecording(folder / TAKE_NAME, self._desk.fps, state)
+        except InputError as error:
+            self._stop(error)
+
+    def _write(self, step: Step) -> None:
+        """One step, in the writer's thread."""
+        results = [] if self._owed is None or step.geometry is None else self._owed.take(step)
+        for listener in self._desk.listeners:
+            listener(step, results)
+        if self._pictures is None:
+            return
+        try:
+            self._require_room()
+            self._write_files(self._pictures, step, results)
+        except LongtakeError as error:
+            self._stop(error)
+
+    def _write_files(self, pictures: PictureLog, step: Step, results: Sequence[MapResult]) -> None:
+        num_bytes = 0
+        if step.frame is not None:
+            jpeg = as_jpeg(step.frame.picture)
+            pictures.add(jpeg, step.frame.time_s)
+            num_bytes += len(jpeg)
+        if self._take is not None:
+            for written in self._take.write(results):
+                self._recorded = self._recorded.grown_by(written)
+                num_bytes += written
+        self._bytes_a_frame = num_bytes
+
+    def _require_room(self) -> None:
+        """Refuse a frame beyond the quota, taking it for as large as the one before."""
+        quota = self._desk.machine.quota
+        if not quota.take(self._bytes_a_frame):
+            raise RequestError(
+                "quota", "The sessions' part of the disk is full; close sessions that are no longer needed.", status=429
+            )
+
+    def _stop(self, error: LongtakeError) -> None:
+        """Record no more, for good, so that what there is has no gaps; the session goes on."""
+        if self._recorded.stopped is not None:
+            return
+        why = f"{error} This session goes on, but nothing more is recorded of it."
+        self._recorded = self._recorded.stopped_by(why)
+        self._close_files()
+        if isinstance(error, InputError):
+            self._desk.events.add("error", code="recording", message=str(error))
+        self._desk.events.add("recording.stopped", message=why)
+
+    def _save(self, folder: Path) -> None:
+        self._poses.sync()
+        record: dict[str, Any] = {"recorded": self._recorded.to_record(), "poses": _plain(self._poses.grown)}
+        if self._owed is not None:
+            record |= self._owed.save(folder)
+        if self._pictures is not None:
+            self._pictures.sync()
+            record["pictures"] = self._pictures.kept.to_record()
+        if self._take is not None:
+            record["take"] = dict(self._take.checkpoint())
+        replace_file(folder / RECORDING_NAME, sealed(record))
+
+    def _close_files(self) -> None:
+        for file in (self._pictures, self._take):
+            if file is not None:
+                file.close()
+        self._pictures = self._take = None
+
+
+def _read(state: Path) -> JsonObject:
+    path = state / RECORDING_NAME
+    try:
+        return unsealed(JsonObject.parse(content_of(path), str(path)))
+    except OSError as error:
+        raise SavedSessionError(f"The saved session {path} cannot be read ({error.strerror}).") from error
+
+
+def _poses(saved: JsonObject | None) -> Grown:
+    if saved is None:
+        return Grown(num_bytes=0)
+    poses = saved.object("poses")
+    return Grown(num_bytes=poses.integer("num_bytes"), sha256=poses.optional("sha256", poses.text))
+
+
+def _plain(grown: Grown) -> dict[str, Any]:
+    return {"num_bytes": grown.num_bytes, "sha256": grown.sha256}

@@ -1,0 +1,145 @@
+"""The socket of a session as steps: opened again when it breaks; frames that the server may lose are held."""
+
+import json
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from longtake.errors import InputError, LongtakeError
+from longtake.server.address import ServerAddress, require_fine
+from longtake.server.exchange import Close, LostConnectionError, Open, Pause, Receive, Send, Steps
+from longtake.server.messages import BinaryMessage, unpack
+
+_AGAIN_S = 0.2
+
+
+@dataclass(slots=True)
+class _Sending:
+    """A message, and on which connection it went out; None before that."""
+
+    content: str | bytes
+    connection: int | None = None
+
+
+class SessionLine:
+    """Frames and questions over one connection after another; what is for another question waits for it here."""
+
+    def __init__(self, address: ServerAddress, id: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._address, self._id, self._clock = address, id, clock
+        self._connection, self._is_open = 0, False
+        self._last_event: int | None = None
+        self._held: deque[BinaryMessage] = deque()
+        self._answers: dict[str, deque[dict[str, Any]]] = {}
+
+    def close(self) -> Steps[None]:
+        self._is_open = False
+        yield Close()
+
+    def result_of(self, frame: BinaryMessage) -> Steps[bytes]:
+        """Send a frame, and return what the server makes of it; one that it refuses is not held."""
+        self._held.append(frame)
+        sending = _Sending(frame.pack())
+        try:
+            while True:
+                message = yield from self._next_message(sending)
+                if isinstance(message, BinaryMessage) and message.sequence == frame.sequence:
+                    return message.payload
+                if isinstance(message, dict) and message.get("sequence") == frame.sequence:
+                    require_fine(message)
+        except LongtakeError:
+            self._held.remove(frame)
+            raise
+        except GeneratorExit:  # given up by the caller: whether it was sent is not known, so the next connection is
+            self._is_open = False
+            raise
+
+    def begin_answer(self, response: str) -> None:
+        """Keep all that is told of this answer until it is read."""
+        self._answers[response] = deque()
+
+    def end_answer(self, response: str) -> None:
+        self._answers.pop(response, None)
+
+    def next_event(self, response: str, sending: _Sending) -> Steps[dict[str, Any]]:
+        """What is told next of an answer."""
+        while not self._answers[response]:
+            yield from self._next_message(sending)
+        event = self._answers[response].popleft()
+        require_fine(event)
+        return event
+
+    def question(self, request: Mapping[str, Any]) -> _Sending:
+        """A question on its way; it is sent with its first event, and again where a connection broke."""
+        return _Sending(json.dumps(request))
+
+    def _next_message(self, sending: _Sending) -> Steps[BinaryMessage | dict[str, Any]]:
+        """Send this if that is still to be done, and return what comes, over as many connections as it takes."""
+        while True:
+            try:
+                if not self._is_open:
+                    told = yield from self._connect()
+                    self._let_held_count_as_sent(sending)
+                    return told  # what is waited for may have come before it
+                if self._is_to_be_sent(sending):
+                    yield Send(sending.content)
+                    sending.connection = self._connection
+                return self._read((yield Receive()))
+            except LostConnectionError:
+                yield from self.close()
+
+    def _let_held_count_as_sent(self, sending: _Sending) -> None:
+        if isinstance(sending.content, bytes):
+            sending.connection = self._connection
+
+    def _is_to_be_sent(self, sending: _Sending) -> bool:
+        """A frame once, for those that are held go out with every connection; a question over each."""
+        is_frame = isinstance(sending.content, bytes)
+        return sending.connection is None if is_frame else sending.connection != self._connection
+
+    def _connect(self) -> Steps[dict[str, Any]]:
+        """Wait for the server, send it the held frames that it does not have; what it says of the session."""
+        ends_s = self._clock() + self._address.patience_s
+        while True:
+            try:
+                return (yield from self._open())
+            except LostConnectionError as error:
+                if self._clock() > ends_s:
+                    raise self._address.unreachable(error) from error
+            yield Pause(_AGAIN_S)
+
+    def _open(self) -> Steps[dict[str, Any]]:
+        client = secrets.token_hex(8)
+        after = "" if self._last_event is None else f"&after={self._last_event}"
+        yield Open(f"/v1/sessions/{self._id}/live?results=geometry&client={client}{after}")
+        while True:
+            message = self._read((yield Receive()))
+            if isinstance(message, dict) and message.get("client") == client:
+                break
+        for frame in tuple(self._held):
+            if frame.sequence >= message["session"]["next_sequence"] - 1:  # the last one's result may not have come
+                yield Send(frame.pack())
+        self._connection += 1
+        self._is_open = True
+        return message
+
+    def _read(self, content: str | bytes) -> BinaryMessage | dict[str, Any]:
+        if isinstance(content, bytes):
+            return unpack(content)
+        event: dict[str, Any] = json.loads(content)
+        if not isinstance(event.get("id"), int):
+            raise InputError("Expected events from the server, but what came is none; is it this version?")
+        self._last_event = event["id"]
+        if event["type"] == "session.saved":
+            self._let_go(event["next_sequence"])
+        about = event.get("response", event.get("request"))
+        if about in self._answers:
+            self._answers[about].append(event)
+        return event
+
+    def _let_go(self, next_sequence: int) -> None:
+        """Of frames that are safe on the server's disk; the last of them stays, for its result may not have come."""
+        while self._held and self._held[0].sequence < next_sequence - 1:
+            self._held.popleft()

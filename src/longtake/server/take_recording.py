@@ -1,0 +1,136 @@
+"""A session's map as a take that grows while frames come; what is owed of it survives with the session's saves.
+
+In the folder of a save:
+  owed.safetensors  what the network saw of the frames whose results are not final yet
+"""
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from longtake.api.geometry_session import GeometrySession
+from longtake.errors import SavedSessionError
+from longtake.exports.frame import MappedFrame
+from longtake.exports.sink import SinkState
+from longtake.exports.take import TakeSettings, TakeSink
+from longtake.pipeline.events import Frame, Moved, Noted
+from longtake.pipeline.map_results import MapResults, Prepared, Stepped
+from longtake.pipeline.mapper import on_cpu
+from longtake.server.machine import Step
+from longtake.takes.atomic_files import replace_file
+from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
+from longtake.takes.fields import JsonObject
+from longtake.takes.header import placement_from_json, placement_to_json
+from longtake.takes.images import ImageFiles
+from longtake.video.frame import VideoFrame
+from longtake.video.resize import Resized
+
+MapResult = MappedFrame | Moved | Frame | Noted
+_OWED_NAME = "owed.safetensors"
+_FRAMES_A_SYNC = 8
+"""After so many frames they are brought to the disk, so that a save, for which the worker waits, finds little to do."""
+_PATTERNS = (ImageFiles.JPEG.value, DepthFiles(1.0).pattern, CONFIDENCE_FILES)
+
+
+class OwedResults:
+    """Makes of a session's steps what is told and kept of its frames, and holds those that are not final."""
+
+    def __init__(self) -> None:
+        self._results = MapResults()
+
+    def take(self, step: Step) -> list[MapResult]:
+        """Results that are final now, what earlier frames became, what is known of new ones."""
+        stepped = Stepped(taken=_prepared(step), geometry=step.geometry, num_final=step.num_final)
+        return list(self._results.take(stepped))
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Write pixels into the folder of a save; returns the rest as plain values."""
+        owed = self._results.owed
+        pixels = {str(number): _seen(prepared).pixels for number, prepared in enumerate(owed)}
+        replace_file(folder / _OWED_NAME, save(pixels))
+        frames = [
+            {
+                "index": prepared.frame.index,
+                "time_s": prepared.timestamp_s,
+                "source": placement_to_json(_seen(prepared).placement),
+            }
+            for prepared in owed
+        ]
+        return {"results": self._results.state(), "owed": frames}
+
+    @classmethod
+    def resume(cls, record: JsonObject, folder: Path, mapping: GeometrySession) -> "OwedResults":
+        """As it was when the session was saved."""
+        resumed, provisional = cls(), mapping.provisional
+        assert provisional is not None
+        state = record.object("results").fields
+        resumed._results.restore(state, mapping.num_final, on_cpu(provisional))
+        frames = record.objects("owed")
+        for frame, pixels in zip(frames, _read_pixels(folder / _OWED_NAME, len(frames)), strict=True):
+            seen = Resized(pixels, placement_from_json(frame.object("source")))
+            prepared = _as_prepared(frame.integer("index"), frame.number("time_s"), seen)
+            list(resumed._results.take(Stepped(taken=prepared, geometry=None, num_final=mapping.num_final)))
+        return resumed
+
+
+class TakeRecording:
+    """The take itself: final frames in the network's pixels."""
+
+    def __init__(self, folder: Path, fps: float | None, state: Mapping[str, Any] | None) -> None:
+        """Goes on from the state of a save; without one, whatever an earlier process left is removed."""
+        self._folder = folder
+        if state is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        kept = None if state is None else SinkState(values=state)
+        self._sink = TakeSink(folder, TakeSettings(fps=fps), state=kept)
+        self._num_written = 0
+
+    def write(self, results: Iterable[MapResult]) -> Sequence[int]:
+        """All that are final; returns the bytes of each."""
+        return [self._write(result) for result in results if isinstance(result, MappedFrame)]
+
+    def checkpoint(self) -> Mapping[str, Any]:
+        """Bring all to the disk; returns the state to go on from."""
+        return self._sink.checkpoint().values
+
+    def close(self) -> None:
+        self._sink.close()
+
+    def _write(self, frame: MappedFrame) -> int:
+        self._sink.write(frame)
+        self._num_written += 1
+        if self._num_written % _FRAMES_A_SYNC == 0:
+            self._sink.checkpoint()
+        return sum((self._folder / pattern.format(index=frame.index)).stat().st_size for pattern in _PATTERNS)
+
+
+def _read_pixels(path: Path, num_frames: int) -> list[Tensor]:
+    try:
+        stored = load(path.read_bytes())
+        return [stored[str(number)] for number in range(num_frames)]
+    except (OSError, SafetensorError, KeyError) as error:
+        raise SavedSessionError(f"The saved session {path} cannot be read ({error}).") from error
+
+
+def _prepared(step: Step) -> Prepared | None:
+    if step.frame is None:
+        return None
+    assert step.seen is not None
+    return _as_prepared(step.index, step.frame.time_s, step.seen)
+
+
+def _as_prepared(index: int, time_s: float, seen: Resized) -> Prepared:
+    """Of the picture only what the network saw is held: a take in its pixels needs no more."""
+    image = np.ascontiguousarray(seen.pixels.movedim(0, -1).numpy())
+    return Prepared(VideoFrame(index, time_s, image), seen)
+
+
+def _seen(prepared: Prepared) -> Resized:
+    assert prepared.resized is not None
+    return prepared.resized

@@ -1,0 +1,227 @@
+"""The page in a real browser, with a real server: what is seen, asked, flown to, and said where something is wrong."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from qr_reader import read_qr
+from server_process import ServerProcess
+
+pytest.importorskip("fastapi")
+pytestmark = pytest.mark.extra
+
+HOUSE = "world:9?frames=40&size=126x98"
+LONG = "world:9?frames=5000&size=126x98"
+TOKEN = "a-token-of-some-length"
+EVIL = '<script>window.hit=1</script><img src=x onerror="window.hit=1"> שלום \u202eabc 🏠 ' + "long" * 300
+PATIENCE_MS = 60_000
+EARLIER = """async () => {
+  const { earlierFrames } = await import("/static/history.js"), { FrameTrack } = await import("/static/frame_track.js");
+  const { api, id, state } = longtake.page, found = await earlierFrames(api, id, new FrameTrack());
+  return [found, state.frames].map((frames) => frames.map(({ pose }) => pose));
+}"""
+REFUSED = """() => {
+  navigator.mediaDevices.getUserMedia = async () => { throw new DOMException("", "NotAllowedError"); };
+}"""
+DRAWN = """() => { navigator.mediaDevices.getUserMedia = async () => {
+  const canvas = Object.assign(document.createElement("canvas"), { width: 160, height: 120 });
+  const pen = canvas.getContext("2d");
+  let step = 0;
+  setInterval(() => { pen.fillStyle = `hsl(${step++ * 9} 60% 50%)`; pen.fillRect(0, 0, 160, 120); }, 50);
+  return canvas.captureStream(20);
+}; }"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("paged") / "sessions") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def session(server: ServerProcess) -> str:
+    """A short walk, watched to its end."""
+    record = server.call("POST", "/v1/sessions", {"source": HOUSE, "memory": "40MB"}).record
+    return str(record["id"])
+
+
+@pytest.fixture
+def heard() -> Iterator[list[str]]:
+    """What pages complain of, and whom else they ask; at the end there must be nothing."""
+    complaints: list[str] = []
+    yield complaints
+    assert complaints == []
+
+
+def open_page(browser: Any, url: str, heard: list[str], *, fragment: str = "", **options: Any) -> Any:
+    page = browser.new_page(**({"viewport": {"width": 1280, "height": 800}} | options))
+    origin = url.rpartition(":")[0]
+
+    def listen(message: Any) -> None:
+        if message.type == "error" and "/frames/" not in message.location.get("url", ""):
+            heard.append(message.text)
+
+    def notice(request: Any) -> None:
+        if not request.url.startswith((origin, origin.replace("http", "ws", 1), "blob:", "data:")):
+            heard.append(request.url)
+
+    page.on("pageerror", lambda error: heard.append(str(error)))
+    page.on("console", listen)
+    page.on("request", notice)
+    page.goto(f"{url}/{fragment}")
+    return page
+
+
+def wait_for_words(page: Any, place: str, pattern: str) -> None:
+    page.wait_for_function(
+        "([place, pattern]) => new RegExp(pattern).test(document.querySelector(place)?.textContent ?? '')",
+        arg=[place, pattern],
+        timeout=PATIENCE_MS,
+    )
+
+
+def test_a_house_runs_without_a_click_and_evidence_is_flown_to(
+    browser: Any, server: ServerProcess, heard: list[str]
+) -> None:
+    page = open_page(browser, server.url, heard)
+    wait_for_words(page, "#log", "first word")
+    page.wait_for_selector(".evidence button", timeout=PATIENCE_MS)
+    page.click("#pause")
+    wait_for_words(page, "#status-words", "Paused after")
+    assert page.evaluate("longtake.counts.path") > 10
+    moment = page.evaluate("[...longtake.page.state.answers.values()][0].evidence[0]")
+    page.hover(".evidence button")
+    assert page.evaluate("longtake.viewer.settings.span") == [moment["start_s"], moment["end_s"]]
+    page.click(".evidence button")
+    page.wait_for_function("() => !longtake.viewer.camera.flight && longtake.viewer.camera.isHeld")
+    reached = np.array(page.evaluate("longtake.pose")).reshape(4, 4)
+    expected = np.array(moment["pose"]).reshape(4, 4)
+    assert np.linalg.norm(reached[:3, 3] - expected[:3, 3]) < 0.01
+    turn = np.arccos(np.clip((np.trace(reached[:3, :3].T @ expected[:3, :3]) - 1) / 2, -1, 1))
+    assert np.degrees(turn) < 1
+    server.call("DELETE", f"/v1/sessions/{page.evaluate('longtake.page.id')}")
+    wait_for_words(page, "#status-words", "closed")
+    page.close()
+
+
+def test_texts_are_shown_as_text(browser: Any, server: ServerProcess, session: str, heard: list[str]) -> None:
+    page = open_page(browser, server.url, heard, fragment=f"#session={session}")
+    wait_for_words(page, "#status-words", "Ended|Live")
+    page.fill("#question", EVIL)
+    page.press("#question", "Enter")
+    page.wait_for_selector(".asked", timeout=PATIENCE_MS)
+    assert page.locator(".asked").first.text_content() == EVIL.strip()
+    assert page.evaluate("window.hit") is None
+    assert page.evaluate("document.querySelectorAll('#log script').length") == 0
+    for width in (360, 2560):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
+def test_keys_do_what_buttons_do(browser: Any, server: ServerProcess, session: str, heard: list[str]) -> None:
+    page = open_page(browser, server.url, heard, fragment=f"#session={session}")
+    wait_for_words(page, "#status-words", "Ended|Live")
+    page.keyboard.press("2")
+    assert page.get_attribute("[data-mode=follow]", "aria-checked") == "true"
+    page.keyboard.press("m")
+    assert page.get_attribute("#measure", "aria-pressed") == "true"
+    page.keyboard.press("Escape")
+    assert page.get_attribute("#measure", "aria-pressed") == "false"
+    page.keyboard.press("c")
+    assert page.input_value("#colouring") == "height"
+    page.keyboard.press("?")
+    assert page.locator("#keys").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator("#keys").is_visible()
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "question"
+    page.focus("#timeline")
+    page.keyboard.press("Home")
+    assert "0:00.0 · frame 0" in (page.get_attribute("#timeline", "aria-valuetext") or "")
+    page.keyboard.press("Enter")
+    assert page.evaluate("longtake.viewer.camera.isHeld")
+    page.close()
+
+
+def test_a_wrong_token_and_a_lost_server_are_told_in_words(browser: Any, tmp_path: Path) -> None:
+    """What the browser itself says of refused requests is not counted here."""
+    folder, environment = tmp_path / "sessions", {"LONGTAKE_TOKEN": TOKEN}
+    with ServerProcess(folder, "--save-every", "4", environment=environment) as first:
+        made = first.call("POST", "/v1/sessions", {"source": LONG}, headers={"Authorization": f"Bearer {TOKEN}"})
+        fragment = f"#session={made.record['id']}&token=not-the-token"
+        page = open_page(browser, first.url, [], fragment=fragment)
+        wait_for_words(page, "#token-words", "not the server's")
+        page.fill("#token-input", TOKEN)
+        page.press("#token-input", "Enter")
+        wait_for_words(page, "#status-words", r"Live, \d+")
+        assert TOKEN not in page.url
+        first.kill()
+        wait_for_words(page, "#status-words", "Lost the server, trying again in")
+        with ServerProcess(folder, port=first.port, environment=environment):
+            wait_for_words(page, "#status-words", r"Live, \d+")
+    page.close()
+
+
+def test_without_webgl_the_page_says_so_and_answers(
+    launch: Callable[[list[str]], Any], server: ServerProcess, session: str, heard: list[str]
+) -> None:
+    with launch(["--disable-3d-apis"]) as browser:
+        page = open_page(browser, server.url, heard, fragment=f"#session={session}")
+        assert page.locator("#no-webgl").is_visible()
+        assert not page.locator("#view").is_visible()
+        page.fill("#question", "Which room are you in now?")
+        page.press("#question", "Enter")
+        wait_for_words(page, "#log", "first word")
+
+
+def test_a_camera_that_is_refused_is_told_and_one_that_is_given_is_filmed(
+    browser: Any, server: ServerProcess, session: str, heard: list[str]
+) -> None:
+    """The browser here has no camera of its own, not even a false one: a drawing takes its place."""
+    page = open_page(browser, server.url, heard, fragment=f"#session={session}")
+    page.evaluate(REFUSED)
+    page.click("[data-source=webcam]")
+    wait_for_words(page, "#start-problem", "may not use the camera")
+    page.keyboard.press("Escape")
+    page.evaluate(DRAWN)
+    page.click("[data-source=webcam]")
+    page.wait_for_function("() => !document.getElementById('start-button').disabled", timeout=PATIENCE_MS)
+    page.click("#start-button")
+    wait_for_words(page, "#status-words", r"Live, \d+")
+    assert page.evaluate("longtake.page.state.session.source") == "push"
+    page.click("#stop")
+    wait_for_words(page, "#status-words", "Ended|Paused")
+    page.close()
+
+
+def test_codes_for_phones_are_read_back(browser: Any, server: ServerProcess, session: str, heard: list[str]) -> None:
+    page = open_page(browser, server.url, heard, fragment=f"#session={session}")
+    address = "https://192.168.1.20:8765/#film=0123456789abcdef&token=" + "kü9_" * 60
+    for length in (1, 14, 15, 60, 84, 100, 150, 180, 212):
+        text = address.encode()[:length].decode(errors="ignore")
+        modules = page.evaluate("async text => (await import('/static/qr.js')).qrCode(text)", text)
+        assert read_qr(modules) == text
+    assert page.evaluate("async text => (await import('/static/qr.js')).qrCode(text)", "x" * 214) is None
+    page.close()
+
+
+def test_poses_that_events_no_longer_tell_come_from_their_file(
+    browser: Any, server: ServerProcess, session: str, heard: list[str]
+) -> None:
+    page = open_page(browser, server.url, heard, fragment=f"#session={session}")
+    wait_for_words(page, "#status-words", "Ended")
+    filed, told = page.evaluate(EARLIER)
+    assert len(filed) == len(told) == 40
+    np.testing.assert_allclose(filed, told, atol=1e-5)
+    page.close()
+
+
+def test_a_session_that_is_gone_is_told(browser: Any, server: ServerProcess) -> None:
+    page = open_page(browser, server.url, [], fragment="#session=0123456789abcdef")
+    wait_for_words(page, "#notice-words", "no longer on the server")
+    assert re.search("no longer", page.text_content("#status-words") or "")
+    page.close()
