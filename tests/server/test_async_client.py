@@ -96,6 +96,7 @@ def test_words_come_one_by_one_while_frames_are_stepped_by_another_task(
     asyncio.run(watch())
 
 
+@pytest.mark.by_hand
 def test_a_killed_server_that_comes_back_goes_on_to_the_same_bits(
     frames: list[VideoFrame], local: Outputs, tmp_path: Path
 ) -> None:
