@@ -27,7 +27,7 @@ class AsyncClient:
         async with await client.open_session(memory="64MB") as session:
             for frame in longtake.open_video("world:9?frames=60"):
                 geometry = await session.step(frame)
-            async for piece in session.ask_stream("Where is the red ball now?"):
+            async for piece in session.ask_stream("Which room are you in now?"):
                 print(piece)
 
     As `Client` otherwise.

@@ -32,7 +32,7 @@ class Client:
         with client.open_session(memory="64MB") as session:
             for frame in longtake.open_video("world:9?frames=60"):
                 geometry = session.step(frame)
-            print(session.ask("Where is the red ball now?").text)
+            print(session.ask("Which room are you in now?").text)
 
     `token` is what `longtake serve` printed, where it needs one; so is `certificate`, the file of one that it made
     itself. A server that is away is waited for up to `patience_s`.
