@@ -1,6 +1,7 @@
 """What a session's memory holds is told as it changes, and what left it with its time."""
 
 import itertools
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -81,7 +82,9 @@ def told(session: ServedSession) -> list[dict[str, object]]:
 @pytest.mark.extra
 def test_a_session_of_both_tells_of_both(start: Start, frames: Sequence[VideoFrame]) -> None:
     session = open_session(start(), BOTH)
-    push(session, frames[:12])
+    push(session, frames[:11])
+    time.sleep(0.6)  # after which it is told again
+    push(session, frames[11:12], first=11)
     first, last = told(session)[0], told(session)[-1]
     assert (first["index"], first["time_s"]) == (0, frames[0].timestamp_s)
     assert first["map"] == {"kept": 0, "capacity": last["map"]["capacity"], "window": 0}
