@@ -16,8 +16,8 @@ from typing import Any
 from longtake.errors import CancelledWorkError, InputError, SettingError
 from longtake.pipeline.fair_queue import FairQueue
 
-QUESTION_SHARE = 0.35
-"""Of the time, that questions get while frames wait: these keep 65 % of their rate."""
+QUESTION_SHARE = 0.25
+"""Of the time, that questions get while frames wait."""
 _SMOOTHING = 0.1
 """How much the newest frame weighs in what one takes."""
 
