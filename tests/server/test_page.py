@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from server_process import ServerProcess
 
 from longtake.exports.viewer.script import as_one_script, module_names, module_text
 from longtake.server.access import AccessRules, App, Message, Scope
@@ -97,3 +98,13 @@ def test_the_page_needs_no_token_and_its_files_are_served_by_name(tmp_path: Path
         assert got(app, f"/static/{name}").status == 404, name
     assert got(app, "/v1/sessions").status == 401
     assert got(app, "/static").status == 401
+
+
+@pytest.mark.extra
+def test_the_page_is_opened_with_its_token_while_models_are_loaded(tmp_path: Path) -> None:
+    browser, opened, token = tmp_path / "browser", tmp_path / "opened", "a-token-of-some-length"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    browser.chmod(0o755)
+    environment = {"BROWSER": str(browser), "LONGTAKE_TOKEN": token}
+    with ServerProcess(tmp_path / "sessions", "--open", environment=environment) as server:
+        assert opened.read_text().strip() == f"{server.url}/#token={token}"

@@ -103,13 +103,13 @@ def serve(
         taken = int(bound.getsockname()[1])
         rules = AccessRules.named(names, taken, scheme=scheme, token=token)
         url = f"{scheme}://{_bracketed(host)}:{taken}"
-
-        def say_ready() -> None:
-            print(f"Serving on {url}, sessions in {folder}; Ctrl-C saves all and ends.", flush=True)
-            if open_page:
-                _open_page(f"{scheme}://{names[0]}:{taken}/", token)
-
-        server = http_server(create_app(Engine(settings, networks), rules), say_ready, files)
+        if open_page:  # a browser that starts meanwhile waits at the socket until models are loaded
+            _open_page(f"{scheme}://{names[0]}:{taken}/", token)
+        server = http_server(
+            create_app(Engine(settings, networks), rules),
+            lambda: print(f"Serving on {url}, sessions in {folder}; Ctrl-C saves all and ends.", flush=True),
+            files,
+        )
         if token is not None and options.TOKEN_VARIABLE not in os.environ:
             print(f"Clients need this token: {token}", flush=True)
         with stopped_by_signal(server.stop):
