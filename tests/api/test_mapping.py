@@ -15,7 +15,8 @@ import longtake
 from longtake.errors import CheckpointError, InputError, SettingError
 from longtake.geometry.model import GeometryModel
 
-NOT_OF_A_PROGRAM = {"sources", "formats", "as_json"}
+NOT_OF_A_PROGRAM = {"sources", "formats", "as_json", "server", "token", "certificate"}
+"""Several videos, printing, and servers, for which a program has `longtake.Client`."""
 
 
 def test_every_option_of_the_command_is_a_keyword_of_the_same_name() -> None:

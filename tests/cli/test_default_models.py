@@ -11,14 +11,21 @@ from PIL import Image
 from longtake.cli.bench_policies import bench_policies
 from longtake.cli.bench_quality import bench_quality
 from longtake.cli.live import live
-from longtake.cli.map import map_
 from longtake.errors import CheckpointError
 from longtake.hub.load import RANDOM, load_model
 
 
-@pytest.mark.parametrize("command", [map_, live, bench_quality, bench_policies])
+@pytest.mark.parametrize("command", [live, bench_quality, bench_policies])
 def test_default_is_the_trained_model_of_the_package(command: Callable[..., None]) -> None:
     assert signature(command).parameters["model"].default == "micro-map"
+
+
+@pytest.mark.parametrize(("command", "model"), [("map", "micro-map"), ("ask", "micro-vqa")])
+def test_commands_that_may_leave_it_to_a_server_have_the_same_default_here(
+    longtake: Callable[..., Done], command: str, model: str
+) -> None:
+    said = " ".join(longtake(command, "--help").stdout.replace("│", " ").split())
+    assert f"[default: ({model})]" in said
 
 
 @pytest.mark.extra
