@@ -73,6 +73,7 @@ def test_points_are_where_depth_pose_and_intrinsics_say(start: Start, frames: Se
         known |= {index: geometry.frames(place, place + 1) for place, index in enumerate(geometry.frame_index)}
     until_shown(session, 11)
     told = {event["index"]: event for event in events_of(session, "frame.known")}
+    assert [told[index]["kind"] for index in (0, 7, 8, 11)] == ["scale", "scale", "keyframe", "keyframe"]
     shown = points_of(session)
     assert [one.fields["frame"] for one in shown] == list(range(12))
     for one in shown:

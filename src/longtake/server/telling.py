@@ -20,6 +20,7 @@ def tell_geometry(events: EventLog, geometry: Geometry) -> None:
             index=index,
             time_s=geometry.timestamp_s[place],
             status="provisional" if geometry.provisional[place] else "final",
+            kind=geometry.kind[place].value,
             pose=pose_numbers(poses[place]),
             intrinsics=_intrinsics(intrinsics[place], width, height),
         )
