@@ -105,15 +105,17 @@ def serve(
         url = f"{scheme}://{_bracketed(host)}:{taken}"
         if open_page:  # a browser that starts meanwhile waits at the socket until models are loaded
             _open_page(f"{scheme}://{names[0]}:{taken}/", token)
-        server = http_server(
-            create_app(Engine(settings, networks), rules),
-            lambda: print(f"Serving on {url}, sessions in {folder}; Ctrl-C saves all and ends.", flush=True),
-            files,
-        )
-        if token is not None and options.TOKEN_VARIABLE not in os.environ:
-            print(f"Clients need this token: {token}", flush=True)
-        with stopped_by_signal(server.stop):
-            server.run(sockets=[bound])
+        networks.load_first()
+        with Engine(settings, networks) as engine:
+            server = http_server(
+                create_app(engine, rules),
+                lambda: print(f"Serving on {url}, sessions in {folder}; Ctrl-C saves all and ends.", flush=True),
+                files,
+            )
+            if token is not None and options.TOKEN_VARIABLE not in os.environ:
+                print(f"Clients need this token: {token}", flush=True)
+            with stopped_by_signal(server.stop):
+                server.run(sockets=[bound])
 
 
 def _open_page(url: str, token: str | None) -> None:

@@ -75,14 +75,12 @@ class CompareRequest(BaseModel):
 
 
 def create_app(engine: Engine, rules: AccessRules) -> App:
-    """The whole server as an ASGI app; the engine begins and ends with it."""
+    """The whole server as an ASGI app over an engine that has begun; it drains the engine when it ends."""
     tickets, downloads = Tickets(), Downloads(engine.settings.folder)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        engine.__enter__()
         downloads.clear()
-        await asyncio.to_thread(engine.networks.load_first)
         yield
         await asyncio.to_thread(engine.drain)
 
