@@ -298,8 +298,8 @@ async def _tell_invalid(_: Request, error: Exception) -> JSONResponse:
     """The first thing that is wrong with a request."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return _reply("bad_request", f"Expected another value of {place}: {first['msg']}.", 422)
+    place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+    return _reply("bad_request", f"Expected another value of {place or 'the request'}: {first['msg']}.", 422)
 
 
 async def _tell_http(_: Request, error: Exception) -> JSONResponse:

@@ -64,7 +64,10 @@ class SessionSteps:
         """One that is given up by its caller is sent nonetheless, with whatever comes next."""
         time_s = time_of(picture, timestamp_s)
         if time_s is None and self._needs_times:
-            raise InputError("Expected a time for each picture, in seconds: only frames of open_video know theirs.")
+            raise InputError(
+                "Expected a time for each picture, in seconds, as step(picture, 0.5): only frames of open_video know "
+                "theirs."
+            )
         frame = _frame_message(picture, self._next, float(self._next) if time_s is None else time_s)
         try:
             payload = yield from self._line.result_of(frame)

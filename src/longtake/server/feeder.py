@@ -42,7 +42,8 @@ class Feeder:
         except CancelledWorkError:
             _log.info("closed while it was fed", extra={"session": self._session.id})
         except LongtakeError as error:
-            self._session.events.add("error", **problem_of(error).record)
+            problem = problem_of(error)
+            self._session.events.add("error", code=problem.code, message=self._shown(problem.message))
 
     def _feed(self) -> None:
         session, record = self._session, self._session.record
@@ -56,11 +57,17 @@ class Feeder:
             if self._stopped.is_set():
                 return
             if frame.image is None:
-                session.events.add("input_frame.unreadable", sequence=frame.index, message=frame.problem)
+                session.events.add(
+                    "input_frame.unreadable", sequence=frame.index, message=self._shown(frame.problem or "")
+                )
                 continue
             session.push(PushedFrame(frame.index, frame.timestamp_s, frame.image)).result()
         if not self._stopped.is_set():
             session.finish().result()
+
+    def _shown(self, sentence: str) -> str:
+        """Without the place where the server has a video, which is nothing to a client."""
+        return sentence.replace(str(self._session.shelf.folder / VIDEO_NAME), "the uploaded video")
 
     def _wait_while_paused(self) -> None:
         while self._session.is_paused and not self._stopped.is_set():

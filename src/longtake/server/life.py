@@ -48,6 +48,12 @@ class Life:
         return self._watcher
 
     @property
+    def num_final(self) -> int | None:
+        """Frames, from the first on, whose results will not change; None where nothing maps, or it is on disk."""
+        mapping = None if self._watcher is None else self._watcher.mapping
+        return None if mapping is None else mapping.num_final
+
+    @property
     def is_save_due(self) -> bool:
         settings = self._machine.settings
         is_late = self._machine.clock() - self.record.saved_s >= settings.save_every_s

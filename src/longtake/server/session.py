@@ -12,6 +12,8 @@ from functools import partial
 from typing import Any
 
 from longtake.errors import CancelledWorkError
+from longtake.hub.bundled import model_notes
+from longtake.language.question_grammar import known_ids, question_ids
 from longtake.pipeline.scheduler import Work, WorkKind
 from longtake.server.events import EventLog
 from longtake.server.life import Life
@@ -139,8 +141,21 @@ class ServedSession:
             "num_recorded": self.recorded.num_frames,
             "recording": self.recorded.stopped is None,
             "lost_frames": None if self.lost is None else list(self.lost),
+            "notes": self._notes,
             "watches": [watch.description for watch in self._watches.all],
         }
+
+    @property
+    def _notes(self) -> list[str]:
+        """What to know before its answers and its map are trusted."""
+        spec = self.record.spec
+        named = ((spec.model, "--model {}"), (spec.language, "--language {}"))
+        notes = [
+            model_notes(name, shows_world=spec.is_world, naming=f"longtake serve {naming}")
+            for name, naming in named
+            if name is not None
+        ]
+        return [note for of_model in notes for note in of_model]
 
     def push(self, frame: PushedFrame) -> "Future[Any]":
         """Let the worker take a frame; the event `input_frame.ack`, `input_frame.dropped` or `error` tells the end."""
@@ -218,6 +233,7 @@ class ServedSession:
     def watch(self, watch: Watch) -> "Future[Any]":
         """Let a question stand: `watch.fired` tells when its answer becomes the expected one."""
         self._require_question(watch.question, None)
+        self._require_sense(watch)
         if watch.webhook is not None:
             require_webhook(watch.webhook, self._machine.settings.webhook_hosts)
         return self._do(lambda: self._change_watches(lambda: self._watches.add(watch)))
@@ -259,6 +275,17 @@ class ServedSession:
         if max_tokens is not None and not 1 <= max_tokens <= spec.max_tokens:
             raise RequestError(
                 "bad_question", f"Expected max_tokens from 1 to {spec.max_tokens}, as it was opened with."
+            )
+
+    def _require_sense(self, watch: Watch) -> None:
+        """Refuse a standing question that could never be told of."""
+        language = self._machine.networks.language_named(self.record.spec.language)
+        assert language is not None
+        question_ids(watch.question, language.tokenizer, language.known)
+        known_ids(watch.expected, language.tokenizer, language.known)
+        if self.record.is_finished:
+            raise RequestError(
+                "finished", "This session has ended: no frame comes that it could be asked of.", status=409
             )
 
     def _do(self, action: Callable[[], Any]) -> "Future[Any]":

@@ -72,6 +72,7 @@ class Stepping:
         self, id: str, question: str, temperature: float, max_tokens: int | None, *, begun: threading.Event
     ) -> Generator[None, None, dict[str, Any]]:
         """Of a question, a word each; from the first one on it is about a moment that has passed."""
+        self._require_frames()
         for piece in self._life.awake().ask(question, temperature, max_tokens):
             begun.set()
             if isinstance(piece, Answer | LiveAnswer):
@@ -99,13 +100,17 @@ class Stepping:
         geometry = self._life.finish()
         if geometry is not None:
             tell_geometry(self._events, geometry)
-        self._events.add("session.finished")
+        self._events.add("session.finished", num_final=self._life.num_final)
         return geometry
 
     def tell_error(self, error: BaseException, **about: Any) -> None:
         if not isinstance(error, LongtakeError):
             _log.error("failed", extra={"session": self._life.id}, exc_info=error)
         self._events.add("error", **problem_of(error).record, **about)
+
+    def _require_frames(self) -> None:
+        if not self._life.record.num_frames:
+            raise RequestError("no_pictures", "This session has seen nothing yet; ask it when it has.", status=409)
 
     def _is_new(self, frame: PushedFrame) -> bool:
         """Whether it is the next one; one that was taken before is acknowledged again."""
@@ -143,6 +148,7 @@ class Stepping:
             "input_frame.ack",
             sequence=frame.sequence,
             num_frames=num_frames,
+            num_final=self._life.num_final,
             step_s=step_s,
             wait_s=begun_s - frame.pushed_s,
             overhead_s=time.perf_counter() - begun_s - step_s,

@@ -25,7 +25,7 @@ export function icon(name) {
 
 export function clock(seconds) {
   if (!Number.isFinite(seconds)) return "–";
-  const whole = Math.max(0, seconds), minutes = Math.floor(whole / 60), rest = whole - 60 * minutes;
+  const whole = Math.round(Math.max(0, seconds) * 10) / 10, minutes = Math.floor(whole / 60), rest = whole - 60 * minutes;
   if (minutes >= 60) return `${Math.floor(minutes / 60)}:${pad(minutes % 60)}:${pad(Math.floor(rest))}`;
   return `${minutes}:${rest < 10 ? "0" : ""}${rest.toFixed(1)}`;
 }

@@ -84,7 +84,7 @@ class Page {
     const budget = { points: this.view.viewer ? this.view.capacity : 0, previews: true, preview_px: PREVIEW_PX };
     this.connection = new Connection(this.api, id, budget, {
       state: (name, more) => this.#setLink({ name, ...more }),
-      opened: () => { this.#setLink({ name: "open" }); this.view.beginAnew(); },
+      opened: () => { this.#setLink({ name: "open" }); this.view.beginAnew(); this.notify(""); },
       event: (event, isOwn) => this.state.apply(event, isOwn),
       points: (message) => this.view.addPoints(message, this.state),
       preview: (message) => this.camera.show(message),
@@ -139,6 +139,7 @@ class Page {
     if (event.response) this.chat.update(event.response);
     if (event.type === "watch.fired") this.chat.update(`${event.watch} ${event.id}`);
     if (event.type === "error" && !event.response && isLive && !isStale(event)) this.notify(event.message);
+    if (event.type === "input_frame.unreadable" && isLive && event.message) this.notify(event.message);
     if (event.type === "history.gone") this.lacksBeginning = true;
     this.#askFirst(isLive);
     this.timeline.invalidate();
@@ -147,6 +148,7 @@ class Page {
   #described(event) {
     this.chat.showWatches(this.state.session?.watches ?? []);
     this.chat.offer(this.state.session, this.settings.models);
+    byId("model-notes").textContent = (this.state.session?.notes ?? []).join(" ");
     if (event.session && this.onceDescribed) {
       this.onceDescribed();
       this.onceDescribed = null;

@@ -34,6 +34,7 @@ export class SessionState {
     Object.assign(this, { session: null, isLive: false, tracks: new FrameTrack(), answers: new Map(), version: 0 });
     Object.assign(this, { memory: new Series(), speed: new Series(), marks: [], numDropped: 0, numUnreadable: 0 });
     Object.assign(this, { numFrames: 0, arrivals: [], stepS: null, firstTokenS: null, lastMemory: null, isOver: false });
+    this.numFinal = 0;
   }
 
   get frames() {
@@ -42,6 +43,11 @@ export class SessionState {
 
   get timeS() {
     return this.tracks.last?.time ?? this.lastMemory?.time_s ?? 0;
+  }
+
+  // Whether no later frame can move it any more.
+  isFinal({ index, status }) {
+    return status !== "provisional" || index < this.numFinal || this.session?.finished === true;
   }
 
   // Frames a second that really come; what the network alone could do, where that is not known.
@@ -99,8 +105,9 @@ export class SessionState {
     for (const { first, last, matrix } of spans) this.tracks.move(first, last, matrix);
   }
 
-  #acknowledge({ num_frames: numFrames, step_s: stepS, duplicate }) {
+  #acknowledge({ num_frames: numFrames, num_final: numFinal, step_s: stepS, duplicate }) {
     if (duplicate) return;
+    this.numFinal = Math.max(this.numFinal, numFinal ?? 0);
     this.numFrames = numFrames ?? this.numFrames + 1;
     this.stepS = stepS ?? this.stepS;
     this.#change({ state: "open" });

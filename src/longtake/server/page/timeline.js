@@ -1,7 +1,7 @@
 // The video as a line: status of each frame, what of it is remembered, memory and speed as curves, questions.
 // Shapes differ as well as colours: solid, hatched, crosses, triangles, dots.
 
-import { byId, bytes, clock, element, many } from "./dom.js";
+import { byId, bytes, clock, counted, element, many } from "./dom.js";
 import { SHAPES, coloursOf, drawKey, hatched } from "./timeline_shapes.js";
 
 const NAMES = { frames: "Frames", kept: "Kept", memory: "Memory", speed: "Frames/s" };
@@ -94,7 +94,7 @@ export class Timeline {
 
   #wordsAt(time) {
     const frame = this.state.tracks.until(time), parts = [clock(time)];
-    if (frame) parts.push(`frame ${many(frame.index)}, ${frame.status}`);
+    if (frame) parts.push(`frame ${many(frame.index)}, ${this.state.isFinal(frame) ? "final" : "provisional"}`);
     const memory = newestUntil(this.state.memory.samples, time);
     if (memory) parts.push(`${bytes(memory.bytes)} of memory`);
     if (memory?.map?.kept !== undefined) parts.push(`${many(memory.map.kept)} frames kept for the map`);
@@ -112,7 +112,7 @@ export class Timeline {
     if (!numFrames) return "";
     const forgotten = marks.filter(({ kind }) => kind === "forgotten").length;
     const parts = [`${many(numFrames)} frames`, `${many(numDropped)} dropped`];
-    if (forgotten) parts.push(`forgot ${many(forgotten)} times`);
+    if (forgotten) parts.push(`forgot ${counted(forgotten, "time")}`);
     return parts.join(" · ");
   }
 
@@ -152,10 +152,10 @@ export class Timeline {
   #drawFrames(pen) {
     const [top, tall] = ROWS.frames, { frames } = this.state, hatch = hatched(pen, this.colours.accent);
     for (let first = 0, last = 0; first < frames.length; first = last) {
-      const { status, time } = frames[first];
-      while (last < frames.length && frames[last].status === status) last += 1;
+      const { time } = frames[first], isFinal = this.state.isFinal(frames[first]);
+      while (last < frames.length && this.state.isFinal(frames[last]) === isFinal) last += 1;
       const end = frames[last]?.time ?? frames[last - 1].time, x = this.#x(time);
-      pen.fillStyle = status === "provisional" ? hatch : this.colours.accent;
+      pen.fillStyle = isFinal ? this.colours.accent : hatch;
       pen.fillRect(x, top, Math.max(1, this.#x(end) - x), tall);
     }
   }
