@@ -94,6 +94,11 @@ class ServedRun:
     def has_map(self) -> bool:
         return self.out is not None
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """What to know before the server's models are trusted with this source."""
+        return () if self.source.shows_world else self.session.info["notes"]
+
     def stop(self) -> None:
         """End after the current frame."""
         self.is_stopped = True
@@ -151,6 +156,7 @@ class ServedRun:
 
 def map_served(run: ServedRun, reporter: Reporter, fetch: Callable[[RemoteSession], None]) -> None:
     """Map a source on a server, and fetch what came of it; Ctrl-C ends it with the frames so far."""
+    _tell_notes(run, reporter)
     with reporter.watching(run), stopped_by_signal(run.stop):
         for frame in run.readable(reporter.report):
             for event in run.events_of(run.step(frame)):
@@ -164,6 +170,11 @@ def map_served(run: ServedRun, reporter: Reporter, fetch: Callable[[RemoteSessio
         sys.exit(INTERRUPTED)
 
 
+def _tell_notes(run: ServedRun, reporter: Reporter) -> None:
+    for note in run.notes:
+        reporter.note(note)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speaking:
     """How answers are made."""
@@ -175,6 +186,7 @@ class Speaking:
 def ask_served(run: ServedRun, asked: Sequence[Asked], reporter: Reporter, speaking: Speaking) -> bool:
     """Watch a source on a server and answer what is due on the way. Whether no question was refused."""
     are_answered = True
+    _tell_notes(run, reporter)
     with reporter.watching(run), stopped_by_signal(run.stop):
         for part in QuestionSchedule(asked).through(run.readable(reporter.report), lambda: 1):
             for one in part:

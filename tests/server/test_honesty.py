@@ -1,0 +1,70 @@
+"""A session says what it does not know: nothing seen, no such question, models that know other worlds."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from served import ASK, BOTH, MAP, QUESTION, Start, events_of, open_session, push, until
+
+from longtake.errors import UnknownWordsError
+from longtake.server.problems import RequestError
+from longtake.server.shelf import VIDEO_NAME
+from longtake.server.spec import UPLOAD
+from longtake.server.watches import Watch
+from longtake.video.frame import VideoFrame
+
+pytestmark = pytest.mark.extra
+
+
+def test_who_has_seen_nothing_answers_nothing(start: Start, frames: Sequence[VideoFrame]) -> None:
+    session = open_session(start(), ASK)
+    with pytest.raises(RequestError, match="seen nothing yet; ask it when it has"):
+        session.ask("early", QUESTION).result(timeout=60)
+    push(session, frames[:2])
+    assert session.ask("late", QUESTION).result(timeout=60)["text"]
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"), [("Is there a bicycle?", "yes"), ("Which room are you in now?", "kitchen")]
+)
+def test_a_standing_question_that_can_never_be_told_of_is_refused(start: Start, question: str, expected: str) -> None:
+    session = open_session(start(), ASK)
+    with pytest.raises(UnknownWordsError):
+        session.watch(Watch(id="w", question=question, expected=expected))
+    assert session.description["watches"] == []
+
+
+def test_frames_become_final_and_an_ended_session_is_watched_no_more(
+    start: Start, frames: Sequence[VideoFrame]
+) -> None:
+    session = open_session(start(), BOTH)
+    push(session, frames[:12])
+    told = [event["num_final"] for event in events_of(session, "input_frame.ack")]
+    assert told == sorted(told)
+    session.finish().result(timeout=60)
+    (ended,) = events_of(session, "session.finished")
+    assert ended["num_final"] == 12
+    with pytest.raises(RequestError, match="has ended"):
+        session.watch(Watch(id="w", question=QUESTION, expected="left"))
+
+
+def test_notes_tell_what_the_models_know_unless_a_world_is_watched(start: Start) -> None:
+    engine = start()
+    notes = open_session(engine, BOTH).description["notes"]
+    assert [note.split(" was trained on procedural houses and knows nothing else")[0] for note in notes] == [
+        "micro-map",
+        "micro-vqa",
+    ]
+    assert open_session(engine, replace(MAP, source="world:9?frames=3")).description["notes"] == []
+
+
+def test_a_sentence_about_an_upload_does_not_say_where_the_server_has_it(start: Start, tmp_path: Path) -> None:
+    engine = start()
+    session = open_session(engine, replace(ASK, source=UPLOAD))
+    (session.shelf.folder / VIDEO_NAME).write_text("no video")
+    engine.feed(session.id)
+    until(lambda: bool(events_of(session, "error")))
+    (error,) = events_of(session, "error")
+    assert "the uploaded video" in error["message"]
+    assert str(tmp_path) not in error["message"]
