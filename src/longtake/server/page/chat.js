@@ -34,7 +34,7 @@ export class Chat {
     const known = models.find(({ id, kind }) => kind === "language" && id === language);
     byId("ask-model").textContent = session && !language ? "this session only maps" : language ?? "";
     for (const place of byId("ask-panel").querySelectorAll("input, button")) place.disabled = !language;
-    byId("suggestions").replaceChildren(...(known?.questions ?? []).slice(0, 6).map((question) => element("button", {
+    byId("suggestions").replaceChildren(...(known?.questions ?? []).slice(0, 3).map((question) => element("button", {
       type: "button", text: question, onclick: () => this.ask(question),
     })));
   }
