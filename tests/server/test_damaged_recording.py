@@ -105,7 +105,7 @@ def test_what_fails_while_recording_stops_it_with_a_sentence_and_nothing_else(
     assert push(session, frames[12:NUM_FRAMES], first=12) == steps[12:]
     session.finish().result(timeout=60)
     (stopped,) = events_of(session, "recording.stopped")
-    assert stopped["message"].startswith("The server failed to record a frame. This session goes on")
+    assert stopped["message"].startswith("The server failed to record it. This session goes on")
     assert events_of(session, "error") == []
     assert session.description["recording"] is False
     kept = [picture for picture in pictures_of(session) if picture is not None]
@@ -149,6 +149,17 @@ def test_damaged_poses_stop_the_recording_and_no_frame(
     assert push(session, frames[12:NUM_FRAMES], first=12) == steps[12:]
     assert len(events_of(session, "recording.stopped")) == 1
     assert session.description["recording"] is False
+
+
+def test_a_file_that_is_no_picture_stops_the_recording_and_no_frame(
+    start: Start, frames: Sequence[VideoFrame], steps: list[bytes]
+) -> None:
+    session = open_session(start(), MAP)
+    push(session, frames[:10])
+    session.evict().result(timeout=60)
+    (session.shelf.folder / PICTURES_NAME / "mine.jpegs").touch()
+    assert push(session, frames[10:12], first=10) == steps[10:12]
+    assert len(events_of(session, "recording.stopped")) == 1
 
 
 @pytest.mark.parametrize("damage", [truncated, emptied, deleted, as_folder, as_loop])

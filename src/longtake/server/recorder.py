@@ -109,7 +109,7 @@ class Recorder:
             return None
         try:
             return PoseLog(self._desk.shelf.folder / POSES_NAME, kept)
-        except InputError as error:
+        except Exception as error:  # noqa: BLE001 - logged, and told as what stopped it
             self._stop(error)
             return None
 
@@ -131,7 +131,7 @@ class Recorder:
             if self._mapping is not None:
                 state = None if saved is None else saved.object("take").fields
                 self._take = TakeRecording(folder / TAKE_NAME, self._desk.fps, state)
-        except InputError as error:
+        except Exception as error:  # noqa: BLE001 - logged, and told as what stopped it
             self._stop(error)
 
     def _write(self, step: Step) -> None:
@@ -190,7 +190,7 @@ class Recorder:
             _log.error("not recorded", extra=self._named, exc_info=error)
         if self._recorded.stopped is not None:
             return
-        reason = str(error) if isinstance(error, LongtakeError) else "The server failed to record a frame."
+        reason = str(error) if isinstance(error, LongtakeError) else "The server failed to record it."
         why = f"{reason} This session goes on, but nothing more is recorded of it."
         self._recorded = self._recorded.stopped_by(why)
         self._close_files()
