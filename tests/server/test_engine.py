@@ -361,7 +361,8 @@ def test_a_damaged_session_is_named_and_harms_no_other(start: Start, frames: Seq
 
 def test_what_a_killed_program_left_of_no_session_is_removed_and_nothing_else(start: Start, tmp_path: Path) -> None:
     folder = tmp_path / "sessions"
-    (folder / ("0" * 16) / "state-1").mkdir(parents=True)
+    (folder / ("0" * 16)).mkdir(parents=True)
+    (folder / f"{'1' * 16}.unfinished" / "state-1").mkdir(parents=True)
     (folder / "notes").mkdir()
     whole = open_session(start(), MAP)
     assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == sorted(["notes", whole.id])

@@ -3,6 +3,7 @@
 All of it happens in the worker's thread.
 """
 
+import logging
 from collections.abc import Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager, suppress
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from longtake.errors import InputError
 from longtake.pipeline.admission import Demand
 from longtake.pipeline.mapper import on_cpu
 from longtake.server.events import EventLog
@@ -18,8 +20,10 @@ from longtake.server.recorder import Desk, Recorder, StepListener
 from longtake.server.results import geometry_bytes, geometry_of
 from longtake.server.shelf import Recorded, SessionRecord, Shelf
 from longtake.server.watchers import Watcher, open_watcher, resume_watcher
+from longtake.takes.atomic_files import replace_file
 from longtake.types import Geometry
 
+_log = logging.getLogger(__name__)
 _LAST_NAME = "last.safetensors"
 
 
@@ -97,7 +101,10 @@ class Life:
         self.lost = self.lost if self.lost is not None and self.record.next_sequence <= self.lost[1] else None
         self.last = StepResult(frame.sequence, geometry)
         self._keep(index, frame, geometry)
-        self.shelf.note_taken(self.record.next_sequence)  # last: should the disk not take it, the frame was taken
+        try:
+            self.shelf.note_taken(self.record.next_sequence)
+        except InputError as error:  # the frame was taken
+            _log.warning("not noted: %s", error, extra={"session": self.id})
 
     def finish(self) -> Geometry | None:
         """The results still owed, saved; None where nothing maps."""
@@ -169,18 +176,22 @@ class Life:
             self._machine.writer.submit(lambda: None).result()
 
     def _keep(self, index: int, frame: PushedFrame | None, geometry: Geometry | None) -> None:
+        """Whatever fails here, the watcher took the frame: it counts, and recording stops."""
         assert self._watcher is not None
         assert self._recorder is not None
         mapping = self._watcher.mapping
-        self._recorder.record(
-            Step(
+        try:
+            step = Step(
                 index=index,
                 frame=frame,
                 seen=None if mapping is None else mapping.seen,
                 geometry=None if geometry is None else on_cpu(geometry),
                 num_final=0 if mapping is None else mapping.num_final,
             )
-        )
+        except Exception as error:  # noqa: BLE001 - logged there
+            self._recorder.miss(error)
+        else:
+            self._recorder.record(step)
 
     def _open_recorder(self, watcher: Watcher) -> Recorder:
         desk = Desk(
@@ -207,7 +218,10 @@ class Life:
             self._machine.admission.shrink(self.id, watcher.num_bytes)
         path = self.shelf.state_folder(self.record.number) / _LAST_NAME
         if self.last is None and path.is_file():
-            self.last = StepResult(self.record.next_sequence - 1, geometry_of(path.read_bytes()))
+            try:
+                self.last = StepResult(self.record.next_sequence - 1, geometry_of(path.read_bytes()))
+            except (InputError, OSError) as error:  # it can be done without
+                _log.warning("the last result is damaged: %s", error, extra={"session": self.id})
         self._events.add("session.resumed", next_sequence=self.record.next_sequence, lost_frames=None)
 
     def _write_state(self, folder: Path) -> None:
@@ -220,7 +234,7 @@ class Life:
             wait([recorded])
         recorded.result()
         if self.last is not None and self.last.geometry is not None:
-            (folder / _LAST_NAME).write_bytes(geometry_bytes(self.last.geometry))
+            replace_file(folder / _LAST_NAME, geometry_bytes(self.last.geometry))
 
     def _let_go(self) -> None:
         if self._watcher is not None:

@@ -8,9 +8,10 @@ A save waits for what was queued before it, and says how far all files have grow
 that frames which are sent again lead to the same bytes.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from longtake.takes.fields import JsonObject, content_of
 from longtake.takes.sealed_json import sealed, unsealed
 from longtake.types import Geometry
 
+_log = logging.getLogger(__name__)
 RECORDING_NAME = "recording.json"
 _MOST_QUEUED = 8
 """Frames of one session; the worker waits then."""
@@ -36,7 +38,7 @@ _MOST_QUEUED = 8
 StepListener = Callable[[Step, Sequence[MapResult]], None]
 """Hears of each step in the writer's thread, with what became known of frames and what moved.
 
-All sessions share that thread: it must neither fail nor take long.
+All sessions share that thread: it must not take long. Should it fail, the others hear all the same.
 """
 
 
@@ -60,16 +62,15 @@ class Recorder:
         saved = None if state is None else _read(state)
         self._queued: deque[Future[None]] = deque()
         self._bytes_a_frame = 0
-        self._keeps_poses = True
         self._recorded = Recorded() if saved is None else Recorded.from_record(saved.object("recorded"))
         self._owed: OwedResults | None = None
-        if mapping is not None and state is not None and saved is not None:
-            self._owed = OwedResults.resume(saved, state, mapping)
-        elif mapping is not None:
+        if mapping is not None and (state is None or saved is None):
             self._owed = OwedResults()
+        elif mapping is not None and state is not None and saved is not None and "owed" in saved.fields:
+            self._owed = OwedResults.resume(saved, state, mapping)
         self._pictures: PictureLog | None = None
         self._take: TakeRecording | None = None
-        self._poses = PoseLog(desk.shelf.folder / POSES_NAME, _poses(saved))
+        self._poses = self._open_poses(_poses(saved))
         if self._recorded.stopped is None:
             self._open_files(saved)
 
@@ -80,11 +81,15 @@ class Recorder:
 
     def record(self, step: Step) -> None:
         """Keep what a step gave; most of it is made in the writer's thread."""
-        if step.geometry is not None and self._keeps_poses:
-            self._keep_poses(step.geometry)
+        if step.geometry is not None and self._poses is not None:
+            self._keep_poses(self._poses, step.geometry)
         while len(self._queued) >= _MOST_QUEUED:
-            self._queued.popleft().result()
+            wait([self._queued.popleft()])
         self._queued.append(self._desk.machine.writer.submit(self._write, step))
+
+    def miss(self, error: Exception) -> None:
+        """A step that was made, but cannot be told of: nothing that comes after it can be recorded."""
+        self._desk.machine.writer.submit(self._lose_track, error)
 
     def save(self, folder: Path) -> "Future[None]":
         """Bring all to the disk, and write into the folder of a save what is needed to go on; the end is to be awaited.
@@ -95,14 +100,26 @@ class Recorder:
 
     def close(self) -> None:
         self._desk.machine.writer.submit(self._close_files).result()
-        self._poses.close()
+        if self._poses is not None:
+            self._poses.close()
 
-    def _keep_poses(self, geometry: Geometry) -> None:
+    def _open_poses(self, kept: Grown | None) -> PoseLog | None:
+        """None where they were given up, or the file is not what was kept of it."""
+        if kept is None:
+            return None
+        try:
+            return PoseLog(self._desk.shelf.folder / POSES_NAME, kept)
+        except Exception as error:  # noqa: BLE001 - logged, and told as what stopped it
+            self._stop(error)
+            return None
+
+    def _keep_poses(self, poses: PoseLog, geometry: Geometry) -> None:
         """At once, for who asks for them after the frame was acknowledged."""
         try:
-            self._poses.add(geometry)
-        except InputError as error:
-            self._keeps_poses = False
+            poses.add(geometry)
+        except Exception as error:  # noqa: BLE001 - logged, and told as what stopped it
+            poses.close()
+            self._poses = None
             self._desk.machine.writer.submit(self._stop, error)
 
     def _open_files(self, saved: JsonObject | None) -> None:
@@ -114,21 +131,38 @@ class Recorder:
             if self._mapping is not None:
                 state = None if saved is None else saved.object("take").fields
                 self._take = TakeRecording(folder / TAKE_NAME, self._desk.fps, state)
-        except InputError as error:
+        except Exception as error:  # noqa: BLE001 - logged, and told as what stopped it
             self._stop(error)
 
     def _write(self, step: Step) -> None:
         """One step, in the writer's thread."""
-        results = [] if self._owed is None or step.geometry is None else self._owed.take(step)
+        results = self._results_of(step)
         for listener in self._desk.listeners:
-            listener(step, results)
+            try:
+                listener(step, results)
+            except Exception:  # noqa: BLE001 - logged; files and other listeners are no part of it
+                _log.exception("not heard of frame %d", step.index, extra=self._named)
         if self._pictures is None:
             return
         try:
             self._require_room()
             self._write_files(self._pictures, step, results)
-        except LongtakeError as error:
+        except Exception as error:  # noqa: BLE001 - logged, and told as what stopped it
             self._stop(error)
+
+    def _results_of(self, step: Step) -> Sequence[MapResult]:
+        if self._owed is None or step.geometry is None:
+            return []
+        try:
+            return self._owed.take(step)
+        except Exception as error:  # noqa: BLE001 - logged, and told as what stopped it
+            self._lose_track(error)
+            return []
+
+    def _lose_track(self, error: Exception) -> None:
+        """Results are of no known frame any more."""
+        self._owed = None
+        self._stop(error)
 
     def _write_files(self, pictures: PictureLog, step: Step, results: Sequence[MapResult]) -> None:
         num_bytes = 0
@@ -150,11 +184,14 @@ class Recorder:
                 "quota", "The sessions' part of the disk is full; close sessions that are no longer needed.", status=429
             )
 
-    def _stop(self, error: LongtakeError) -> None:
+    def _stop(self, error: Exception) -> None:
         """Record no more, for good, so that what there is has no gaps; the session goes on."""
+        if not isinstance(error, LongtakeError):
+            _log.error("not recorded", extra=self._named, exc_info=error)
         if self._recorded.stopped is not None:
             return
-        why = f"{error} This session goes on, but nothing more is recorded of it."
+        reason = str(error) if isinstance(error, LongtakeError) else "The server failed to record it."
+        why = f"{reason} This session goes on, but nothing more is recorded of it."
         self._recorded = self._recorded.stopped_by(why)
         self._close_files()
         if isinstance(error, InputError):
@@ -162,8 +199,10 @@ class Recorder:
         self._desk.events.add("recording.stopped", message=why)
 
     def _save(self, folder: Path) -> None:
-        self._poses.sync()
-        record: dict[str, Any] = {"recorded": self._recorded.to_record(), "poses": _plain(self._poses.grown)}
+        record: dict[str, Any] = {"recorded": self._recorded.to_record(), "poses": None}
+        if self._poses is not None:
+            self._poses.sync()
+            record["poses"] = _plain(self._poses.grown)
         if self._owed is not None:
             record |= self._owed.save(folder)
         if self._pictures is not None:
@@ -174,10 +213,18 @@ class Recorder:
         replace_file(folder / RECORDING_NAME, sealed(record))
 
     def _close_files(self) -> None:
-        for file in (self._pictures, self._take):
-            if file is not None:
-                file.close()
+        files = [file for file in (self._pictures, self._take) if file is not None]
         self._pictures = self._take = None
+        for file in files:
+            try:
+                file.close()
+            except Exception:  # noqa: BLE001 - logged; a save has brought to the disk what counts
+                _log.exception("not closed", extra=self._named)
+
+    @property
+    def _named(self) -> dict[str, str]:
+        """For a line of the log."""
+        return {"session": self._desk.shelf.folder.name}
 
 
 def _read(state: Path) -> JsonObject:
@@ -188,10 +235,12 @@ def _read(state: Path) -> JsonObject:
         raise SavedSessionError(f"The saved session {path} cannot be read ({error.strerror}).") from error
 
 
-def _poses(saved: JsonObject | None) -> Grown:
+def _poses(saved: JsonObject | None) -> Grown | None:
     if saved is None:
         return Grown(num_bytes=0)
-    poses = saved.object("poses")
+    poses = saved.optional("poses", saved.object)
+    if poses is None:
+        return None
     return Grown(num_bytes=poses.integer("num_bytes"), sha256=poses.optional("sha256", poses.text))
 
 

@@ -36,6 +36,8 @@ PIXEL_FOLDERS = ("images", "depth", "confidence")
 _FORMAT = 1
 _STATE = re.compile(r"state-(?P<number>[0-9]+)")
 _SESSION_ID = re.compile(r"[0-9a-f]{16}")
+_UNFINISHED = ".unfinished"
+"""Ends the name of a folder while it is copied or removed."""
 _TAKEN = struct.Struct("<Q")
 
 
@@ -104,6 +106,11 @@ class Shelf:
                 with suppress(OSError):  # removed meanwhile
                     total += Path(folder, name).stat().st_size
         return total
+
+    @property
+    def unfinished_folder(self) -> Path:
+        """What it is named while it is copied or removed."""
+        return self.folder.with_name(self.folder.name + _UNFINISHED)
 
     def state_folder(self, number: int) -> Path:
         return self.folder / f"state-{number}"
@@ -177,12 +184,16 @@ class Shelf:
 
     def copy_to(self, other: "Shelf", record: SessionRecord) -> None:
         """Write this record, the save that it names, and what is recorded into another session's folder."""
+        unfinished = Shelf(other.unfinished_folder)
         try:
             with writing(str(other.folder)):
-                self._copy_files(other, record)
-            other.write(record)
+                self._copy_files(unfinished, record)
+            unfinished.write(record)
+            with writing(str(other.folder)):
+                unfinished.folder.replace(other.folder)
+                sync_path(other.folder.parent)
         except BaseException:
-            other.remove()
+            shutil.rmtree(unfinished.folder, ignore_errors=True)
             raise
 
     def _copy_files(self, other: "Shelf", record: SessionRecord) -> None:
@@ -223,9 +234,10 @@ class Shelf:
         return int(_TAKEN.unpack(content)[0]) if len(content) == _TAKEN.size else 0
 
     def remove(self) -> None:
-        """The record first: what is left where this is cut off belongs to no session."""
-        (self.folder / _RECORD_NAME).unlink(missing_ok=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """The name first: what is left where this is cut off belongs to no session."""
+        with suppress(FileNotFoundError):
+            self.folder.replace(self.unfinished_folder)
+        shutil.rmtree(self.unfinished_folder, ignore_errors=True)
 
 
 def is_session_id(text: str) -> bool:
@@ -234,14 +246,25 @@ def is_session_id(text: str) -> bool:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Folders without a record: a program was killed while it opened, copied or removed a session."""
+    """Folders that a program left which was killed while it opened, copied or removed a session.
+
+    One that lost its record otherwise holds what somebody recorded, and stays.
+    """
     for path in list(folder.iterdir()):
-        if is_session_id(path.name) and not (path / _RECORD_NAME).exists():
+        is_cut_off = path.name.endswith(_UNFINISHED) and is_session_id(path.name.removesuffix(_UNFINISHED))
+        if is_cut_off or (is_session_id(path.name) and path.is_dir() and not _holds_anything(path)):
             shutil.rmtree(path, ignore_errors=True)
 
 
 def shelves(folder: Path) -> Iterator[tuple[str, Shelf]]:
-    """All sessions that are saved in a folder."""
+    """All sessions in a folder, those too whose record cannot be read."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-        if is_session_id(path.name) and (path / _RECORD_NAME).is_file():
+        if is_session_id(path.name) and path.is_dir():
             yield path.name, Shelf(path)
+
+
+def _holds_anything(folder: Path) -> bool:
+    """Whether there is more than the beginning of a record."""
+    names = {path.name for path in folder.iterdir()}
+    recorded = names & {_RECORD_NAME, POSES_NAME, PICTURES_NAME, TAKE_NAME, VIDEO_NAME}
+    return bool(recorded) or any(map(_STATE.fullmatch, names))

@@ -1,0 +1,228 @@
+"""Whatever fails while a session is recorded, or was done to its files, it goes on to the bit, and says so once."""
+
+import errno
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from served import MAP, Start, events_of, open_session, push
+
+import longtake
+from longtake.server import life, recorder
+from longtake.server.networks import Networks
+from longtake.server.pictures import read_jpeg
+from longtake.server.results import geometry_bytes
+from longtake.server.session import ServedSession
+from longtake.server.shelf import PICTURES_NAME, TAKE_NAME
+from longtake.server.take_recording import OwedResults, TakeRecording
+from longtake.takes.take import read_take
+from longtake.types import Geometry
+from longtake.video.frame import VideoFrame
+
+pytestmark = pytest.mark.extra
+NUM_FRAMES, FAILS_AT = 14, 10
+Damage = Callable[[Path], None]
+
+
+@pytest.fixture(scope="module")
+def steps(networks: Networks, frames: Sequence[VideoFrame]) -> list[bytes]:
+    """What a local session says of each frame."""
+    with longtake.GeometrySession.from_pretrained(networks.map_named(MAP.model), memory=MAP.memory_bytes) as session:
+        return [geometry_bytes(session.step(frame)) for frame in frames[:NUM_FRAMES]]
+
+
+@pytest.fixture
+def fails(monkeypatch: pytest.MonkeyPatch) -> Callable[[object, str, Exception], None]:
+    """Lets a function fail once, when it is called for the eleventh time."""
+
+    def patch(owner: object, name: str, error: Exception) -> None:
+        whole, num_calls = getattr(owner, name), iter(range(1_000_000))
+
+        def broken(*values: object, **options: object) -> object:
+            if next(num_calls) == FAILS_AT:
+                raise error
+            return whole(*values, **options)
+
+        monkeypatch.setattr(owner, name, broken)
+
+    return patch
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def deleted(path: Path) -> None:
+    path.unlink()
+
+
+def as_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def as_loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
+def pictures_of(session: ServedSession) -> list[bytes | None]:
+    return [read_jpeg(session.shelf.folder / PICTURES_NAME, number) for number in range(NUM_FRAMES)]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "error"),
+    [
+        (recorder, "as_jpeg", MemoryError()),
+        (OwedResults, "take", MemoryError()),
+        (TakeRecording, "write", OSError(errno.EIO, "EIO")),
+        (life, "on_cpu", MemoryError()),
+    ],
+    ids=["as_jpeg", "results", "take", "on_cpu"],
+)
+def test_what_fails_while_recording_stops_it_with_a_sentence_and_nothing_else(
+    start: Start,
+    frames: Sequence[VideoFrame],
+    steps: list[bytes],
+    fails: Callable[[object, str, Exception], None],
+    caplog: pytest.LogCaptureFixture,
+    owner: object,
+    name: str,
+    error: Exception,
+) -> None:
+    engine = start()
+    whole, session = open_session(engine, MAP), open_session(engine, MAP)
+    push(whole, frames[:NUM_FRAMES])
+    whole.settle()
+    fails(owner, name, error)
+    assert push(session, frames[:12]) == steps[:12]
+    session.evict().result(timeout=60)
+    assert push(session, frames[12:NUM_FRAMES], first=12) == steps[12:]
+    session.finish().result(timeout=60)
+    (stopped,) = events_of(session, "recording.stopped")
+    assert stopped["message"].startswith("The server failed to record it. This session goes on")
+    assert events_of(session, "error") == []
+    assert session.description["recording"] is False
+    kept = [picture for picture in pictures_of(session) if picture is not None]
+    assert FAILS_AT <= len(kept) <= FAILS_AT + 1
+    assert kept == pictures_of(whole)[: len(kept)]
+    assert len(read_take(session.shelf.folder / TAKE_NAME)) == session.description["num_recorded"]
+    (logged,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert logged.exc_info is not None
+    assert logged.exc_info[1] is error
+
+
+def test_a_listener_that_fails_keeps_neither_files_nor_other_listeners_from_a_step(
+    start: Start, frames: Sequence[VideoFrame], caplog: pytest.LogCaptureFixture
+) -> None:
+    session = open_session(start(), MAP)
+    heard: list[int] = []
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    session.listen(fail)
+    session.listen(lambda step, _: heard.append(step.index))
+    push(session, frames[:10])
+    session.settle()
+    assert heard == list(range(10))
+    assert None not in pictures_of(session)[:10]
+    assert session.description["recording"] is True
+    assert len([record for record in caplog.records if record.exc_info]) == 10
+
+
+@pytest.mark.parametrize("damage", [truncated, emptied, deleted, as_folder, as_loop])
+def test_damaged_poses_stop_the_recording_and_no_frame(
+    start: Start, frames: Sequence[VideoFrame], steps: list[bytes], damage: Damage
+) -> None:
+    session = open_session(start(), MAP)
+    push(session, frames[:10])
+    session.evict().result(timeout=60)
+    damage(session.shelf.folder / "poses.bin")
+    assert push(session, frames[10:12], first=10) == steps[10:12]
+    session.evict().result(timeout=60)
+    assert push(session, frames[12:NUM_FRAMES], first=12) == steps[12:]
+    assert len(events_of(session, "recording.stopped")) == 1
+    assert session.description["recording"] is False
+
+
+def test_a_file_that_is_no_picture_stops_the_recording_and_no_frame(
+    start: Start, frames: Sequence[VideoFrame], steps: list[bytes]
+) -> None:
+    session = open_session(start(), MAP)
+    push(session, frames[:10])
+    session.evict().result(timeout=60)
+    (session.shelf.folder / PICTURES_NAME / "mine.jpegs").touch()
+    assert push(session, frames[10:12], first=10) == steps[10:12]
+    assert len(events_of(session, "recording.stopped")) == 1
+
+
+@pytest.mark.parametrize("damage", [truncated, emptied, deleted, as_folder, as_loop])
+def test_a_session_can_do_without_its_last_result(
+    start: Start, frames: Sequence[VideoFrame], steps: list[bytes], damage: Damage
+) -> None:
+    engine = start()
+    session = open_session(engine, MAP)
+    push(session, frames[:10])
+    engine.drain()
+    damage(session.shelf.state_folder(session.record.number) / "last.safetensors")
+    again = start().session(session.id)
+    assert push(again, frames[10:12], first=10) == steps[10:12]
+    assert again.description["recording"] is True
+
+
+def test_a_last_result_that_cannot_be_written_is_one_sentence(
+    start: Start, frames: Sequence[VideoFrame], steps: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_session(start(save_every_frames=10), MAP)
+
+    def in_the_way(geometry: Geometry) -> bytes:
+        for state in session.shelf.folder.glob("state-*"):
+            (state / "last.safetensors").mkdir()
+        return geometry_bytes(geometry)
+
+    with monkeypatch.context() as full:
+        full.setattr(life, "geometry_bytes", in_the_way)
+        assert push(session, frames[:12]) == steps[:12]
+    (unsaved,) = events_of(session, "error")
+    assert unsaved["code"] == "bad_input"
+    assert "cannot be written" in unsaved["message"]
+    assert session.description["recording"] is True
+
+
+@pytest.mark.parametrize("damage", [emptied, deleted, as_folder, as_loop])
+def test_a_session_whose_record_is_damaged_keeps_what_it_recorded(
+    start: Start, frames: Sequence[VideoFrame], damage: Damage
+) -> None:
+    engine = start()
+    session = open_session(engine, MAP)
+    push(session, frames[:10])
+    engine.drain()
+    damage(session.shelf.folder / "session.json")
+    again = start()
+    assert list(again.damaged) == [session.id]
+    assert again.sessions == []
+    assert None not in pictures_of(session)[:10]
+    assert (session.shelf.folder / TAKE_NAME).is_dir()
+
+
+def test_what_is_left_of_a_copy_or_a_removal_is_removed_at_the_start(
+    start: Start, frames: Sequence[VideoFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = start()
+    session = open_session(engine, MAP)
+    push(session, frames[:10])
+    with monkeypatch.context() as killed:
+        killed.setattr("longtake.server.shelf.shutil.rmtree", lambda *_, **__: None)
+        engine.close(session.id).result(timeout=60)
+    left = session.shelf.unfinished_folder
+    assert (left / TAKE_NAME).is_dir()
+    engine.drain()
+    again = start()
+    assert not left.exists()
+    assert again.damaged == {}
