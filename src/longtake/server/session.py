@@ -280,9 +280,9 @@ class ServedSession:
     def _require_sense(self, watch: Watch) -> None:
         """Refuse a standing question that could never be told of."""
         language = self._machine.networks.language_named(self.record.spec.language)
-        assert language is not None
-        question_ids(watch.question, language.tokenizer, language.known)
-        known_ids(watch.expected, language.tokenizer, language.known)
+        if language is not None and language.tokenizer is not None:
+            question_ids(watch.question, language.tokenizer, language.known)
+            known_ids(watch.expected, language.tokenizer, language.known)
         if self.record.is_finished:
             raise RequestError(
                 "finished", "This session has ended: no frame comes that it could be asked of.", status=409
