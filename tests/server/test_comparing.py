@@ -9,7 +9,7 @@ import pytest
 from served import ASK, BOTH, MAP, QUESTION, Start, ask, open_session, push, until
 from walked import WALK
 
-from longtake.errors import BusyError
+from longtake.errors import BusyError, CancelledWorkError
 from longtake.pipeline.admission import Demand
 from longtake.server.comparing import SeenPicture, compare, looks, pictures_of, pictures_to_compare
 from longtake.server.engine import Engine
@@ -18,6 +18,7 @@ from longtake.server.session import ServedSession
 from longtake.server.settings import Limits
 from longtake.server.spec import SessionSpec
 from longtake.video.frame import VideoFrame
+from longtake.video.worlds import WorldTour
 
 
 def watched(engine: Engine, spec: SessionSpec) -> ServedSession:
@@ -70,6 +71,36 @@ def test_it_shows_at_most_so_many_pictures_the_newest(start: Start) -> None:
     newest, every = pictures_to_compare(session, 4), list(pictures_of(session))
     assert len(every) == 24
     assert [one.time_s for one in newest] == [one.time_s for one in every[-4:]]
+
+
+@pytest.mark.extra
+def test_only_pictures_that_are_shown_are_made_again(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, drawn = watched(start(), ASK), list[int]()
+    every = [one.read() for one in pictures_of(session)]
+    draw = WorldTour._draw
+
+    def counted(source: WorldTour, *arguments: Any) -> Any:
+        drawn.append(1)
+        return draw(source, *arguments)
+
+    monkeypatch.setattr(WorldTour, "_draw", counted)
+    newest = pictures_to_compare(session, 4)
+    assert all(np.array_equal(one.read(), image) for one, image in zip(newest, every[-4:], strict=True))
+    assert len(drawn) == 4
+
+
+@pytest.mark.extra
+def test_reading_ends_with_who_waits_for_it_and_with_the_session(start: Start) -> None:
+    engine = start()
+    session = watched(engine, ASK)
+    asked = iter([False, False, True])
+    with pytest.raises(CancelledWorkError, match="given up"):
+        pictures_to_compare(session, 4, lambda: next(asked))
+    reading = pictures_of(session)
+    next(reading)
+    engine.close(session.id).result(timeout=20)
+    with pytest.raises(CancelledWorkError, match="given up"):
+        next(reading)
 
 
 @pytest.mark.extra

@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response, WebSocket
@@ -18,7 +17,7 @@ from longtake.api.arguments import memory_bytes
 from longtake.errors import LongtakeError
 from longtake.server.access import Access, AccessRules, App, Tickets
 from longtake.server.chat import ChatRequest, Completion
-from longtake.server.comparing import compare
+from longtake.server.comparing import Comparisons
 from longtake.server.download_routes import download_routes
 from longtake.server.downloads import Downloads
 from longtake.server.engine import Engine
@@ -28,8 +27,9 @@ from longtake.server.page import page_router
 from longtake.server.pose_log import tum_lines
 from longtake.server.problems import RETRY_AFTER_S, RequestError, problem_of
 from longtake.server.results import geometry_bytes
-from longtake.server.shelf import POSES_NAME, VIDEO_NAME
+from longtake.server.shelf import POSES_NAME
 from longtake.server.spec import UPLOAD, Delivery, SessionSpec
+from longtake.server.uploads import receive_video, remove_unfinished_video
 
 _DEFAULT = "default"
 _MOST_EVENTS = 10**15
@@ -81,8 +81,11 @@ def create_app(engine: Engine, rules: AccessRules) -> App:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         downloads.clear()
+        for session in engine.sessions:
+            remove_unfinished_video(session)
         yield
-        await asyncio.to_thread(engine.drain)
+        with ThreadPoolExecutor(1, thread_name_prefix="longtake-drain") as own:  # those of requests may all be busy
+            await asyncio.get_running_loop().run_in_executor(own, engine.drain)
 
     app = FastAPI(title="longtake", version=__version__, lifespan=lifespan, openapi_url="/v1/openapi.json")
     app.add_exception_handler(LongtakeError, _tell_problem)
@@ -172,10 +175,7 @@ def _sessions(engine: Engine) -> APIRouter:
     async def upload(id: str, request: Request) -> dict[str, Any]:
         """The video of a session whose source is upload; it runs at once."""
         session = engine.session(id)
-        path = session.shelf.folder / VIDEO_NAME
-        if session.record.spec.source != UPLOAD or path.exists():
-            raise RequestError("wrong_source", "Expected a session of source upload that has no video yet.", status=409)
-        await _receive_video(engine, request, path)
+        await receive_video(engine, session, request)
         engine.feed(id)
         return session.description
 
@@ -223,7 +223,7 @@ def _results(engine: Engine) -> APIRouter:
 
 
 def _questions(engine: Engine, tickets: Tickets) -> APIRouter:
-    router = APIRouter(tags=["questions"])
+    router, comparisons = APIRouter(tags=["questions"]), Comparisons(engine)
 
     @router.post("/chat/completions", response_model=None)
     async def complete(request: ChatRequest) -> Response | dict[str, Any]:
@@ -236,10 +236,7 @@ def _questions(engine: Engine, tickets: Tickets) -> APIRouter:
     @router.post("/sessions/{id}/compare")
     async def compare_answers(id: str, request: CompareRequest) -> dict[str, Any]:
         """The same question answered by the stream, by encoding everything anew, and by the last frame."""
-        session, most = engine.session(id), engine.settings.limits.compared_frames
-        language = engine.networks.language_named(session.record.spec.language)
-        begun = await asyncio.to_thread(compare, session, language, request.question, request.max_tokens, most)
-        return dict(await asyncio.wrap_future(begun))
+        return await comparisons.answers(engine.session(id), request.question, request.max_tokens)
 
     @router.get("/models")
     async def models() -> dict[str, Any]:
@@ -268,19 +265,6 @@ def _questions(engine: Engine, tickets: Tickets) -> APIRouter:
 async def _described(engine: Engine, id: str, done: "Future[Any]") -> dict[str, Any]:
     await asyncio.wrap_future(done)
     return engine.session(id).description
-
-
-async def _receive_video(engine: Engine, request: Request, path: Path) -> None:
-    """Written beside its place, and put there when it is whole."""
-    engine.quota.require(int(request.headers.get("content-length", "0")))
-    unfinished = path.with_suffix(".unfinished")
-    try:
-        with unfinished.open("wb") as file:
-            async for chunk in request.stream():
-                await asyncio.to_thread(file.write, chunk)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _reply(code: str, message: str, status: int) -> JSONResponse:

@@ -4,17 +4,20 @@ Nothing of it is left in the session: the first is a question like any other, th
 which is admitted and let go as a session's.
 """
 
+import asyncio
 import secrets
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import UInt8
@@ -23,16 +26,26 @@ from PIL import Image
 from longtake.api.dialogue_session import DialogueSession
 from longtake.api.live_session import LiveAnswer
 from longtake.api.video import frame_sampling
+from longtake.errors import CancelledWorkError
 from longtake.language.load import LanguageModel
 from longtake.pipeline.live import interval_at
 from longtake.runtime.answers import Answer
+from longtake.server.engine import Engine
+from longtake.server.machine import SessionState
 from longtake.server.pictures import read_jpeg, read_times
 from longtake.server.problems import RequestError
 from longtake.server.session import ServedSession
 from longtake.server.shelf import PICTURES_NAME, VIDEO_NAME
 from longtake.server.spec import UPLOAD, SessionSpec
 from longtake.server.watchers import Watcher
+from longtake.video.frame import PendingFrame
+from longtake.video.reading import Source
 from longtake.video.source import SourceOptions, open_source
+
+_Thing = TypeVar("_Thing")
+_READING = 2
+_AT_ONCE = 4
+"""Comparisons of all sessions, from the first picture that is read to the answer; more are refused."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,8 +142,46 @@ class _Spent:
         self.seconds += time.perf_counter() - self._started_s
 
 
+class Comparisons:
+    """All of a server, in threads of their own: however long pictures are read, nothing else waits for that."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._readers = ThreadPoolExecutor(_READING, thread_name_prefix="longtake-compare")
+        self._num_begun = 0
+
+    async def answers(self, session: ServedSession, question: str, max_tokens: int | None) -> dict[str, Any]:
+        """The three answers; who no longer waits for them lets the reading end at the next picture."""
+        if self._num_begun >= _AT_ONCE:
+            raise RequestError(
+                "too_many_questions", f"Expected at most {_AT_ONCE} comparisons at once; wait for one.", status=429
+            )
+        engine, given_up = self._engine, threading.Event()
+        begin = partial(
+            compare,
+            session,
+            engine.networks.language_named(session.record.spec.language),
+            question,
+            max_tokens,
+            engine.settings.limits.compared_frames,
+            is_given_up=lambda: given_up.is_set() or engine.is_draining,
+        )
+        self._num_begun += 1
+        try:
+            return dict(await asyncio.wrap_future(await asyncio.wrap_future(self._readers.submit(begin))))
+        finally:
+            given_up.set()
+            self._num_begun -= 1
+
+
 def compare(
-    session: ServedSession, language: LanguageModel | None, question: str, max_tokens: int | None, most_frames: int
+    session: ServedSession,
+    language: LanguageModel | None,
+    question: str,
+    max_tokens: int | None,
+    most_frames: int,
+    *,
+    is_given_up: Callable[[], bool] = lambda: False,
 ) -> "Future[Any]":
     """Let the worker answer in all three ways; the pictures are read here, which takes its time."""
     if language is None:
@@ -144,30 +195,62 @@ def compare(
         max_tokens=max_tokens,
         spec=session.record.spec,
         language=language,
-        pictures=pictures_to_compare(session, most_frames),
+        pictures=pictures_to_compare(session, most_frames, is_given_up),
     )
     id = f"compare-{secrets.token_hex(8)}"
     return session.inquire(id, question, max_tokens, comparison)
 
 
-def pictures_to_compare(session: ServedSession, most: int) -> list[SeenPicture]:
-    """The pictures that the session's dialogue has seen, of more than `most` the newest."""
+def pictures_to_compare(
+    session: ServedSession, most: int, is_given_up: Callable[[], bool] = lambda: False
+) -> list[SeenPicture]:
+    """The pictures that the session's dialogue has seen, of more than `most` the newest; only those are made."""
     spec = session.record.spec
-    seen = pictures_of(session)
-    return list(deque(seen if spec.model is None else looks(seen, spec.ask_fps), maxlen=most))
+    seen = pictures_of(session, is_given_up)
+    newest = deque(seen if spec.model is None else looks(seen, spec.ask_fps), maxlen=most)
+    for picture in () if _are_kept(spec) else _going_on(newest, session, is_given_up):
+        picture.read()
+    return list(newest)
 
 
-def pictures_of(session: ServedSession) -> Iterator[SeenPicture]:
+def pictures_of(session: ServedSession, is_given_up: Callable[[], bool] = lambda: False) -> Iterator[SeenPicture]:
     """All pictures that a session has taken, in order: of its own source, read again, or as they were kept."""
-    spec = session.record.spec
-    if spec.is_pushed or spec.is_address:
-        return _kept_pictures(session.shelf.folder / PICTURES_NAME)
+    record, spec = session.record, session.record.spec
+    if _are_kept(spec):
+        return _going_on(_kept_pictures(session.shelf.folder / PICTURES_NAME), session, is_given_up)
     name = str(session.shelf.folder / VIDEO_NAME) if spec.source == UPLOAD else spec.source
-    return _source_pictures(name, spec.fps, session.record.next_sequence)
+    source = open_source(name, frame_sampling(None, None, spec.fps, stride=1), SourceOptions())
+    if record.num_frames < record.next_sequence:  # some could not be read: which, only reading tells
+        return _going_on(_readable_pictures(source, record.next_sequence), session, is_given_up)
+    return _source_pictures(source, record.next_sequence, lambda found: _going_on(found, session, is_given_up))
 
 
-def _source_pictures(name: str, fps: float | None, until: int) -> Iterator[SeenPicture]:
-    with closing(open_source(name, frame_sampling(None, None, fps, stride=1), SourceOptions()).frames()) as frames:
+def _are_kept(spec: SessionSpec) -> bool:
+    return spec.is_pushed or spec.is_address
+
+
+def _going_on(
+    things: Iterable[_Thing], session: ServedSession, is_given_up: Callable[[], bool]
+) -> Generator[_Thing, None, None]:
+    """Each of them, until the session or the server ends, or nobody waits for them any more."""
+    for thing in things:
+        if is_given_up() or session.state is SessionState.CLOSED:
+            raise CancelledWorkError("This was given up before all pictures were read.")
+        yield thing
+
+
+def _source_pictures(
+    source: Source, num_frames: int, going_on: Callable[[Iterable[PendingFrame]], Iterator[PendingFrame]]
+) -> Iterator[SeenPicture]:
+    """Of a source whose first frames can all be read; each is made when it is wanted, and once."""
+    with closing(source.all_frames()) as found:
+        for pending in islice(source.sampling.pick(going_on(found)), num_frames):
+            assert pending.read is not None
+            yield SeenPicture(pending.timestamp_s, cache(pending.read))
+
+
+def _readable_pictures(source: Source, until: int) -> Iterator[SeenPicture]:
+    with closing(source.frames()) as frames:
         for frame in frames:
             if frame.index >= until:
                 return

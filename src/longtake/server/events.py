@@ -62,12 +62,22 @@ class EventLog:
         with self._lock:
             return self._after(id)
 
-    def listen(self, listener: Listener, after: int | None = None) -> None:
-        """Call this with every event from now on; with `after` first with those of higher ids."""
+    def listen(self, listener: Listener) -> int:
+        """Call this with every event from now on; the newest id before them."""
         with self._lock:
-            for event in [] if after is None else self._after(after):
-                listener(event)
             self._listeners.append(listener)
+            return self._next_id - 1
+
+    def follow(self, listener: Listener, after: int, most: int) -> tuple[list[SessionEvent], int | None]:
+        """The next events of higher ids, at most so many; where they are all, the listener hears what comes after.
+
+        Beside them the newest id before what the listener hears, None where it is not yet called.
+        """
+        with self._lock:
+            missed = self._after(after)
+            if len(missed) > most:
+                return missed[:most], None
+            return missed, self.listen(listener)
 
     def stop_listening(self, listener: Listener) -> None:
         with self._lock:

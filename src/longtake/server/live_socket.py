@@ -26,6 +26,8 @@ from longtake.server.watches import Watch
 _TOO_SLOW = 1013
 _ENDED = 1000
 _CLOSING_S = 1.0
+_PAGE = 200
+"""Events of history that are taken at once; they wait for the reader where they are kept, and in no queue."""
 
 
 class LiveSocket:
@@ -40,15 +42,14 @@ class LiveSocket:
         self._may_send, self._has_news = asyncio.Event(), asyncio.Event()
         self._viewer = Viewer(session.view.points)
         self._end_code: int | None = None
-        self._is_behind = asyncio.Event()
+        self._is_behind, self._has_caught_up = asyncio.Event(), asyncio.Event()
+        self._last_id = 0  # of what waits to be read: what is told to this socket alone comes after it
         self._pushed: deque[Future[Any]] = deque()
 
     async def run(self, after: int | None, client: str) -> None:
         """Until either side ends it; the first event that is not history names the client."""
         await self._socket.accept()
-        self._session.events.listen(self._hear, after)
-        self._session.events.add("session.updated", session=self._session.description, client=client)
-        sending = asyncio.create_task(self._send_all())
+        sending = asyncio.create_task(self._send_all(after, client))
         receiving = asyncio.create_task(self._receive_all())
         behind = asyncio.create_task(self._close_when_behind())
         showing = asyncio.create_task(self._make_previews())
@@ -66,22 +67,29 @@ class LiveSocket:
 
     def _hear(self, event: SessionEvent) -> None:
         """Called in any thread, while what the event tells of is still the newest."""
+        with suppress(RuntimeError):  # the loop has ended, and with it the connection
+            self._loop.call_soon_threadsafe(self._enqueue, event, self._messages_of(event))
+
+    def _messages_of(self, event: SessionEvent) -> list[str | bytes]:
         messages: list[str | bytes] = []
         last = self._session.last
         is_newest = last is not None and event.fields.get("sequence") == last.sequence
         if self._wants_geometry and event.type == "input_frame.ack" and is_newest and last is not None:
             messages.append(_geometry_message(last.sequence, last.geometry))
         messages.append(json.dumps(event.record))
-        with suppress(RuntimeError):  # the loop has ended, and with it the connection
-            self._loop.call_soon_threadsafe(self._enqueue, messages, event.type == "session.closed")
+        return messages
 
-    def _enqueue(self, messages: list[str | bytes], is_end: bool) -> None:
+    def _enqueue(self, event: SessionEvent, messages: list[str | bytes]) -> None:
+        """Nothing more for who is behind: what it has heard until then is all up to an id, from which it goes on."""
+        if self._is_behind.is_set():
+            return
+        self._last_id = event.id
         self._unread.extend(messages)
         self._unread_bytes += sum(map(len, messages))
         if len(self._unread) > self._limits.unread_messages or self._unread_bytes > self._limits.unread_bytes:
             self._unread.clear()
             self._is_behind.set()
-        elif is_end:
+        elif event.type == "session.closed":
             self._end_code = _ENDED
         self._may_send.set()
 
@@ -100,7 +108,12 @@ class LiveSocket:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._socket.close(_TOO_SLOW), _CLOSING_S)
 
-    async def _send_all(self) -> None:
+    async def _send_all(self, after: int | None, client: str) -> None:
+        heard = await self._catch_up(after)
+        greeting = SessionEvent(heard, "session.updated", {"session": self._session.description, "client": client})
+        await self._send(json.dumps(greeting.record))
+        self._has_caught_up.set()
+        self._may_send.set()
         while True:
             await self._may_send.wait()
             self._may_send.clear()
@@ -111,8 +124,26 @@ class LiveSocket:
                 return
             self._has_news.set()
 
+    async def _catch_up(self, after: int | None) -> int:
+        """Send history as fast as it is read, however much there is; the last id of it, after which all is heard."""
+        events, newest = self._session.events, None
+        if after is None:
+            self._last_id = newest = events.listen(self._hear)
+        while newest is None:
+            assert after is not None
+            missed, newest = events.follow(self._hear, after, _PAGE)
+            self._last_id = newest or 0
+            for event in missed:
+                for message in self._messages_of(event):
+                    await self._send(message)
+                after = event.id
+                self._end_code = _ENDED if event.type == "session.closed" else self._end_code
+        return newest
+
     def _next_message(self) -> str | bytes | None:
         """Events and results, all of them; then what a viewer is sent, which never waits in a queue."""
+        if self._is_behind.is_set():
+            return None
         if not self._unread:
             return self._viewer.next_message() if self._end_code is None else None
         message = self._unread.popleft()
@@ -141,6 +172,7 @@ class LiveSocket:
             await self._socket.send_text(message)
 
     async def _receive_all(self) -> None:
+        await self._has_caught_up.wait()
         while True:
             try:
                 message = await self._socket.receive()
@@ -163,8 +195,8 @@ class LiveSocket:
                 about = {"request": request.get("request")} if "request" in request else {}
                 await self._do(request)
         except LongtakeError as error:
-            event = SessionEvent(self._session.events.next_id - 1, "error", {**problem_of(error).record, **about})
-            self._enqueue([json.dumps(event.record)], is_end=False)
+            event = SessionEvent(self._last_id, "error", {**problem_of(error).record, **about})
+            self._enqueue(event, [json.dumps(event.record)])
 
     async def _push(self, message: BinaryMessage) -> None:
         is_plain = message.codec is Codec.RAW
