@@ -79,6 +79,7 @@ class Scheduler:
         self._spent_s: dict[Work, float] = {}
         self._current: Work | None = None
         self._served: dict[str, Served] = {}
+        self._leaving: set[str] = set()
         self._num_served = dict.fromkeys(WorkKind, 0)
         self._changed = threading.Condition()
         self._is_closed = False
@@ -148,11 +149,10 @@ class Scheduler:
             return self._frame_s
 
     def forget(self, lane: str) -> None:
-        """Let go of what is known of a lane whose session has ended."""
+        """Let go of what is known of a lane whose session has ended, once the last of its works has."""
         with self._changed:
-            self._served.pop(lane, None)
-            for queue in self._queues.values():
-                queue.forget(lane)
+            self._leaving.add(lane)
+            self._drop_left(lane)
 
     def serve_one(self) -> bool:
         """Do one step of the work whose turn it is; False where none waits."""
@@ -224,6 +224,15 @@ class Scheduler:
                 queue.take(work.lane, work)
                 self._num_served[work.kind] += 1
                 self._learn(work.kind, self._spent_s.pop(work))
+                self._drop_left(work.lane)
+
+    def _drop_left(self, lane: str) -> None:
+        if lane not in self._leaving or any(queue.waiting(lane) for queue in self._queues.values()):
+            return
+        self._leaving.remove(lane)
+        self._served.pop(lane, None)
+        for queue in self._queues.values():
+            queue.forget(lane)
 
     def _learn(self, kind: WorkKind, seconds: float) -> None:
         """What a frame takes, the quantum of all lanes."""
@@ -244,6 +253,7 @@ class Scheduler:
             self._current = None if self._current is work else self._current
             self._queues[work.kind].take(work.lane, work)
             self._spent_s.pop(work, None)
+            self._drop_left(work.lane)
         _close(work)
         work.done.set_exception(CancelledWorkError("This was given up before its end; ask again."))
 

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import Any
 
-from longtake.errors import BusyError, InputError, LongtakeError
+from longtake.errors import BusyError, LongtakeError
 from longtake.pipeline.admission import Admission, Demand
 from longtake.pipeline.scheduler import Scheduler, Work, WorkKind
 from longtake.server.events import SessionEvent
@@ -51,6 +51,7 @@ class Engine:
         self._clock = clock
         self.observed, self._webhooks = Observed(), Webhooks(settings.webhook_hosts)
         self.quota = Quota(settings.quota_bytes, lambda: self.disk_bytes)
+        self._ending = threading.Event()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="longtake-writer")
         self._machine = Machine(
             settings=settings,
@@ -62,23 +63,27 @@ class Engine:
             quota=self.quota,
             clock=clock,
             observe=self._observe,
+            is_ending=self._ending.is_set,
         )
         self._sessions: dict[str, ServedSession] = {}
         self._feeders: dict[str, Feeder] = {}
         self._lock = threading.Lock()
-        self._ending = threading.Event()
         self._opened = ExitStack()
         self.damaged: dict[str, str] = {}
         """Why sessions on disk cannot be resumed, by id."""
 
     def __enter__(self) -> "Engine":
-        self._opened.enter_context(locked(self.settings.folder))
-        remove_unfinished(self.settings.folder)
-        for id, shelf in shelves(self.settings.folder):
-            self._list_again(id, shelf)
+        with ExitStack() as opened:
+            opened.enter_context(locked(self.settings.folder))
+            remove_unfinished(self.settings.folder)
+            for id, shelf in shelves(self.settings.folder):
+                self._list_again(id, shelf)
+            self._opened = opened.pop_all()
         self.scheduler.start()
         self._writer.submit(lambda: None)  # its thread is there from now on
         self._housekeeper = threading.Thread(target=self._keep_house, name="longtake-house", daemon=True)
+        for session in self.sessions:
+            self._feed_again(session)
         self._housekeeper.start()
         return self
 
@@ -108,7 +113,7 @@ class Engine:
 
     def open(self, spec: SessionSpec) -> "Future[Any]":
         """Admit a session; the future's result is it. Its first frame or question takes its memory."""
-        self._require_going_on()
+        self._machine.require_going_on()
         self.networks.require_known(spec.model, spec.language)
         spec.require_modest_world()
         if spec.is_address and not self.settings.allows_addresses:
@@ -129,7 +134,7 @@ class Engine:
 
     def fork(self, id: str) -> "Future[Any]":
         """Another session that goes on from where this one is; the future's result is it."""
-        self._require_going_on()
+        self._machine.require_going_on()
         self.quota.require(self.session(id).disk_bytes)
         new_id = _new_id()
         shelf = Shelf(self.settings.folder / new_id)
@@ -149,30 +154,42 @@ class Engine:
         """Let a session's own source run: an uploaded video, a world, an address."""
         session = self.session(id)
         with self._lock:
-            if id in self._feeders or session.record.spec.is_pushed or session.record.is_finished:
+            is_over = session.record.is_finished or self.is_draining
+            if is_over or id in self._feeders or session.record.spec.is_pushed:
                 return
-            feeder = Feeder(session)
-            self._feeders[id] = feeder
-        feeder.start()
+            self._feeders[id] = Feeder(session, self._feeding_ended)
+            self._feeders[id].start()
 
     def drain(self) -> None:
         """Take nothing more, save all, end."""
-        if self._ending.is_set():
-            return
-        self._ending.set()
-        for id in list(self._feeders):
-            self._stop_feeding(id)
-        self._wait_for_works()
-        leaving = [(session, session.evict()) for session in self.sessions if session.is_in_memory]
-        for session, done in leaving:
-            if (error := done.exception()) is not None:
-                _log.error("not saved", extra={"session": session.id}, exc_info=error)
-        self._housekeeper.join()
-        self._webhooks.close()
-        self.scheduler.close()
-        self._writer.shutdown()
-        self._machine.views.close()
-        self._opened.close()
+        with self._lock:
+            if self._ending.is_set():
+                return
+            feeders = list(self._feeders.values())
+            self._ending.set()
+        with self._opened as ending:  # whatever fails: each of these, the last one first, then the folder's lock
+            ending.callback(self._machine.views.close)
+            ending.callback(self._writer.shutdown)
+            ending.callback(self.scheduler.close)
+            ending.callback(self._webhooks.close)
+            ending.callback(self._housekeeper.join)
+            ending.callback(self._save_all)
+            for feeder in feeders:
+                feeder.stop()
+            self._wait_for_works()
+
+    def _save_all(self) -> None:
+        leaving: dict[str, Future[Any]] = {}
+        for session in self.sessions:
+            try:
+                leaving[session.id] = session.evict()
+            except LongtakeError as error:  # it was closed meanwhile
+                _log.info("%s", error, extra={"session": session.id})
+        wait(leaving.values())
+        for session in self.sessions:
+            if session.num_unsaved and session.state is not SessionState.CLOSED:
+                why = leaving[session.id].exception() if session.id in leaving else None
+                _log.error("%d frames not saved", session.num_unsaved, extra={"session": session.id}, exc_info=why)
 
     def _wait_for_works(self) -> None:
         """Let frames and questions that were begun end; give up what takes too long."""
@@ -226,8 +243,13 @@ class Engine:
         self._make_room(id, demand)
         shelf = Shelf(self.settings.folder / id)
         record = SessionRecord(spec=spec, created_s=now_s, saved_s=now_s)
-        shelf.write(record)
-        return self._add(ServedSession(id, shelf, record, self._machine))
+        try:
+            shelf.write(record)
+            return self._add(ServedSession(id, shelf, record, self._machine))
+        except BaseException:
+            self.admission.release(id)
+            shelf.remove()
+            raise
 
     def _make_room(self, id: str, demand: Demand) -> None:
         """Admit a session; where there is no room, those that have been idle longest leave memory for it."""
@@ -242,7 +264,14 @@ class Engine:
             except BusyError:
                 if not spare:
                     raise
-            spare.pop(0).leave_memory()
+            self._send_away(spare.pop(0))
+
+    def _send_away(self, session: ServedSession) -> None:
+        """From memory; one that cannot be saved stays, which is no fault of who needs the room."""
+        try:
+            session.leave_memory()
+        except Exception:  # noqa: BLE001 - logged, whatever it is; another is tried
+            _log.exception("not saved", extra={"session": session.id})
 
     def _spare(self, wanted_by: str) -> list[ServedSession]:
         latest_s = self._clock() - self.settings.spare_idle_s
@@ -252,20 +281,17 @@ class Engine:
             if session.id != wanted_by and session.holds_room and not session.is_busy and session.active_s <= latest_s
         ]
 
-    def _require_going_on(self) -> None:
-        if self._ending.is_set():
-            raise RequestError("draining", "The server is shutting down; try again when it is back.", status=503)
-
     def _list_again(self, id: str, shelf: Shelf) -> None:
         try:
-            record = shelf.read()
-        except InputError as error:
+            self._add(ServedSession(id, shelf, shelf.read(), self._machine))
+        except LongtakeError as error:
             _log.warning("not resumed: %s", error, extra={"session": id})
             self.damaged[id] = str(error)
-            return
-        self._add(ServedSession(id, shelf, record, self._machine))
-        if record.spec.is_world or (record.spec.source == UPLOAD and (shelf.folder / VIDEO_NAME).is_file()):
-            self.feed(id)
+
+    def _feed_again(self, session: ServedSession) -> None:
+        spec = session.record.spec
+        if spec.is_world or (spec.source == UPLOAD and (session.shelf.folder / VIDEO_NAME).is_file()):
+            self.feed(session.id)
 
     def _add(self, session: ServedSession) -> ServedSession:
         with self._lock:
@@ -277,6 +303,11 @@ class Engine:
             feeder = self._feeders.pop(id, None)
         if feeder is not None:
             feeder.stop()
+
+    def _feeding_ended(self, feeder: Feeder) -> None:
+        with self._lock:
+            if self._feeders.get(feeder.session_id) is feeder:
+                del self._feeders[feeder.session_id]
 
     def _forget(self, id: str) -> None:
         with self._lock:

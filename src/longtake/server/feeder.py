@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections.abc import Callable
 
 from longtake.api.video import frame_sampling
 from longtake.errors import CancelledWorkError, LongtakeError
@@ -20,11 +21,16 @@ _PATIENCE_S = 0.2
 class Feeder:
     """Runs from where the session is to the end of the source; a session that is paused waits."""
 
-    def __init__(self, session: ServedSession) -> None:
-        self._session = session
+    def __init__(self, session: ServedSession, on_end: Callable[["Feeder"], None]) -> None:
+        """`on_end` is called in its thread, last."""
+        self._session, self._on_end = session, on_end
         self._stopped = threading.Event()
         self._source: Source | None = None
         self._thread = threading.Thread(target=self._run, name=f"longtake-feed-{session.id}", daemon=True)
+
+    @property
+    def session_id(self) -> str:
+        return self._session.id
 
     def start(self) -> None:
         self._thread.start()
@@ -41,9 +47,18 @@ class Feeder:
             self._feed()
         except CancelledWorkError:
             _log.info("closed while it was fed", extra={"session": self._session.id})
-        except LongtakeError as error:
-            problem = problem_of(error)
-            self._session.events.add("error", code=problem.code, message=self._shown(problem.message))
+        except Exception as error:  # noqa: BLE001 - told and logged, whatever it is: nobody waits for this thread
+            self._tell(error)
+        finally:
+            self._on_end(self)
+
+    def _tell(self, error: Exception) -> None:
+        problem = problem_of(error)
+        if problem.code == "draining":
+            return  # it goes on when the server is back
+        if not isinstance(error, LongtakeError):
+            _log.error("not fed any more", extra={"session": self._session.id}, exc_info=error)
+        self._session.events.add("error", code=problem.code, message=self._shown(problem.message))
 
     def _feed(self) -> None:
         session, record = self._session, self._session.record

@@ -145,9 +145,9 @@ class Life:
         self._events.add("session.evicted")
 
     def change(self, **changes: Any) -> None:
-        """In memory and on disk alike, whatever else is saved."""
-        self.record = replace(self.record, **changes)
+        """On disk and in memory alike, whatever else is saved; what the disk does not take is not changed."""
         self.shelf.write(replace(self.shelf.read(), **changes))
+        self.record = replace(self.record, **changes)
 
     def copy_to(self, shelf: Shelf) -> SessionRecord:
         """Save it, and write the same as another session's folder; returns its record."""
@@ -237,9 +237,13 @@ class Life:
             replace_file(folder / _LAST_NAME, geometry_bytes(self.last.geometry))
 
     def _let_go(self) -> None:
-        if self._watcher is not None:
-            self._watcher.close()
-        if self._recorder is not None:
-            self._recorder.close()
+        """Whatever keeps its files from being closed, it is in memory no more; what counts was saved before."""
+        parts = (self._watcher, self._recorder)
         self._watcher = self._recorder = None
         self._machine.admission.release(self.id)
+        for part in parts:
+            try:
+                if part is not None:
+                    part.close()
+            except Exception:  # noqa: BLE001 - logged, whatever it is; the other is closed too
+                _log.exception("not closed", extra={"session": self.id})

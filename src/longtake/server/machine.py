@@ -13,6 +13,7 @@ from longtake.pipeline.admission import Admission, Demand
 from longtake.pipeline.scheduler import Scheduler
 from longtake.server.events import SessionEvent
 from longtake.server.networks import Networks
+from longtake.server.problems import RequestError
 from longtake.server.quota import Quota
 from longtake.server.settings import ServerSettings
 from longtake.server.view_thread import ViewThread
@@ -48,6 +49,13 @@ class Machine:
     """Makes what viewers are sent."""
     observe: Callable[[str, SessionEvent], None] = lambda *_: None
     """Hears every event of every session, with the session's id."""
+    is_ending: Callable[[], bool] = lambda: False
+    """Whether the server is shutting down."""
+
+    def require_going_on(self) -> None:
+        """Refuse what a server that is shutting down would not keep."""
+        if self.is_ending():
+            raise RequestError("draining", "The server is shutting down; try again when it is back.", status=503)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,8 +6,9 @@ life       where the session is, in memory or on disk, and what is kept of it
 """
 
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -49,6 +50,8 @@ class ServedSession:
         """What those who watch are sent."""
         self.listen(self.view.take)
         self._is_closed = False
+        self._door = threading.RLock()
+        """Held from when a frame or a question is let in until it is under way."""
         self._active_s = machine.clock()
         self._tell_beginning(was_there=was_there)
 
@@ -99,12 +102,18 @@ class ServedSession:
 
     @property
     def under_way(self) -> "list[Future[Any]]":
-        """Of frames and questions that wait or are begun."""
-        return self._works.futures
+        """Of frames and questions that wait or are begun; all that were let in are among them."""
+        with self._door:
+            return self._works.futures
 
     @property
     def is_in_memory(self) -> bool:
         return self._life.watcher is not None
+
+    @property
+    def num_unsaved(self) -> int:
+        """Frames that a crash would take now."""
+        return self._life.num_unsaved
 
     @property
     def holds_room(self) -> bool:
@@ -135,7 +144,7 @@ class ServedSession:
             "active_s": self._active_s,
             "num_frames": record.num_frames,
             "next_sequence": record.next_sequence,
-            "num_unsaved": self._life.num_unsaved,
+            "num_unsaved": self.num_unsaved,
             "paused": record.is_paused,
             "finished": record.is_finished,
             "num_recorded": self.recorded.num_frames,
@@ -167,9 +176,9 @@ class ServedSession:
             begun = threading.Event()
             return UnderWay(Work(self.id, WorkKind.FRAME, self._stepping.take(frame, asked, begun)), begun)
 
-        self._active_s = self._machine.clock()
         is_every = self.record.spec.delivery is Delivery.EVERY
-        return self._works.submit_frame(make, lambda done: self._frame_ended(frame, done), is_every=is_every)
+        with self._let_in():
+            return self._works.submit_frame(make, lambda done: self._frame_ended(frame, done), is_every=is_every)
 
     def ask(self, id: str, question: str, *, temperature: float = 0.0, max_tokens: int | None = None) -> "Future[Any]":
         """Answer a question about the frames that came before it; its words are events, and the future's result all."""
@@ -177,13 +186,13 @@ class ServedSession:
         self._require_question(question, max_tokens)
         begun = threading.Event()
         steps = self._stepping.answer(id, question, temperature, max_tokens, begun=begun)
-        self._active_s = self._machine.clock()
-        return self._works.submit_question(
-            id,
-            UnderWay(Work(self.id, WorkKind.QUESTION, steps), begun),
-            lambda: self._tell_question(id, question),
-            lambda done: self._question_ended(id, done),
-        )
+        with self._let_in():
+            return self._works.submit_question(
+                id,
+                UnderWay(Work(self.id, WorkKind.QUESTION, steps), begun),
+                lambda: self._tell_question(id, question),
+                lambda done: self._question_ended(id, done),
+            )
 
     def inquire(self, id: str, question: str, max_tokens: int | None, inquiry: Inquiry) -> "Future[Any]":
         """Let the worker do the steps of an inquiry in turn with the session's questions; it leaves no trace."""
@@ -191,10 +200,10 @@ class ServedSession:
         self._require_question(question, max_tokens)
         begun = threading.Event()
         work = Work(self.id, WorkKind.QUESTION, self._stepping.inquire(id, inquiry, begun=begun))
-        self._active_s = self._machine.clock()
-        return self._works.submit_question(
-            id, UnderWay(work, begun), lambda: None, lambda done: self._question_ended(id, done)
-        )
+        with self._let_in():
+            return self._works.submit_question(
+                id, UnderWay(work, begun), lambda: None, lambda done: self._question_ended(id, done)
+            )
 
     def listen(self, listener: StepListener) -> None:
         """Let this hear of every step from now on, in the writer's thread: what became known, and what moved."""
@@ -219,7 +228,7 @@ class ServedSession:
         return self._do(self._life.save)
 
     def evict(self) -> "Future[Any]":
-        """Let it leave memory, saved; nothing happens while a question is under way."""
+        """Let it leave memory, saved; while a question is under way it is saved only."""
         return self._do(self.leave_memory)
 
     def finish(self) -> "Future[Any]":
@@ -236,10 +245,10 @@ class ServedSession:
         self._require_sense(watch)
         if watch.webhook is not None:
             require_webhook(watch.webhook, self._machine.settings.webhook_hosts)
-        return self._do(lambda: self._change_watches(lambda: self._watches.add(watch)))
+        return self._do(lambda: self._change_watches(lambda watches: watches.add(watch)))
 
     def stop_watching(self, id: str) -> "Future[Any]":
-        return self._do(lambda: self._change_watches(lambda: self._watches.remove(id)))
+        return self._do(lambda: self._change_watches(lambda watches: watches.remove(id)))
 
     def close(self) -> "Future[Any]":
         """End it, and remove all that is on disk."""
@@ -255,10 +264,20 @@ class ServedSession:
         return self._do(lambda: self._life.copy_to(shelf))
 
     def leave_memory(self) -> None:
-        """Save it and let go of its memory; called by the worker. One with questions under way stays."""
-        if not self._works.num_questions:
-            self._life.leave_memory()
-            self.view.let_go()
+        """Save it and let go of its memory; called by the worker. One with questions under way is saved and stays."""
+        if self._works.num_questions:
+            self._life.save()
+            return
+        self._life.leave_memory()
+        self.view.let_go()
+
+    @contextmanager
+    def _let_in(self) -> Iterator[None]:
+        """For a frame or a question; a server that is shutting down waits for those let in, and refuses others."""
+        with self._door:
+            self._machine.require_going_on()
+            self._active_s = self._machine.clock()
+            yield
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -329,13 +348,18 @@ class ServedSession:
         self._life.change(is_paused=is_paused)
         self.events.add("session.updated", paused=is_paused)
 
-    def _change_watches(self, change: Callable[[], None]) -> None:
-        change()
-        self._life.change(watches=self._watches.all)
+    def _change_watches(self, change: Callable[[Watches], None]) -> None:
+        """Tried on others first: those that stand change once the disk has what they become."""
+        changed = Watches(self._watches.all)
+        change(changed)
+        self._life.change(watches=changed.all)
+        change(self._watches)
         self.events.add("session.updated", watches=[watch.description for watch in self._watches.all])
 
     def _close(self) -> None:
         self._is_closed = True
-        self._life.remove()
-        self.view.close()
-        self.events.add("session.closed")
+        try:
+            self._life.remove()
+        finally:
+            self.view.close()
+            self.events.add("session.closed")

@@ -1,0 +1,249 @@
+"""Where a part fails, or two things happen at once, the rest of a server goes on, ends and is saved as ever."""
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from served import ASK, MAP, QUESTION, Outputs, Start, ask, events_of, open_session, push, pushed, until
+
+from longtake.errors import BusyError, InputError
+from longtake.pipeline.scheduler import Served
+from longtake.server import shelf as shelf_module
+from longtake.server.engine import Engine
+from longtake.server.feeder import Feeder
+from longtake.server.life import Life
+from longtake.server.machine import SessionState
+from longtake.server.problems import RequestError
+from longtake.server.recorder import Recorder
+from longtake.server.shelf import Shelf
+from longtake.server.watches import Watch
+from longtake.takes.sealed_json import sealed
+from longtake.video.frame import VideoFrame
+
+
+def _full(*_: object, **__: object) -> NoReturn:
+    raise OSError(28, "No space left on device")
+
+
+_close = Recorder.close
+
+
+def _close_and_fail(recorder: Recorder) -> NoReturn:
+    _close(recorder)
+    _full()
+
+
+def _refused(*_: object, **__: object) -> NoReturn:
+    raise InputError("The disk is full.")
+
+
+def _is_ended(engine: Engine) -> bool:
+    return not any(name.startswith("longtake-worker") for name in _threads()) and engine.is_draining
+
+
+def _threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate()]
+
+
+def test_a_session_that_is_being_closed_keeps_no_other_from_being_saved(
+    start: Start, frames: Sequence[VideoFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = start()
+    closing, other = open_session(engine, MAP), open_session(engine, MAP)
+    push(closing, frames[:3])
+    push(other, frames[:3])
+    begun = threading.Event()
+
+    def slow(recorder: Recorder) -> None:
+        begun.set()
+        time.sleep(1.0)
+        _close(recorder)
+
+    monkeypatch.setattr(Recorder, "close", slow)
+    engine.close(closing.id)
+    begun.wait(60)
+    engine.drain()
+    assert other.num_unsaved == 0
+    assert _is_ended(engine)
+    assert [session.id for session in start().sessions] == [other.id]
+
+
+def test_what_comes_while_a_server_ends_is_refused(start: Start, frames: Sequence[VideoFrame]) -> None:
+    engine = start()
+    session = open_session(engine)
+    push(session, frames[:3])
+    engine.drain()
+    for late in (
+        lambda: session.ask("late", QUESTION),
+        lambda: session.push(pushed(frames[3], 3)),
+        lambda: engine.open(MAP),
+        lambda: engine.fork(session.id),
+    ):
+        with pytest.raises(RequestError, match="shutting down") as refused:
+            late()
+        assert refused.value.code == "draining"
+
+
+def test_a_session_with_a_question_under_way_is_saved_and_stays(
+    start: Start, frames: Sequence[VideoFrame], local: Outputs
+) -> None:
+    session = open_session(start())
+    steps = push(session, frames[:12])
+    asked = session.ask("under way", QUESTION)
+    session.evict().result(timeout=60)
+    assert session.num_unsaved == 0
+    asked.result(timeout=60)
+    assert Outputs((*steps, *push(session, frames[12:], first=12)), ask(session)) == local
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"spec": {"share": 1.5}},
+        {"spec": {"model": None}},
+        {"watches": [{"id": "w", "question": "q", "expected": "x", "every_s": 1.0, "hold_s": -1.0, "webhook": None}]},
+    ],
+)
+def test_an_odd_record_keeps_no_server_from_starting(start: Start, odd: dict[str, Any]) -> None:
+    engine = start()
+    broken, whole = open_session(engine, MAP), open_session(engine, MAP)
+    engine.drain()
+    path = broken.shelf.folder / "session.json"
+    record = json.loads(path.read_text())
+    del record["sha256"]
+    path.write_bytes(sealed({**record, **odd, "spec": {**record["spec"], **odd.get("spec", {})}}))
+    again = start()
+    assert list(again.damaged) == [broken.id]
+    assert [session.id for session in again.sessions] == [whole.id]
+
+
+def test_a_server_that_fails_to_start_lets_another_have_its_folder(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as failing:
+        failing.setattr("longtake.server.engine.remove_unfinished", _full)
+        with pytest.raises(OSError, match="No space"):
+            start()
+    open_session(start(), MAP)
+
+
+def test_a_session_that_could_not_be_opened_takes_no_room(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    engine = start()
+    with monkeypatch.context() as failing:
+        failing.setattr(shelf_module, "replace_file", _full)
+        with pytest.raises(OSError, match="No space"):
+            open_session(engine, MAP)
+    assert engine.admission.num_bytes == 0
+    assert list((tmp_path / "sessions").iterdir()) == []
+
+
+def test_a_world_that_has_ended_leaves_memory_and_is_removed_as_others_are(start: Start) -> None:
+    engine = start(idle_s=0.2, retention_s=2.0)
+    session = open_session(engine, replace(MAP, source="world:9?frames=3&size=126x98"))
+    engine.feed(session.id)
+    until(lambda: session.state is SessionState.SAVED)
+    until(lambda: not engine.sessions)
+
+
+def test_a_source_that_fails_is_told_of(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = start()
+    session = open_session(engine, replace(MAP, source="world:9?frames=3&size=126x98"))
+    monkeypatch.setattr(Feeder, "_feed", _full)
+    engine.feed(session.id)
+    until(lambda: bool(events_of(session, "error")))
+    assert events_of(session, "error")[0]["code"] == "internal"
+
+
+def test_a_session_whose_files_cannot_be_closed_is_removed(
+    start: Start, frames: Sequence[VideoFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = start()
+    session = open_session(engine, MAP)
+    push(session, frames[:3])
+    monkeypatch.setattr(Recorder, "close", _close_and_fail)
+    engine.close(session.id).result(timeout=60)
+    assert not session.shelf.folder.exists()
+    assert engine.admission.num_bytes == 0
+    assert events_of(session, "session.closed")
+
+
+def test_a_session_whose_files_cannot_be_closed_goes_on_after_an_eviction(
+    start: Start, frames: Sequence[VideoFrame], local: Outputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_session(start())
+    steps = push(session, frames[:12])
+    with monkeypatch.context() as failing:
+        failing.setattr(Recorder, "close", _close_and_fail)
+        session.evict().result(timeout=60)
+    assert session.state is SessionState.SAVED
+    assert Outputs((*steps, *push(session, frames[12:], first=12)), ask(session)) == local
+
+
+def test_a_spare_session_that_cannot_be_saved_is_no_reason_to_refuse_another(
+    start: Start, frames: Sequence[VideoFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = start(budget_bytes=20_000_000, session_bytes=10_000_000, spare_idle_s=0.001)
+    first, second = open_session(engine, MAP), open_session(engine, MAP)
+    save = Life.save
+    with monkeypatch.context() as failing:
+        failing.setattr(Life, "leave_memory", lambda life: _refused() if life.id == first.id else save(life))
+        with pytest.raises(BusyError):
+            open_session(engine, MAP)
+    failed = Life.leave_memory
+    monkeypatch.setattr(Life, "leave_memory", lambda life: _refused() if life.id == first.id else failed(life))
+    open_session(engine, MAP)
+    assert first.holds_room
+    assert not second.holds_room
+
+
+def test_a_change_that_the_disk_does_not_take_is_not_made(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = open_session(start(), ASK)
+    with monkeypatch.context() as failing:
+        failing.setattr(Shelf, "write", _refused)
+        for change in (
+            session.pause(is_paused=True),
+            session.watch(Watch(id="w", question=QUESTION, expected="left")),
+        ):
+            with pytest.raises(InputError, match="disk is full"):
+                change.result(timeout=60)
+    assert not session.is_paused
+    assert session.description["watches"] == []
+
+
+def test_nothing_is_kept_of_the_turns_of_closed_sessions(start: Start, frames: Sequence[VideoFrame]) -> None:
+    engine = start()
+    session = open_session(engine)
+    push(session, frames[:1])
+    session.ask("q", QUESTION)
+    engine.close(session.id).result(timeout=60)
+    until(lambda: engine.scheduler.served(session.id) == Served())
+
+
+def test_what_cannot_be_saved_at_the_end_is_logged_and_all_else_ends(
+    start: Start, frames: Sequence[VideoFrame], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = start()
+    broken, whole = open_session(engine, MAP), open_session(engine, MAP)
+    push(broken, frames[:3])
+    push(whole, frames[:3])
+    save = Recorder.save
+
+    def save_or_fail(recorder: Recorder, folder: Path) -> "Future[None]":
+        if broken.id in folder.parts:
+            _close(recorder)
+            _refused()
+        return save(recorder, folder)
+
+    monkeypatch.setattr(Recorder, "save", save_or_fail)
+    engine.drain()
+    assert whole.num_unsaved == 0
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["3 frames not saved"]
+    assert _is_ended(engine)
