@@ -77,6 +77,7 @@ def frames_in(session: ServedSession, seconds: float) -> int:
     return session.record.num_frames - before
 
 
+@pytest.mark.by_hand
 def test_frames_keep_sixty_percent_of_their_rate_while_questions_are_answered(
     start: Start, frames: Sequence[VideoFrame]
 ) -> None:

@@ -173,6 +173,7 @@ def test_without_webgl_the_page_says_so_and_answers(
         page = open_page(browser, server.url, heard, fragment=f"#session={session}")
         assert page.locator("#no-webgl").is_visible()
         assert not page.locator("#view").is_visible()
+        wait_for_words(page, "#status-words", r"(Live|Ended)\D+[1-9]")
         page.fill("#question", "Which room are you in now?")
         page.press("#question", "Enter")
         wait_for_words(page, "#log", "first word")
