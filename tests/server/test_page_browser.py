@@ -124,7 +124,7 @@ def test_texts_are_shown_as_text(browser: Any, server: ServerProcess, session: s
 
 def test_keys_do_what_buttons_do(browser: Any, server: ServerProcess, session: str, heard: list[str]) -> None:
     page = open_page(browser, server.url, heard, fragment=f"#session={session}")
-    wait_for_words(page, "#status-words", "Ended|Live")
+    wait_for_words(page, "#status-words", "Ended")
     page.keyboard.press("2")
     assert page.get_attribute("[data-mode=follow]", "aria-checked") == "true"
     page.keyboard.press("m")
