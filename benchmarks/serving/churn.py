@@ -12,6 +12,7 @@ from longtake.server.client import RemoteSession
 
 _KINDS = (Kind.MAP, Kind.MAP, Kind.MAP, Kind.ASK, Kind.BOTH)
 _SETTLING_S = 10.0
+_QUIET_S = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +77,13 @@ def _ask(session: RemoteSession, kind: Kind) -> int:
 
 
 def _at_rest(server: ServerProcess) -> Usage:
-    """Once connections that ended are gone."""
+    """Once connections that ended are gone, and their descriptors with them: those are given back a moment later."""
     ends_s = time.monotonic() + _SETTLING_S
-    while (found := usage_of(server)).num_folders or found.num_sockets > 1:
-        if time.monotonic() > ends_s:
+    found = usage_of(server)
+    while time.monotonic() < ends_s:
+        time.sleep(_QUIET_S)
+        before, found = found, usage_of(server)
+        is_quiet = (found.num_files, found.num_threads) == (before.num_files, before.num_threads)
+        if is_quiet and found.num_folders == 0 and found.num_sockets == 1:
             break
-        time.sleep(0.05)
     return found
