@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from served import BOTH, QUESTION, Outputs, without_times
+from served import BOTH, QUESTION, Outputs, until, without_times
 from server_process import ServerProcess
 
 import longtake
@@ -85,6 +85,7 @@ def test_a_killed_server_that_comes_back_goes_on_to_the_same_bits(
     with ServerProcess(folder, "--save-every", "5") as first:
         sessions = [opened(first.url) for _ in range(4)]
         steps = [stepped(session, frames[: 12 + number]) for number, session in enumerate(sessions)]
+        until(lambda: [session.info["num_unsaved"] for session in sessions] == [2, 3, 4, 0])  # saves are written beside
         first.kill()
         with ServerProcess(folder, port=first.port) as second:
             listed = {one["id"]: one for one in longtake.Client(second.url).sessions()}

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from served import MAP, Start, events_of, open_session, push
+from served import MAP, Start, events_of, open_session, push, until
 
 import longtake
-from longtake.server import life, recorder
+from longtake.server import life, recorder, saving
 from longtake.server.networks import Networks
 from longtake.server.pictures import read_jpeg
 from longtake.server.results import geometry_bytes
@@ -187,8 +187,9 @@ def test_a_last_result_that_cannot_be_written_is_one_sentence(
         return geometry_bytes(geometry)
 
     with monkeypatch.context() as full:
-        full.setattr(life, "geometry_bytes", in_the_way)
+        full.setattr(saving, "geometry_bytes", in_the_way)
         assert push(session, frames[:12]) == steps[:12]
+        until(lambda: bool(events_of(session, "error")))
     (unsaved,) = events_of(session, "error")
     assert unsaved["code"] == "bad_input"
     assert "cannot be written" in unsaved["message"]

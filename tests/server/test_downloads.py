@@ -61,6 +61,7 @@ def test_results_are_the_same_bytes_while_it_runs_on_disk_and_after_a_crash(
         earlier = downloads(first, cut.id)
         first.call("POST", f"/v1/sessions/{whole.id}/evict")
         assert downloads(first, whole.id) == expected
+        until(lambda: cut.info["num_unsaved"] == 3)
         first.kill()
     with ServerProcess(folder, port=first.port) as second:
         assert downloads(second, whole.id) == expected

@@ -16,6 +16,7 @@ from served import (
     Outputs,
     Start,
     ask,
+    await_save,
     events_of,
     open_session,
     push,
@@ -98,6 +99,7 @@ def test_after_a_crash_replayed_frames_lead_to_the_same_bits(
 ) -> None:
     session = open_session(start(save_every_frames=8))
     steps = push(session, frames[:14])
+    await_save(session, 6)
     shutil.copytree(tmp_path / "sessions", tmp_path / "crashed")  # as the disk is when the program is killed now
     with Engine(ServerSettings(folder=tmp_path / "crashed"), networks) as engine:
         again = engine.session(session.id)

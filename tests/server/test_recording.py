@@ -10,7 +10,7 @@ from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 import numpy as np
 import pytest
 from PIL import Image
-from served import ASK, BOTH, MAP, Start, ask, events_of, open_session, push
+from served import ASK, BOTH, MAP, Start, ask, await_save, events_of, open_session, push, until
 
 import longtake
 from longtake.errors import InputError
@@ -117,6 +117,7 @@ def test_saves_evictions_and_a_crash_leave_the_same_files(
     push(session, walk[5:60], first=5)
     session.evict().result(timeout=60)  # while the next window may still move the newest
     push(session, walk[60:68], first=60)
+    await_save(session, 1)
     session.settle()
     shutil.copytree(tmp_path / "sessions", tmp_path / "crashed")  # as the disk is when the program is killed now
     with Engine(ServerSettings(folder=tmp_path / "crashed"), networks) as engine:
@@ -223,6 +224,7 @@ def test_a_disk_that_takes_no_more_is_one_error_and_the_session_goes_on(
     session.settle()
     with files_no_longer_than(2_000):
         said += push(session, frames[10:12], first=10)
+        until(lambda: len(events_of(session, "error")) == 2)
         session.settle()
     (failed, unsaved) = events_of(session, "error")
     assert [failed["code"], unsaved["code"]] == ["recording", "bad_input"]
@@ -268,6 +270,7 @@ def test_a_fork_of_a_session_that_a_crash_cut_off_shares_nothing_that_changes(
 ) -> None:
     session = open_session(start(save_every_frames=11), ALONE)
     push(session, frames[:16])
+    await_save(session, 5)
     session.settle()
     shutil.copytree(tmp_path / "sessions", tmp_path / "crashed")
     with Engine(ServerSettings(folder=tmp_path / "crashed"), networks) as engine:

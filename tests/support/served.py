@@ -91,6 +91,11 @@ def until(is_so: Callable[[], bool], seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
+def await_save(session: ServedSession, num_unsaved: int) -> None:
+    """Until a save that was begun while frames came is on the disk, and only so many of them are not."""
+    until(lambda: session.num_unsaved == num_unsaved, seconds=60.0)
+
+
 def same(one: Geometry, other: Geometry) -> bool:
     """Whether two results are equal to the bit."""
     return geometry_bytes(one) == geometry_bytes(other) and torch.equal(one.depth, other.depth)

@@ -23,7 +23,7 @@ from longtake.language.sampling import TextSampling
 from longtake.memory.change import Part
 from longtake.memory.policy import Segment
 from longtake.memory.registry import segment_policy_named
-from longtake.memory.saved import SavedTensors
+from longtake.memory.saved import SavedTensors, TensorFile
 from longtake.runtime import dialogue
 from longtake.runtime.answers import Answer, Choice, DialogueInfo
 from longtake.runtime.execution import AUTO, choose_execution
@@ -180,6 +180,10 @@ class DialogueSession(Single):
     def save(self, path: str | Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
         self._session.save(Path(path))
+
+    def snapshot(self) -> TensorFile:
+        """All that `save` writes, as it is now; its own `save` may be called at any time, in any thread."""
+        return self._session.snapshot()
 
     @classmethod
     @checked_arguments

@@ -22,7 +22,7 @@ from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_MODEL
 from longtake.hub.load import familiarity_of
 from longtake.memory.change import Changing
-from longtake.memory.saved import SavedTensors
+from longtake.memory.saved import SavedTensors, TensorFile
 from longtake.pipeline.video_map import adjusted_session, preprocessor
 from longtake.runtime.build import SessionSettings, open_session, usual_settings
 from longtake.runtime.execution import AUTO, Precision
@@ -256,7 +256,11 @@ class GeometrySession(Single):
     @checked_arguments
     def save(self, path: str | Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
-        self._opened("save").save(Path(path), fit=self._prepare.fit, source_size=self._clock.value.source_size)
+        self._as_file().save(path)
+
+    def snapshot(self) -> TensorFile:
+        """All that `save` writes, as it is now; its own `save` may be called at any time, in any thread."""
+        return self._as_file().copied()
 
     @classmethod
     @checked_arguments
@@ -393,6 +397,9 @@ class GeometrySession(Single):
                 f"Expected a picture after {last_s:g} s, but got one at {time_s:g} s; give them in order, with times "
                 "for all or for none, or open another session."
             )
+
+    def _as_file(self) -> TensorFile:
+        return self._opened("save").as_file(fit=self._prepare.fit, source_size=self._clock.value.source_size)
 
     def _opened(self, purpose: str) -> VideoSession:
         self._require_open()

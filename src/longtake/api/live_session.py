@@ -23,6 +23,7 @@ from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.language.load import LanguageModel
 from longtake.memory.change import Changing, Part, change_together
+from longtake.memory.saved import TensorFile
 from longtake.runtime.answers import Answer
 from longtake.runtime.execution import AUTO
 from longtake.types import Geometry
@@ -51,6 +52,19 @@ class LiveAnswer:
     """Where the camera is now: of the newest frame with a pose."""
     answer: Answer
     """All that the dialogue says of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSnapshot:
+    """All that `LiveSession.save` writes, as it was at a moment."""
+
+    map: TensorFile
+    dialogue: TensorFile
+    trail: CameraTrail
+
+    def save(self, folder: str | Path) -> None:
+        """As the session would have been then."""
+        write_live_folder(Path(folder), self.map.save, self.dialogue.save, self.trail)
 
 
 class LiveSession(Single):
@@ -188,6 +202,10 @@ class LiveSession(Single):
         An earlier save in it stays whole, and is the one that `resume` reads, until this one is complete.
         """
         write_live_folder(Path(folder), self._map.save, self._dialogue.save, self._trail.value)
+
+    def snapshot(self) -> LiveSnapshot:
+        """All that `save` writes, as it is now; its own `save` may be called at any time, in any thread."""
+        return LiveSnapshot(self._map.snapshot(), self._dialogue.snapshot(), self._trail.value)
 
     @classmethod
     @checked_arguments

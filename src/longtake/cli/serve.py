@@ -24,6 +24,9 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 _ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - what an operator may say, with a token
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 _DAY_S = 86_400.0
+_SWITCH_S = 0.0005
+"""After which a thread lets others have the interpreter. With the usual 5 ms a frame that comes in, the worker and an
+acknowledgement on its way out would wait so long, each, for what records the frame before."""
 
 
 @app.command()
@@ -99,6 +102,7 @@ def serve(
         files = own_certificate(folder, names)
         print(f"Clients need this certificate: {files.certificate}", flush=True)
     scheme = "http" if files is None else "https"
+    sys.setswitchinterval(_SWITCH_S)
     with listen(host, port) as bound:
         taken = int(bound.getsockname()[1])
         rules = AccessRules.named(names, taken, scheme=scheme, token=token)

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,26 @@ class Pieces:
     @property
     def num_bytes(self) -> int:
         return torch.Size(self.shape).numel() * self.dtype.itemsize
+
+    def copied(self) -> "Pieces":
+        """The same on its own, in the host's memory: what it was made of may change from now on."""
+        return replace(self, pieces=tuple(piece.detach().to("cpu", copy=True) for piece in self.pieces))
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFile:
+    """What `write_tensors` writes, before it is written."""
+
+    tensors: Mapping[str, Pieces]
+    record: Mapping[str, Any]
+
+    def save(self, path: str | Path) -> None:
+        """Write it; the file is complete or absent."""
+        write_tensors(Path(path), self.tensors, self.record)
+
+    def copied(self) -> "TensorFile":
+        """The same on its own, to be saved at any time, in any thread."""
+        return TensorFile({name: pieces.copied() for name, pieces in self.tensors.items()}, self.record)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Pieces], record: Mapping[str, Any]) -> None:

@@ -35,7 +35,7 @@ from longtake.memory.change import Changing, Part, change_together
 from longtake.memory.policies.lockstep import Window
 from longtake.memory.policy import SegmentPolicy
 from longtake.memory.registry import policy_record, segment_policy_of
-from longtake.memory.saved import SavedTensors, write_tensors
+from longtake.memory.saved import SavedTensors, TensorFile
 from longtake.runtime.answers import Answer, Choice, DialogueInfo, LetterChoice, evidence
 from longtake.runtime.dialogue_file import DialogueRecord, StateRecord, state_pieces
 from longtake.runtime.dialogue_memory import DialogueMemory, Feed
@@ -370,19 +370,26 @@ class DialogueSession:
 
     def save(self, path: Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
-        setup, pictures = self._memory.setup, self._language.picture_format
         with self._memory.lock:
-            state = self._memory.state
-            record = DialogueRecord(
-                **self._settings,
-                weights=fingerprint(self._language.model),
-                min_pixels=pictures.min_pixels,
-                max_pixels=pictures.max_pixels,
-                backend=setup.backend.name,
-                retaining=policy_record(setup.policy),
-                talk=StateRecord.of(state),
-            )
-            write_tensors(path, self._memory.contents() | state_pieces(state), asdict(record))
+            self._as_file().save(path)
+
+    def snapshot(self) -> TensorFile:
+        """All that `save` writes, as it is now, on its own."""
+        with self._memory.lock:
+            return self._as_file().copied()
+
+    def _as_file(self) -> TensorFile:
+        setup, pictures, state = self._memory.setup, self._language.picture_format, self._memory.state
+        record = DialogueRecord(
+            **self._settings,
+            weights=fingerprint(self._language.model),
+            min_pixels=pictures.min_pixels,
+            max_pixels=pictures.max_pixels,
+            backend=setup.backend.name,
+            retaining=policy_record(setup.policy),
+            talk=StateRecord.of(state),
+        )
+        return TensorFile(self._memory.contents() | state_pieces(state), asdict(record))
 
     @classmethod
     def resume(cls, path: Path, language: LanguageModel, backend: Backend | None = None) -> "DialogueSession":

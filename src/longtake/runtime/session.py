@@ -22,7 +22,7 @@ from longtake.memory.budget import require_room
 from longtake.memory.change import Change, Changing, change_together
 from longtake.memory.memory import Memory
 from longtake.memory.policy import Keep
-from longtake.memory.saved import Pieces, SavedTensors, write_tensors
+from longtake.memory.saved import Pieces, SavedTensors, TensorFile
 from longtake.memory.shared_pool import StreamUse
 from longtake.memory.tokens import Tokens
 from longtake.memory.transaction import Transaction
@@ -192,9 +192,9 @@ class SequenceSession(VideoSession):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def save(self, path: Path, *, fit: str | None = None, source_size: tuple[int, int] | None = None) -> None:
-        """Write all that is needed to go on in another process; the file is complete or absent."""
-        write_tensors(path, self.contents(), replace(self.record(), fit=fit, source_size=source_size).to_dict())
+    def as_file(self, *, fit: str | None = None, source_size: tuple[int, int] | None = None) -> TensorFile:
+        """All that is needed to go on in another process."""
+        return TensorFile(self.contents(), replace(self.record(), fit=fit, source_size=source_size).to_dict())
 
     def record(self) -> SessionRecord:
         """Settings and clocks, as a file says them."""

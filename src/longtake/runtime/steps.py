@@ -18,6 +18,7 @@ from longtake.errors import InputError
 from longtake.geometry.config import CameraConfig
 from longtake.geometry.model import Prediction
 from longtake.memory.change import Part, change_together
+from longtake.memory.saved import TensorFile
 from longtake.spatial.pose import decode_pose, invert_encoding
 from longtake.types import FrameKind, Geometry
 
@@ -90,12 +91,16 @@ class VideoSession(ABC):
         """End the session; a fork gives its slots back."""
 
     @abstractmethod
-    def save(self, path: Path, *, fit: str | None = None, source_size: tuple[int, int] | None = None) -> None:
-        """Write all that is needed to go on in another process; the file is complete or absent.
+    def as_file(self, *, fit: str | None = None, source_size: tuple[int, int] | None = None) -> TensorFile:
+        """All that is needed to go on in another process, to be saved or copied before the next step.
 
         `fit` says how pictures became the frames that this session was given, `source_size` which height and width
         they had, for whoever makes the next ones.
         """
+
+    def save(self, path: Path, *, fit: str | None = None, source_size: tuple[int, int] | None = None) -> None:
+        """Write all that is needed to go on in another process; the file is complete or absent."""
+        self.as_file(fit=fit, source_size=source_size).save(path)
 
     def run(self, frames: Iterable[Frame]) -> Iterator[Geometry]:
         """Step through all frames and finish: final results only, each once, as soon as they are known to be final."""

@@ -13,7 +13,7 @@ from longtake.attention.backend import Backend
 from longtake.errors import InputError, SavedSessionError
 from longtake.geometry.model import GeometryModel
 from longtake.memory.change import Changing
-from longtake.memory.saved import Pieces, SavedTensors, write_tensors
+from longtake.memory.saved import Pieces, SavedTensors, TensorFile
 from longtake.runtime.alignment import Alignment, Anchoring, place
 from longtake.runtime.record import FramesRecord, SessionRecord, WindowedRecord, frame_pieces
 from longtake.runtime.session import SequenceSession
@@ -123,8 +123,8 @@ class WindowedSession(VideoSession):
         """End the session; a fork gives its slots back."""
         self._session.close()
 
-    def save(self, path: Path, *, fit: str | None = None, source_size: tuple[int, int] | None = None) -> None:
-        """Write all that is needed to go on in another process; the file is complete or absent."""
+    def as_file(self, *, fit: str | None = None, source_size: tuple[int, int] | None = None) -> TensorFile:
+        """All that is needed to go on in another process."""
         clock, window = self._clock.value, self._clock.value.current
         tensors = {**self._session.contents(), **_span_pieces(self.windows)}
         for index, (frame, _) in enumerate(clock.recent):
@@ -142,7 +142,7 @@ class WindowedSession(VideoSession):
             **{name: FramesRecord.of(parts) for name, parts in window.parts().items()},
         )
         record = replace(self._session.record(), windowed=windowed, fit=fit, source_size=source_size)
-        write_tensors(path, tensors, record.to_dict())
+        return TensorFile(tensors, record.to_dict())
 
     @classmethod
     def resume(cls, path: Path, model: GeometryModel, backend: Backend | None = None) -> "WindowedSession":

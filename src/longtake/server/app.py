@@ -86,6 +86,7 @@ def create_app(engine: Engine, rules: AccessRules) -> App:
         yield
         with ThreadPoolExecutor(1, thread_name_prefix="longtake-drain") as own:  # those of requests may all be busy
             await asyncio.get_running_loop().run_in_executor(own, engine.drain)
+        downloads.close()
 
     app = FastAPI(title="longtake", version=__version__, lifespan=lifespan, openapi_url="/v1/openapi.json")
     app.add_exception_handler(LongtakeError, _tell_problem)

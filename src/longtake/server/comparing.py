@@ -28,6 +28,7 @@ from longtake.api.live_session import LiveAnswer
 from longtake.api.video import frame_sampling
 from longtake.errors import CancelledWorkError
 from longtake.language.load import LanguageModel
+from longtake.language.question_grammar import question_ids
 from longtake.pipeline.live import interval_at
 from longtake.runtime.answers import Answer
 from longtake.server.engine import Engine
@@ -190,6 +191,9 @@ def compare(
         )
     if not session.record.num_frames:
         raise RequestError("no_pictures", "This session has seen nothing yet; compare it when it has.", status=409)
+    session.require_question(question, max_tokens)
+    if language.tokenizer is not None:
+        question_ids(question, language.tokenizer, language.known)
     comparison = Comparison(
         question=question,
         max_tokens=max_tokens,

@@ -32,15 +32,15 @@ class SentDownload(FileResponse):
         try:
             await super().__call__(scope, receive, send_soon)
         finally:
-            await asyncio.to_thread(self._downloads.remove, self._download)
+            await self._downloads.in_thread(self._downloads.remove, self._download)
 
 
 def download_routes(engine: Engine, downloads: Downloads) -> APIRouter:
-    """All of them; what is made runs in a thread of its own."""
+    """All of them."""
     router = APIRouter(tags=["results"])
 
     async def made(id: str, format: str) -> Response:
-        return SentDownload(await asyncio.to_thread(downloads.make, engine.session(id), format), downloads)
+        return SentDownload(await downloads.in_thread(downloads.make, engine.session(id), format), downloads)
 
     @router.get("/sessions/{id}/frames/{number}.jpg", response_class=Response)
     async def frame(
@@ -49,7 +49,7 @@ def download_routes(engine: Engine, downloads: Downloads) -> APIRouter:
         size: Annotated[int, Query(ge=_SMALLEST_SIDE, le=LARGEST_SIDE)] = LARGEST_SIDE,
     ) -> Response:
         """The picture of a frame as it was taken, its longer side at most `size`."""
-        jpeg = await asyncio.to_thread(picture, engine.session(id), number, size)
+        jpeg = await downloads.in_thread(picture, engine.session(id), number, size)
         return Response(jpeg, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})
 
     @router.get("/sessions/{id}/cloud.ply", response_class=FileResponse)

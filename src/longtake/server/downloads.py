@@ -1,16 +1,19 @@
 """Results of a session as files to download, made of its take in a folder of their own that goes when they are sent."""
 
+import asyncio
 import logging
 import shutil
 import tempfile
 import threading
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
+from typing import Any, TypeVar
 
 from longtake.errors import InputError
 from longtake.exports.formats import FORMATS
@@ -26,11 +29,14 @@ from longtake.takes.take import Take, read_take
 TAKE = "take"
 _MOST_MADE = 2
 """At once: more would hold up the worker."""
+_THREADS = _MOST_MADE + 2
+"""For who is refused, and for pictures, beside those in which something is made."""
 _MOST_KEPT = 8
 """Made or being sent: each is a copy on the disk."""
 _PREFIX = "download-"
 _UNDATED = (1980, 1, 1, 0, 0, 0)
 
+_Made = TypeVar("_Made")
 _log = logging.getLogger(__name__)
 
 
@@ -50,6 +56,15 @@ class Downloads:
         self._folder = folder.resolve()
         self._lock = threading.Lock()
         self._num_made = self._num_kept = 0
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="longtake-download")
+
+    async def in_thread(self, function: Callable[..., _Made], *arguments: Any) -> _Made:
+        """Call this in a thread for downloads: however long they take, nothing else waits for one of theirs."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+
+    def close(self) -> None:
+        """End the threads; what is being made is given up with the server."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def clear(self) -> None:
         """Remove what a server left that was killed."""

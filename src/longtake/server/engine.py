@@ -53,6 +53,7 @@ class Engine:
         self.quota = Quota(settings.quota_bytes, lambda: self.disk_bytes)
         self._ending = threading.Event()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="longtake-writer")
+        self._saver = ThreadPoolExecutor(1, thread_name_prefix="longtake-saver")
         self._machine = Machine(
             settings=settings,
             networks=networks,
@@ -60,6 +61,7 @@ class Engine:
             admission=self.admission,
             make_room=self._make_room,
             writer=self._writer,
+            saver=self._saver,
             quota=self.quota,
             clock=clock,
             observe=self._observe,
@@ -80,7 +82,8 @@ class Engine:
                 self._list_again(id, shelf)
             self._opened = opened.pop_all()
         self.scheduler.start()
-        self._writer.submit(lambda: None)  # its thread is there from now on
+        for executor in (self._writer, self._saver):
+            executor.submit(lambda: None)  # its thread is there from now on
         self._housekeeper = threading.Thread(target=self._keep_house, name="longtake-house", daemon=True)
         for session in self.sessions:
             self._feed_again(session)
@@ -170,6 +173,7 @@ class Engine:
         with self._opened as ending:  # whatever fails: each of these, the last one first, then the folder's lock
             ending.callback(self._machine.views.close)
             ending.callback(self._writer.shutdown)
+            ending.callback(self._saver.shutdown)
             ending.callback(self.scheduler.close)
             ending.callback(self._webhooks.close)
             ending.callback(self._housekeeper.join)

@@ -1,14 +1,13 @@
 """A session's life: in memory, on disk, or both, saved under numbers of which one counts.
 
-All of it happens in the worker's thread.
+All of it happens in the worker's thread; saves are written in another.
 """
 
 import logging
 from collections.abc import Iterator
-from concurrent.futures import wait
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from longtake.errors import InputError
@@ -17,14 +16,14 @@ from longtake.pipeline.mapper import on_cpu
 from longtake.server.events import EventLog
 from longtake.server.machine import Machine, PushedFrame, Step, StepResult
 from longtake.server.recorder import Desk, Recorder, StepListener
-from longtake.server.results import geometry_bytes, geometry_of
+from longtake.server.results import geometry_of
+from longtake.server.saving import LAST_NAME, OnFailure, Saves
 from longtake.server.shelf import Recorded, SessionRecord, Shelf
+from longtake.server.standing import Standing
 from longtake.server.watchers import Watcher, open_watcher, resume_watcher
-from longtake.takes.atomic_files import replace_file
 from longtake.types import Geometry
 
 _log = logging.getLogger(__name__)
-_LAST_NAME = "last.safetensors"
 
 
 class Life:
@@ -32,19 +31,27 @@ class Life:
 
     def __init__(self, id: str, shelf: Shelf, record: SessionRecord, machine: Machine, events: EventLog) -> None:
         self.id, self._machine, self._events = id, machine, events
-        self.shelf, self.record = shelf, record
+        self.shelf, self._standing = shelf, Standing(shelf, record)
+        self._saves = Saves(shelf, self._standing, machine, events)
         taken = shelf.read_taken()
         self.lost = (record.next_sequence, taken - 1) if taken > record.next_sequence else None
         """First and last sequence number of frames that a crash took; None where there are none."""
         self.last: StepResult | None = None
         """Of the newest frame."""
-        self.num_unsaved = 0
         self.listeners: list[StepListener] = []
         """Who hears of each step what it made known, wherever the session is in between."""
         self._watcher: Watcher | None = None
         self._recorder: Recorder | None = None
-        self._tries_again_at = 0
-        """Frames unsaved when a save is tried again that failed."""
+
+    @property
+    def record(self) -> SessionRecord:
+        """As it is now; its folder has that of the last save."""
+        return self._standing.record
+
+    @property
+    def num_unsaved(self) -> int:
+        """Frames that a crash would take now."""
+        return self._standing.num_unsaved
 
     @property
     def watcher(self) -> Watcher | None:
@@ -59,10 +66,7 @@ class Life:
 
     @property
     def is_save_due(self) -> bool:
-        settings = self._machine.settings
-        is_late = self._machine.clock() - self.record.saved_s >= settings.save_every_s
-        is_due = self.num_unsaved >= settings.save_every_frames or (self.num_unsaved > 0 and is_late)
-        return is_due and self.num_unsaved >= self._tries_again_at
+        return self._saves.is_due
 
     @property
     def recorded(self) -> Recorded:
@@ -96,8 +100,7 @@ class Life:
         if self.record.num_frames == 0:
             self._machine.admission.shrink(self.id, self._watcher.num_bytes)
         index = self.record.num_frames
-        self.record = replace(self.record, next_sequence=frame.sequence + 1, num_frames=index + 1)
-        self.num_unsaved += 1
+        self._standing.count(next_sequence=frame.sequence + 1, num_frames=index + 1)
         self.lost = self.lost if self.lost is not None and self.record.next_sequence <= self.lost[1] else None
         self.last = StepResult(frame.sequence, geometry)
         self._keep(index, frame, geometry)
@@ -110,30 +113,26 @@ class Life:
         """The results still owed, saved; None where nothing maps."""
         geometry = self.awake().finish()
         self._keep(self.record.num_frames, None, geometry)
-        self.record = replace(self.record, is_finished=True)
-        self.num_unsaved += 1
+        self._standing.count(is_finished=True)
         self.save()
         return geometry
 
     def save(self) -> None:
-        """A save under the next number; the one before counts until it is whole."""
-        if self._watcher is None or not self.record.num_frames:
-            return
-        number = self.record.number + 1
-        self._tries_again_at = self.num_unsaved + self._machine.settings.save_every_frames
-        self.shelf.write_state(number, self._write_state)
-        record = replace(
-            self.record,
-            number=number,
-            recorded=self.recorded,
-            saved_s=self._machine.clock(),
-            next_event=self._events.next_id,
-        )
-        self.shelf.write(record)
-        self.record = record
-        self.shelf.remove_other_states(number)
-        self.num_unsaved = self._tries_again_at = 0
-        self._events.add("session.saved", next_sequence=record.next_sequence)
+        """Return when all is on the disk."""
+        self._saves.settle()
+        if self._is_savable:
+            self._begin_save().result()
+
+    def begin_save(self, on_failure: OnFailure) -> None:
+        """Save it while it goes on; `on_failure` is called, in another thread, with what keeps it from being saved."""
+
+        def tell(done: "Future[None]") -> None:
+            error = done.exception()
+            if error is not None:
+                on_failure(error)
+
+        if self._is_savable:
+            self._begin_save().add_done_callback(tell)
 
     def leave_memory(self) -> None:
         """Save it and let go of its memory."""
@@ -146,8 +145,7 @@ class Life:
 
     def change(self, **changes: Any) -> None:
         """On disk and in memory alike, whatever else is saved; what the disk does not take is not changed."""
-        self.shelf.write(replace(self.shelf.read(), **changes))
-        self.record = replace(self.record, **changes)
+        self._standing.change(**changes)
 
     def copy_to(self, shelf: Shelf) -> SessionRecord:
         """Save it, and write the same as another session's folder; returns its record."""
@@ -158,6 +156,7 @@ class Life:
 
     def remove(self) -> None:
         """Let go of its memory and of all that is on disk."""
+        self._saves.settle()
         self._let_go()
         self.shelf.remove()
 
@@ -216,7 +215,7 @@ class Life:
             return
         if self.record.num_frames:
             self._machine.admission.shrink(self.id, watcher.num_bytes)
-        path = self.shelf.state_folder(self.record.number) / _LAST_NAME
+        path = self.shelf.state_folder(self.record.number) / LAST_NAME
         if self.last is None and path.is_file():
             try:
                 self.last = StepResult(self.record.next_sequence - 1, geometry_of(path.read_bytes()))
@@ -224,17 +223,14 @@ class Life:
                 _log.warning("the last result is damaged: %s", error, extra={"session": self.id})
         self._events.add("session.resumed", next_sequence=self.record.next_sequence, lost_frames=None)
 
-    def _write_state(self, folder: Path) -> None:
+    @property
+    def _is_savable(self) -> bool:
+        return self._watcher is not None and self.record.num_frames > 0
+
+    def _begin_save(self) -> "Future[None]":
         assert self._watcher is not None
         assert self._recorder is not None
-        recorded = self._recorder.save(folder)
-        try:
-            self._watcher.save(folder)  # at the same time
-        finally:
-            wait([recorded])
-        recorded.result()
-        if self.last is not None and self.last.geometry is not None:
-            replace_file(folder / _LAST_NAME, geometry_bytes(self.last.geometry))
+        return self._saves.begin(self._watcher, self._recorder, self.last)
 
     def _let_go(self) -> None:
         """Whatever keeps its files from being closed, it is in memory no more; what counts was saved before."""

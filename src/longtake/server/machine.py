@@ -43,6 +43,8 @@ class Machine:
     """Admits a session, for whose sake idle ones may have to leave memory; called by the worker."""
     writer: Executor
     """One thread, in which what sessions record is made and written, in order."""
+    saver: Executor
+    """One thread, in which saves are written while sessions go on."""
     quota: Quota
     clock: Callable[[], float] = time.time
     views: ViewThread = field(default_factory=ViewThread)

@@ -91,12 +91,12 @@ class Recorder:
         """A step that was made, but cannot be told of: nothing that comes after it can be recorded."""
         self._desk.machine.writer.submit(self._lose_track, error)
 
-    def save(self, folder: Path) -> "Future[None]":
-        """Bring all to the disk, and write into the folder of a save what is needed to go on; the end is to be awaited.
+    def save(self, folder: Path) -> "Future[Recorded]":
+        """Bring to the disk what was recorded so far, and write into the folder of a save what is needed to go on.
 
-        No step may be recorded before.
+        Steps may be recorded meanwhile. The end is to be awaited; it gives what there was of the take.
         """
-        return self._desk.machine.writer.submit(self._save, folder)
+        return self._desk.machine.writer.submit(self._save, folder, self._poses, self._poses and self._poses.grown)
 
     def close(self) -> None:
         self._desk.machine.writer.submit(self._close_files).result()
@@ -198,11 +198,13 @@ class Recorder:
             self._desk.events.add("error", code="recording", message=str(error))
         self._desk.events.add("recording.stopped", message=why)
 
-    def _save(self, folder: Path) -> None:
-        record: dict[str, Any] = {"recorded": self._recorded.to_record(), "poses": None}
-        if self._poses is not None:
-            self._poses.sync()
-            record["poses"] = _plain(self._poses.grown)
+    def _save(self, folder: Path, poses: PoseLog | None, grown: Grown | None) -> Recorded:
+        """Poses are written by the worker: by now there may be more than had grown then."""
+        recorded = self._recorded
+        record: dict[str, Any] = {"recorded": recorded.to_record(), "poses": None}
+        if poses is not None and grown is not None:
+            poses.sync()
+            record["poses"] = _plain(grown)
         if self._owed is not None:
             record |= self._owed.save(folder)
         if self._pictures is not None:
@@ -211,6 +213,7 @@ class Recorder:
         if self._take is not None:
             record["take"] = dict(self._take.checkpoint())
         replace_file(folder / RECORDING_NAME, sealed(record))
+        return recorded
 
     def _close_files(self) -> None:
         files = [file for file in (self._pictures, self._take) if file is not None]

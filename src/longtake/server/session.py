@@ -183,7 +183,7 @@ class ServedSession:
     def ask(self, id: str, question: str, *, temperature: float = 0.0, max_tokens: int | None = None) -> "Future[Any]":
         """Answer a question about the frames that came before it; its words are events, and the future's result all."""
         self._require_open()
-        self._require_question(question, max_tokens)
+        self.require_question(question, max_tokens)
         begun = threading.Event()
         steps = self._stepping.answer(id, question, temperature, max_tokens, begun=begun)
         with self._let_in():
@@ -197,7 +197,7 @@ class ServedSession:
     def inquire(self, id: str, question: str, max_tokens: int | None, inquiry: Inquiry) -> "Future[Any]":
         """Let the worker do the steps of an inquiry in turn with the session's questions; it leaves no trace."""
         self._require_open()
-        self._require_question(question, max_tokens)
+        self.require_question(question, max_tokens)
         begun = threading.Event()
         work = Work(self.id, WorkKind.QUESTION, self._stepping.inquire(id, inquiry, begun=begun))
         with self._let_in():
@@ -241,7 +241,7 @@ class ServedSession:
 
     def watch(self, watch: Watch) -> "Future[Any]":
         """Let a question stand: `watch.fired` tells when its answer becomes the expected one."""
-        self._require_question(watch.question, None)
+        self.require_question(watch.question, None)
         self._require_sense(watch)
         if watch.webhook is not None:
             require_webhook(watch.webhook, self._machine.settings.webhook_hosts)
@@ -271,19 +271,8 @@ class ServedSession:
         self._life.leave_memory()
         self.view.let_go()
 
-    @contextmanager
-    def _let_in(self) -> Iterator[None]:
-        """For a frame or a question; a server that is shutting down waits for those let in, and refuses others."""
-        with self._door:
-            self._machine.require_going_on()
-            self._active_s = self._machine.clock()
-            yield
-
-    def _require_open(self) -> None:
-        if self._is_closed:
-            raise RequestError("unknown_session", "This session was closed; open another.", status=404)
-
-    def _require_question(self, question: str, max_tokens: int | None) -> None:
+    def require_question(self, question: str, max_tokens: int | None) -> None:
+        """Refuse one that cannot be asked."""
         spec, most = self.record.spec, self._machine.settings.limits.question_chars
         if spec.language is None:
             raise RequestError(
@@ -295,6 +284,18 @@ class ServedSession:
             raise RequestError(
                 "bad_question", f"Expected max_tokens from 1 to {spec.max_tokens}, as it was opened with."
             )
+
+    @contextmanager
+    def _let_in(self) -> Iterator[None]:
+        """For a frame or a question; a server that is shutting down waits for those let in, and refuses others."""
+        with self._door:
+            self._machine.require_going_on()
+            self._active_s = self._machine.clock()
+            yield
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise RequestError("unknown_session", "This session was closed; open another.", status=404)
 
     def _require_sense(self, watch: Watch) -> None:
         """Refuse a standing question that could never be told of."""

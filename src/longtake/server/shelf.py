@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -139,15 +139,18 @@ class Shelf:
             ),
         )
 
-    def write_state(self, number: int, save: Callable[[Path], None]) -> None:
-        """Write a save under its number; it counts once a record names it."""
+    def make_state_folder(self, number: int) -> Path:
+        """Empty, for a save under this number; it counts once a record names it."""
         folder = self.state_folder(number)
         with writing(str(folder)):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-        save(folder)
-        with writing(str(folder)):
-            sync_path(folder)
+        return folder
+
+    def sync_state_folder(self, number: int) -> None:
+        """Return when what is in it is found on the disk by its name."""
+        with writing(str(self.state_folder(number))):
+            sync_path(self.state_folder(number))
             sync_path(self.folder)
 
     def remove_other_states(self, number: int) -> None:
@@ -200,9 +203,9 @@ class Shelf:
         other.folder.mkdir(parents=True)
         if record.number:
             shutil.copytree(self.state_folder(record.number), other.state_folder(record.number))
-        for name in (POSES_NAME, VIDEO_NAME):
+        for name, take_over in ((POSES_NAME, shutil.copyfile), (VIDEO_NAME, os.link)):
             if (self.folder / name).is_file():
-                shutil.copyfile(self.folder / name, other.folder / name)
+                take_over(self.folder / name, other.folder / name)
         self._copy_recorded(other, record.num_frames)
 
     def _copy_recorded(self, other: "Shelf", num_frames: int) -> None:

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any, Protocol, runtime_checkable
 
 from longtake.api.live_session import LiveAnswer
-from longtake.errors import InputError, LongtakeError, MemoryFullError
+from longtake.errors import LongtakeError, MemoryFullError
 from longtake.runtime.answers import Answer
 from longtake.server.events import EventLog
 from longtake.server.life import Life
@@ -62,10 +62,10 @@ class Stepping:
             self._save()
 
     def _save(self) -> None:
-        """What keeps it from being saved is not about the frame, which was taken."""
+        """What keeps it from being saved is not about the frame, which was taken; it is tried again."""
         try:
-            self._life.save()
-        except InputError as error:
+            self._life.begin_save(self.tell_error)
+        except Exception as error:  # noqa: BLE001 - told and logged, whatever it is, such as a want of memory
             self.tell_error(error)
 
     def answer(

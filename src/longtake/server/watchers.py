@@ -1,6 +1,6 @@
 """The three kinds of session in one shape: a map, a dialogue, or both, on the sessions that programs use."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -15,6 +15,8 @@ from longtake.server.problems import RequestError
 from longtake.server.spec import SessionSpec
 from longtake.types import Geometry
 
+WriteFolder = Callable[[Path], None]
+"""Writes into a folder of its own."""
 _MAP_NAME, _DIALOGUE_NAME = "map.safetensors", "dialogue.safetensors"
 
 
@@ -43,8 +45,8 @@ class Watcher(Protocol):
     def finish(self) -> Geometry | None:
         """The results still owed when no more frames come."""
 
-    def save(self, folder: Path) -> None:
-        """Write all that is needed to go on into a folder of its own."""
+    def snapshot(self) -> WriteFolder:
+        """All that is needed to go on, as it is now; it can be written later, in any thread."""
 
     def close(self) -> None:
         """Let go of the memory."""
@@ -78,8 +80,9 @@ class MapWatcher:
     def finish(self) -> Geometry | None:
         return self._session.finish()
 
-    def save(self, folder: Path) -> None:
-        self._session.save(folder / _MAP_NAME)
+    def snapshot(self) -> WriteFolder:
+        saved = self._session.snapshot()
+        return lambda folder: saved.save(folder / _MAP_NAME)
 
     def close(self) -> None:
         self._session.close()
@@ -113,8 +116,9 @@ class DialogueWatcher:
     def finish(self) -> Geometry | None:
         return None
 
-    def save(self, folder: Path) -> None:
-        self._session.save(folder / _DIALOGUE_NAME)
+    def snapshot(self) -> WriteFolder:
+        saved = self._session.snapshot()
+        return lambda folder: saved.save(folder / _DIALOGUE_NAME)
 
     def close(self) -> None:
         self._session.close()
@@ -147,8 +151,8 @@ class LiveWatcher:
     def finish(self) -> Geometry | None:
         return self._session.finish()
 
-    def save(self, folder: Path) -> None:
-        self._session.save(folder)
+    def snapshot(self) -> WriteFolder:
+        return self._session.snapshot().save
 
     def close(self) -> None:
         self._session.close()

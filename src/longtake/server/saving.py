@@ -1,0 +1,94 @@
+"""A session's saves: each is of a moment between two steps, and is written while the session goes on.
+
+worker    a moment, copied ─▶ goes on with frames
+saver                       └▶ the folder of the save ─▶ the record that names it ─▶ told
+writer    what was recorded until then ─┘
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from longtake.server.events import EventLog
+from longtake.server.machine import Machine, StepResult
+from longtake.server.recorder import Recorder
+from longtake.server.results import geometry_bytes
+from longtake.server.shelf import Recorded, SessionRecord, Shelf
+from longtake.server.standing import Standing
+from longtake.server.watchers import Watcher, WriteFolder
+from longtake.takes.atomic_files import replace_file
+
+LAST_NAME = "last.safetensors"
+OnFailure = Callable[[BaseException], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Moment:
+    """All that is saved of a session, on its own."""
+
+    record: SessionRecord
+    num_unsaved: int
+    last: StepResult | None
+    write_watcher: WriteFolder
+    recorded: "Future[Recorded]"
+    """Written by the writer, in turn with the steps."""
+
+
+class Saves:
+    """Of one session, one at a time. Its methods are called by the worker."""
+
+    def __init__(self, shelf: Shelf, standing: Standing, machine: Machine, events: EventLog) -> None:
+        self._shelf, self._standing, self._machine, self._events = shelf, standing, machine, events
+        self._under_way: Future[None] | None = None
+        self._tries_again_at = 0
+        """Frames unsaved when the next save may begin, should this one fail or take long."""
+
+    @property
+    def is_due(self) -> bool:
+        settings, unsaved = self._machine.settings, self._standing.num_unsaved
+        is_late = self._machine.clock() - self._standing.record.saved_s >= settings.save_every_s
+        is_due = unsaved >= settings.save_every_frames or (unsaved > 0 and is_late)
+        return is_due and unsaved >= self._tries_again_at
+
+    def settle(self) -> None:
+        """Return when none is under way; how it ended is told to who began it."""
+        if self._under_way is not None:
+            wait([self._under_way])
+            self._under_way = None
+
+    def begin(self, watcher: Watcher, recorder: Recorder, last: StepResult | None) -> "Future[None]":
+        """A save under the next number; the one before counts until it is whole.
+
+        A disk that is slower than the frames holds them up here: the save before ends first.
+        """
+        self.settle()
+        self._tries_again_at = self._standing.num_unsaved + self._machine.settings.save_every_frames
+        number = self._standing.record.number + 1
+        folder = self._shelf.make_state_folder(number)
+        write_watcher = watcher.snapshot()
+        moment = _Moment(self._standing.record, self._standing.num_unsaved, last, write_watcher, recorder.save(folder))
+        self._under_way = self._machine.saver.submit(self._write, moment, number, folder)
+        return self._under_way
+
+    def _write(self, moment: _Moment, number: int, folder: Path) -> None:
+        """In the saver's thread."""
+        try:
+            moment.write_watcher(folder)
+        finally:
+            wait([moment.recorded])
+        if moment.last is not None and moment.last.geometry is not None:
+            replace_file(folder / LAST_NAME, geometry_bytes(moment.last.geometry))
+        recorded = moment.recorded.result()
+        self._shelf.sync_state_folder(number)
+        self._standing.publish(
+            moment.record,
+            moment.num_unsaved,
+            number=number,
+            recorded=recorded,
+            saved_s=self._machine.clock(),
+            next_event=self._events.next_id,
+        )
+        self._tries_again_at = 0
+        self._shelf.remove_other_states(number)
+        self._events.add("session.saved", next_sequence=moment.record.next_sequence)

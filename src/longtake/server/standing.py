@@ -1,0 +1,48 @@
+"""How far a session has come, and how far its folder says so."""
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+from longtake.server.shelf import SessionRecord, Shelf
+
+
+class Standing:
+    """Changed by the worker, which counts frames, and by who writes saves meanwhile; safe for threads."""
+
+    def __init__(self, shelf: Shelf, record: SessionRecord) -> None:
+        self._shelf, self._record, self._num_unsaved = shelf, record, 0
+        self._writing, self._counting = threading.Lock(), threading.Lock()
+        """One who writes the record waits for the disk, and those who count must not wait for that."""
+
+    @property
+    def record(self) -> SessionRecord:
+        """As it is now; its folder has that of the last save."""
+        return self._record
+
+    @property
+    def num_unsaved(self) -> int:
+        """Frames, and the end where there was one, since the moment of the last save that is on the disk."""
+        return self._num_unsaved
+
+    def count(self, **changes: Any) -> None:
+        """A frame, or the end."""
+        with self._counting:
+            self._record = replace(self._record, **changes)
+            self._num_unsaved += 1
+
+    def change(self, **changes: Any) -> None:
+        """On disk and in memory alike, whatever else is saved; what the disk does not take is not changed."""
+        with self._writing:
+            self._shelf.write(replace(self._shelf.read(), **changes))
+            with self._counting:
+                self._record = replace(self._record, **changes)
+
+    def publish(self, moment: SessionRecord, num_saved: int, **changes: Any) -> None:
+        """Let a save count that is of a moment when so many frames were unsaved; what was changed since stays."""
+        with self._writing:
+            now = self._record
+            self._shelf.write(replace(moment, is_paused=now.is_paused, watches=now.watches, **changes))
+            with self._counting:
+                self._record = replace(self._record, **changes)
+                self._num_unsaved -= num_saved
