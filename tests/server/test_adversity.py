@@ -1,18 +1,21 @@
 """Where a part fails, or two things happen at once, the rest of a server goes on, ends and is saved as ever."""
 
 import json
+import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import replace
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 from served import ASK, MAP, QUESTION, Outputs, Start, ask, events_of, open_session, push, pushed, until
 
-from longtake.errors import BusyError, InputError
+from longtake.errors import BusyError, InputError, SavedSessionError
 from longtake.pipeline.scheduler import Served
 from longtake.server import shelf as shelf_module
 from longtake.server.engine import Engine
@@ -21,8 +24,10 @@ from longtake.server.life import Life
 from longtake.server.machine import SessionState
 from longtake.server.problems import RequestError
 from longtake.server.recorder import Recorder
-from longtake.server.shelf import Shelf
+from longtake.server.shelf import VIDEO_NAME, Recorded, Shelf
 from longtake.server.watches import Watch
+from longtake.takes import atomic_files
+from longtake.takes.atomic_files import GrowingFile
 from longtake.takes.sealed_json import sealed
 from longtake.video.frame import VideoFrame
 
@@ -236,7 +241,7 @@ def test_what_cannot_be_saved_at_the_end_is_logged_and_all_else_ends(
     push(whole, frames[:3])
     save = Recorder.save
 
-    def save_or_fail(recorder: Recorder, folder: Path) -> "Future[None]":
+    def save_or_fail(recorder: Recorder, folder: Path) -> "Future[Recorded]":
         if broken.id in folder.parts:
             _close(recorder)
             _refused()
@@ -247,3 +252,91 @@ def test_what_cannot_be_saved_at_the_end_is_logged_and_all_else_ends(
     assert whole.num_unsaved == 0
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == ["3 frames not saved"]
     assert _is_ended(engine)
+
+
+@pytest.mark.parametrize("is_in_memory", [True, False])
+def test_a_session_whose_folder_became_a_file_is_closed(
+    start: Start, frames: Sequence[VideoFrame], *, is_in_memory: bool
+) -> None:
+    engine = start()
+    session = open_session(engine, MAP)
+    push(session, frames[:3])
+    if not is_in_memory:
+        session.evict().result(timeout=60)
+    session.settle()
+    shutil.rmtree(session.shelf.folder)
+    session.shelf.folder.write_text("no folder")
+    engine.close(session.id).result(timeout=60)
+    assert engine.sessions == []
+    assert list(engine.settings.folder.iterdir()) == []
+
+
+def test_what_is_told_of_damaged_files_names_no_place_of_the_server(
+    start: Start, frames: Sequence[VideoFrame], tmp_path: Path
+) -> None:
+    engine = start()
+    session, other = open_session(engine, MAP), open_session(engine, MAP)
+    push(session, frames[:3])
+    push(other, frames[:3])
+    session.evict().result(timeout=60)
+    (session.shelf.state_folder(1) / "map.safetensors").write_bytes(b"damaged")
+    with pytest.raises(SavedSessionError):
+        session.push(pushed(frames[3], 3)).result(timeout=60)
+    (told,) = events_of(session, "error")
+    assert told["code"] == "saved_session"
+    assert told["message"].startswith("state-1/map.safetensors is not a complete saved session")
+    engine.drain()
+    (other.shelf.folder / "session.json").write_bytes(b"damaged")
+    damaged = start().damaged
+    assert damaged.keys() == {other.id}
+    assert "session.json" in damaged[other.id]
+    assert str(tmp_path) not in damaged[other.id]
+
+
+def test_a_fork_shares_an_uploaded_video_and_keeps_it(start: Start, frames: Sequence[VideoFrame]) -> None:
+    engine = start()
+    session = open_session(engine, replace(MAP, source="upload"))
+    video = session.shelf.folder / VIDEO_NAME
+    video.write_bytes(b"a video")
+    push(session, frames[:2])
+    fork = engine.fork(session.id).result(timeout=60)
+    shared = fork.shelf.folder / VIDEO_NAME
+    assert shared.samefile(video)  # however long it is, the worker copies nothing of it
+    engine.close(session.id).result(timeout=60)
+    assert shared.read_bytes() == b"a video"
+
+
+def test_a_disk_that_is_full_for_one_session_harms_no_other(
+    start: Start, frames: Sequence[VideoFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = start(save_every_frames=4)
+    poor, rich = open_session(engine, MAP), open_session(engine, MAP)
+    write, replace_whole = GrowingFile._write, atomic_files.replacing
+
+    def write_or_fail(file: GrowingFile, piece: bytes) -> None:
+        if poor.id in Path(file._file.name).parts:
+            _full()
+        write(file, piece)
+
+    @contextmanager
+    def replacing_or_fail(path: Path) -> Iterator[BufferedWriter]:
+        with replace_whole(path) as file:
+            if poor.id in path.parts:
+                _full()
+            yield file
+
+    with monkeypatch.context() as full:
+        full.setattr(GrowingFile, "_write", write_or_fail)
+        full.setattr(atomic_files, "replacing", replacing_or_fail)
+        said = [(push(poor, [frame], number), push(rich, [frame], number)) for number, frame in enumerate(frames[:5])]
+        until(lambda: bool(events_of(rich, "session.saved")))
+        until(lambda: "bad_input" in [error["code"] for error in events_of(poor, "error")])
+    assert [one for one, _ in said] == [other for _, other in said]
+    assert events_of(rich, "error") == []
+    assert rich.description["recording"] is True
+    assert len(events_of(poor, "recording.stopped")) == 1
+    assert events_of(poor, "session.saved") == []
+    assert push(poor, frames[5:9], first=5) == push(rich, frames[5:9], first=5)
+    until(lambda: bool(events_of(poor, "session.saved")))  # there is room again
+    poor.evict().result(timeout=60)
+    assert push(poor, frames[9:10], first=9) == push(rich, frames[9:10], first=9)

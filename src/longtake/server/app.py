@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response, WebSocket
@@ -25,7 +27,7 @@ from longtake.server.live_socket import LiveSocket
 from longtake.server.metrics import metrics_text
 from longtake.server.page import page_router
 from longtake.server.pose_log import tum_lines
-from longtake.server.problems import RETRY_AFTER_S, RequestError, problem_of
+from longtake.server.problems import RETRY_AFTER_S, RequestError, problem_of, without_place
 from longtake.server.results import geometry_bytes
 from longtake.server.shelf import POSES_NAME
 from longtake.server.spec import UPLOAD, Delivery, SessionSpec
@@ -89,10 +91,11 @@ def create_app(engine: Engine, rules: AccessRules) -> App:
         downloads.close()
 
     app = FastAPI(title="longtake", version=__version__, lifespan=lifespan, openapi_url="/v1/openapi.json")
-    app.add_exception_handler(LongtakeError, _tell_problem)
+    tell_problem = partial(_tell_problem, engine.settings.folder)
+    app.add_exception_handler(LongtakeError, tell_problem)
     app.add_exception_handler(RequestValidationError, _tell_invalid)
     app.add_exception_handler(HTTPException, _tell_http)
-    app.add_exception_handler(Exception, _tell_problem)
+    app.add_exception_handler(Exception, tell_problem)
     app.include_router(page_router())
     app.include_router(_operations(engine))
     app.include_router(_sessions(engine), prefix="/v1")
@@ -274,9 +277,9 @@ def _reply(code: str, message: str, status: int) -> JSONResponse:
     return JSONResponse(content, status_code=status, headers=headers)
 
 
-async def _tell_problem(_: Request, error: Exception) -> JSONResponse:
+async def _tell_problem(sessions: Path, _: Request, error: Exception) -> JSONResponse:
     problem = problem_of(error)
-    return _reply(problem.code, problem.message, problem.status)
+    return _reply(problem.code, without_place(problem.message, sessions), problem.status)
 
 
 async def _tell_invalid(_: Request, error: Exception) -> JSONResponse:

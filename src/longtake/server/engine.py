@@ -18,7 +18,7 @@ from longtake.server.logs import log_event
 from longtake.server.machine import Machine, SessionState
 from longtake.server.networks import Networks
 from longtake.server.observed import Observed
-from longtake.server.problems import RequestError
+from longtake.server.problems import RequestError, without_place
 from longtake.server.quota import Quota
 from longtake.server.session import ServedSession
 from longtake.server.settings import ServerSettings
@@ -290,7 +290,7 @@ class Engine:
             self._add(ServedSession(id, shelf, shelf.read(), self._machine))
         except LongtakeError as error:
             _log.warning("not resumed: %s", error, extra={"session": id})
-            self.damaged[id] = str(error)
+            self.damaged[id] = without_place(str(error), self.settings.folder)
 
     def _feed_again(self, session: ServedSession) -> None:
         spec = session.record.spec

@@ -29,9 +29,16 @@ Listener = Callable[[SessionEvent], None]
 class EventLog:
     """Events of one session. Ids only grow; some may be left out. Safe for threads."""
 
-    def __init__(self, *, first_id: int = 1, most: int = KEPT, observe: Listener = lambda _: None) -> None:
-        """`observe` is called with every event, after all who listen."""
-        self._next_id, self._observe = first_id, observe
+    def __init__(
+        self,
+        *,
+        first_id: int = 1,
+        most: int = KEPT,
+        observe: Listener = lambda _: None,
+        shown: Callable[[str], str] = lambda message: message,
+    ) -> None:
+        """`observe` is called with every event, after all who listen; `shown` makes messages fit for clients."""
+        self._next_id, self._observe, self.shown = first_id, observe, shown
         self._kept: deque[SessionEvent] = deque(maxlen=most)
         self._listeners: list[Listener] = []
         self._lock = threading.RLock()
@@ -48,6 +55,8 @@ class EventLog:
 
     def add(self, type: str, **fields: Any) -> SessionEvent:
         """Number an event, keep it, and tell all who listen."""
+        if "message" in fields:
+            fields["message"] = self.shown(fields["message"])
         with self._lock:
             event = SessionEvent(self._next_id, type, fields)
             self._next_id += 1

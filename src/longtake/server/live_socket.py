@@ -195,7 +195,9 @@ class LiveSocket:
                 about = {"request": request.get("request")} if "request" in request else {}
                 await self._do(request)
         except LongtakeError as error:
-            event = SessionEvent(self._last_id, "error", {**problem_of(error).record, **about})
+            problem = problem_of(error)
+            told = {"code": problem.code, "message": self._session.events.shown(problem.message), **about}
+            event = SessionEvent(self._last_id, "error", told)
             self._enqueue(event, [json.dumps(event.record)])
 
     async def _push(self, message: BinaryMessage) -> None:

@@ -1,6 +1,9 @@
 """What a client can get wrong: a code, one sentence, and the status of the reply that says so."""
 
+import os
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from longtake.errors import (
     BudgetError,
@@ -51,6 +54,16 @@ _CODES: tuple[tuple[type[LongtakeError], str, int], ...] = (
     (MemoryFullError, "memory_full", 409),
     (RecallError, "memory", 409),
 )
+
+
+def without_place(sentence: str, sessions: Path) -> str:
+    """With files of a session named as they are in its folder: where the server has that is nothing to a client."""
+    whole = str(sessions.resolve())
+    places = "|".join(re.escape(f"{place}{os.sep}") for place in (whole, sessions))
+    folder = rf"(?:{places})?\b[0-9a-f]{{16}}(?:\.unfinished)?"
+    sentence = re.sub(folder + re.escape(os.sep), "", sentence)
+    sentence = re.sub(folder + r"\b", "the session's folder", sentence)
+    return sentence.replace(whole, "the server's folder")
 
 
 def problem_of(error: BaseException) -> Problem:

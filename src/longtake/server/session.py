@@ -19,7 +19,7 @@ from longtake.pipeline.scheduler import Work, WorkKind
 from longtake.server.events import EventLog
 from longtake.server.life import Life
 from longtake.server.machine import Machine, PushedFrame, SessionState, StepResult
-from longtake.server.problems import RequestError
+from longtake.server.problems import RequestError, without_place
 from longtake.server.recorder import StepListener
 from longtake.server.shelf import TAKE_NAME, Recorded, SessionRecord, Shelf
 from longtake.server.spec import Delivery
@@ -41,7 +41,8 @@ class ServedSession:
         self.id, self._machine = id, machine
         was_there = record.number > 0 or shelf.read_taken() > record.next_sequence
         first_id = record.next_event + (_LOST_IDS if was_there else 0)
-        self.events = EventLog(first_id=first_id, observe=partial(machine.observe, id))
+        shown = partial(without_place, sessions=shelf.folder.parent)
+        self.events = EventLog(first_id=first_id, observe=partial(machine.observe, id), shown=shown)
         self._life = Life(id, shelf, record, machine, self.events)
         self._works = Works(machine.scheduler, machine.settings.limits)
         self._watches = Watches(record.watches)

@@ -240,6 +240,8 @@ class Shelf:
         """The name first: what is left where this is cut off belongs to no session."""
         with suppress(FileNotFoundError):
             self.folder.replace(self.unfinished_folder)
+        if self.unfinished_folder.is_file():  # somebody put it in the place of the folder
+            self.unfinished_folder.unlink()
         shutil.rmtree(self.unfinished_folder, ignore_errors=True)
 
 
