@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 from served import ASK, BOTH, MAP, QUESTION, Start, ask, open_session, push, until
 from walked import WALK
 
-from longtake.errors import BusyError, CancelledWorkError
+from longtake.errors import BusyError, CancelledWorkError, UnknownWordsError
 from longtake.pipeline.admission import Demand
+from longtake.server import comparing
 from longtake.server.comparing import SeenPicture, compare, looks, pictures_of, pictures_to_compare
 from longtake.server.engine import Engine
 from longtake.server.problems import RequestError
@@ -124,7 +125,11 @@ def test_beside_a_map_the_pictures_are_those_that_the_dialogue_looked_at() -> No
 
 
 @pytest.mark.extra
-def test_what_cannot_be_compared_is_refused_in_a_sentence(start: Start, frames: Sequence[VideoFrame]) -> None:
+def no_pictures(*_: object) -> NoReturn:
+    raise AssertionError("no picture is to be read")
+
+
+def test_what_cannot_be_compared_is_refused_in_a_sentence(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = start(budget_bytes=70_000_000, session_bytes=40_000_000, spare_idle_s=600.0)
     mapping = open_session(engine, replace(MAP, source=WALK))
     with pytest.raises(RequestError, match="no language model"):
@@ -136,8 +141,13 @@ def test_what_cannot_be_compared_is_refused_in_a_sentence(start: Start, frames: 
     engine.admission.admit("other", all_that_is_left(engine))
     with pytest.raises(BusyError):
         compared(engine, session)
+    monkeypatch.setattr(comparing, "pictures_to_compare", no_pictures)  # questions are looked at before
     with pytest.raises(RequestError, match="1 to 4000 characters"):
         compared(engine, session, question=" ")
+    with pytest.raises(RequestError, match="max_tokens"):
+        compared(engine, session, max_tokens=10_000)
+    with pytest.raises(UnknownWordsError):
+        compared(engine, session, question="What is a qubit?")
     assert ask(session)
 
 
