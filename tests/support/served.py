@@ -92,8 +92,13 @@ def until(is_so: Callable[[], bool], seconds: float = 20.0) -> None:
 
 
 def await_save(session: ServedSession, num_unsaved: int) -> None:
-    """Until a save that was begun while frames came is on the disk, and only so many of them are not."""
-    until(lambda: session.num_unsaved == num_unsaved, seconds=60.0)
+    """Until a save that was begun while frames came has ended, and only so many of them are not on the disk."""
+
+    def is_told() -> bool:
+        saved = events_of(session, "session.saved")
+        return bool(saved) and saved[-1]["next_sequence"] + num_unsaved == session.record.next_sequence
+
+    until(is_told, seconds=60.0)
 
 
 def same(one: Geometry, other: Geometry) -> bool:
