@@ -96,7 +96,8 @@ class Recorder:
 
         Steps may be recorded meanwhile. The end is to be awaited; it gives what there was of the take.
         """
-        return self._desk.machine.writer.submit(self._save, folder, self._poses, self._poses and self._poses.grown)
+        grown = None if self._poses is None else self._poses.grown
+        return self._desk.machine.writer.submit(self._save, folder, self._poses, grown)
 
     def close(self) -> None:
         self._desk.machine.writer.submit(self._close_files).result()
