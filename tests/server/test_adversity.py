@@ -282,6 +282,7 @@ def test_what_is_told_of_damaged_files_names_no_place_of_the_server(
     (session.shelf.state_folder(1) / "map.safetensors").write_bytes(b"damaged")
     with pytest.raises(SavedSessionError):
         session.push(pushed(frames[3], 3)).result(timeout=60)
+    until(lambda: bool(events_of(session, "error")))
     (told,) = events_of(session, "error")
     assert told["code"] == "saved_session"
     assert told["message"].startswith("state-1/map.safetensors is not a complete saved session")
