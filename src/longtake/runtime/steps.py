@@ -20,6 +20,7 @@ from longtake.geometry.model import Prediction
 from longtake.memory.change import Part, change_together
 from longtake.spatial.pose import decode_pose, invert_encoding
 from longtake.types import FrameKind, Geometry
+from longtake.weights.familiarity import UNJUDGED, Judged
 
 Frame = Shaped[Tensor, "..."]
 """Given by users, so checked in `step`: three channels of the session's size, as bytes or floats."""
@@ -90,11 +91,18 @@ class VideoSession(ABC):
         """End the session; a fork gives its slots back."""
 
     @abstractmethod
-    def save(self, path: Path, *, fit: str | None = None, source_size: tuple[int, int] | None = None) -> None:
+    def save(
+        self,
+        path: Path,
+        *,
+        fit: str | None = None,
+        source_size: tuple[int, int] | None = None,
+        judged: Judged = UNJUDGED,
+    ) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent.
 
         `fit` says how pictures became the frames that this session was given, `source_size` which height and width
-        they had, for whoever makes the next ones.
+        they had, for whoever makes the next ones; `judged` by what the video was found like what the model knows.
         """
 
     def run(self, frames: Iterable[Frame]) -> Iterator[Geometry]:

@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any
 
 from longtake.errors import CancelledWorkError
-from longtake.hub.bundled import model_notes
 from longtake.language.question_grammar import known_ids, question_ids
 from longtake.pipeline.scheduler import Work, WorkKind
 from longtake.server.events import EventLog
 from longtake.server.life import Life
 from longtake.server.machine import Machine, PushedFrame, SessionState, StepResult
+from longtake.server.notes import session_notes
 from longtake.server.problems import RequestError
 from longtake.server.recorder import StepListener
 from longtake.server.shelf import TAKE_NAME, Recorded, SessionRecord, Shelf
@@ -150,21 +150,10 @@ class ServedSession:
             "num_recorded": self.recorded.num_frames,
             "recording": self.recorded.stopped is None,
             "lost_frames": None if self.lost is None else list(self.lost),
-            "notes": self._notes,
+            "unlikeness": record.unlikeness.to_record(),
+            "notes": session_notes(record),
             "watches": [watch.description for watch in self._watches.all],
         }
-
-    @property
-    def _notes(self) -> list[str]:
-        """What to know before its answers and its map are trusted."""
-        spec = self.record.spec
-        named = ((spec.model, "--model {}"), (spec.language, "--language {}"))
-        notes = [
-            model_notes(name, shows_world=spec.is_world, naming=f"longtake serve {naming}")
-            for name, naming in named
-            if name is not None
-        ]
-        return [note for of_model in notes for note in of_model]
 
     def push(self, frame: PushedFrame) -> "Future[Any]":
         """Let the worker take a frame; the event `input_frame.ack`, `input_frame.dropped` or `error` tells the end."""

@@ -71,6 +71,23 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unlikeness:
+    """How far the video is from what each model was trained on, above 1 where it is unlike that; None until judged."""
+
+    model: float | None = None
+    language: float | None = None
+
+    def to_record(self) -> dict[str, float | None]:
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: JsonObject) -> "Unlikeness":
+        return cls(
+            model=record.optional("model", record.number), language=record.optional("language", record.number)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecord:
     """A session as its folder tells of it."""
 
@@ -87,6 +104,7 @@ class SessionRecord:
     is_paused: bool = False
     watches: tuple[Watch, ...] = ()
     recorded: Recorded = field(default_factory=Recorded)
+    unlikeness: Unlikeness = field(default_factory=Unlikeness)
 
 
 class Shelf:
@@ -135,6 +153,7 @@ class Shelf:
                     "is_paused": record.is_paused,
                     "watches": [watch.to_record() for watch in record.watches],
                     "recorded": record.recorded.to_record(),
+                    "unlikeness": record.unlikeness.to_record(),
                 }
             ),
         )
@@ -180,6 +199,7 @@ class Shelf:
             is_paused=record.boolean("is_paused"),
             watches=tuple(Watch.from_record(watch) for watch in record.objects("watches")),
             recorded=Recorded.from_record(record.object("recorded")),
+            unlikeness=_read_unlikeness(record),
         )
 
     def copy_to(self, other: "Shelf", record: SessionRecord) -> None:
@@ -238,6 +258,12 @@ class Shelf:
         with suppress(FileNotFoundError):
             self.folder.replace(self.unfinished_folder)
         shutil.rmtree(self.unfinished_folder, ignore_errors=True)
+
+
+def _read_unlikeness(record: JsonObject) -> Unlikeness:
+    """Records of earlier versions say nothing of it."""
+    told = record.optional("unlikeness", record.object)
+    return Unlikeness() if told is None else Unlikeness.from_record(told)
 
 
 def is_session_id(text: str) -> bool:
