@@ -65,6 +65,11 @@ class RecallError(LongtakeError):
 class BudgetError(RecallError):
     """The declared budget cannot hold the smallest working set."""
 
+    def __init__(self, sentence: str, *, least_bytes: int | None = None) -> None:
+        """`least_bytes` is the smallest budget that would, where that is known."""
+        super().__init__(sentence)
+        self.least_bytes = least_bytes
+
 
 class MemoryFullError(RecallError):
     """No free slot is left for this clip."""

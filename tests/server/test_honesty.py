@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from served import ASK, BOTH, MAP, QUESTION, Start, events_of, open_session, push, until
 
-from longtake.errors import UnknownWordsError
+from longtake.errors import BudgetError, UnknownWordsError
+from longtake.memory.budget import format_bytes
 from longtake.server.problems import RequestError
 from longtake.server.shelf import VIDEO_NAME
 from longtake.server.spec import UPLOAD
@@ -47,6 +48,23 @@ def test_frames_become_final_and_an_ended_session_is_watched_no_more(
     assert ended["num_final"] == 12
     with pytest.raises(RequestError, match="has ended"):
         session.watch(Watch(id="w", question=QUESTION, expected="left"))
+
+
+def test_a_memory_that_is_too_small_is_refused_with_the_whole_that_would_do(
+    start: Start, frames: Sequence[VideoFrame]
+) -> None:
+    """Of the dialogue first, which is opened before the size of a picture is known; then of the map."""
+    engine, memory_bytes = start(), 10_000
+    for whose in ("70% are the dialogue's", "30% are the map's"):
+        refusing = open_session(engine, replace(BOTH, memory_bytes=memory_bytes))
+        with pytest.raises(BudgetError, match=whose) as refused:
+            push(refusing, frames[:1])
+        assert f"but got {format_bytes(memory_bytes)}" in str(refused.value)
+        assert refused.value.least_bytes is not None
+        memory_bytes = refused.value.least_bytes
+        with pytest.raises(BudgetError, match=whose):
+            push(open_session(engine, replace(BOTH, memory_bytes=memory_bytes - 10)), frames[:1])
+    push(open_session(engine, replace(BOTH, memory_bytes=memory_bytes)), frames[:1])
 
 
 def test_notes_tell_what_the_models_know_unless_a_world_is_watched(start: Start) -> None:
