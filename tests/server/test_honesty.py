@@ -9,7 +9,7 @@ from served import ASK, BOTH, MAP, QUESTION, Start, events_of, open_session, pus
 
 from longtake.errors import BudgetError, UnknownWordsError
 from longtake.memory.budget import format_bytes
-from longtake.server.problems import RequestError
+from longtake.server.problems import RequestError, problem_of
 from longtake.server.shelf import VIDEO_NAME
 from longtake.server.spec import UPLOAD
 from longtake.server.watches import Watch
@@ -86,3 +86,26 @@ def test_a_sentence_about_an_upload_does_not_say_where_the_server_has_it(start: 
     (error,) = events_of(session, "error")
     assert "the uploaded video" in error["message"]
     assert str(tmp_path) not in error["message"]
+    until(lambda: session.description["problem"] == error["message"])
+
+
+def test_a_refusal_is_short_and_says_what_to_ask(start: Start, frames: Sequence[VideoFrame]) -> None:
+    session = open_session(start(), ASK)
+    push(session, frames[:2])
+    said = session.ask("q", "Is there a dragon?").result(timeout=60)
+    assert said["ending"] == "refused"
+    (told,) = events_of(session, "response.output_text.delta")
+    assert told["text"] == said["text"]
+    with pytest.raises(UnknownWordsError) as refused:
+        session.watch(Watch(id="w", question="Is there a dragon?", expected="yes"))
+    for text in (said["text"], problem_of(refused.value).message):
+        assert len(text.split()) < 60
+        assert "Have you seen a red ball?" in text
+        assert not any(door in text for door in ("from_pretrained", "--model", "longtake ask"))
+
+
+def test_what_a_standing_question_waits_for_is_short(start: Start) -> None:
+    session = open_session(start(), ASK)
+    with pytest.raises(RequestError, match="at most 400 characters, but got 100000"):
+        session.watch(Watch(id="w", question=QUESTION, expected="x" * 100_000))
+    assert session.description["watches"] == []

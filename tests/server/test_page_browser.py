@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from qr_reader import read_qr
+from served import until
 from server_process import ServerProcess
 
 pytest.importorskip("fastapi")
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.extra
 HOUSE = "world:9?frames=40&size=126x98"
 LONG = "world:9?frames=5000&size=126x98"
 TOKEN = "a-token-of-some-length"
+ROOM = "Which room are you in now?"
 EVIL = '<script>window.hit=1</script><img src=x onerror="window.hit=1"> שלום \u202eabc 🏠 ' + "long" * 300
 PATIENCE_MS = 60_000
 EARLIER = """async () => {
@@ -137,6 +139,14 @@ def test_keys_do_what_buttons_do(browser: Any, server: ServerProcess, session: s
     assert page.locator("#keys").is_visible()
     page.keyboard.press("Escape")
     assert not page.locator("#keys").is_visible()
+    page.click("#downloads summary")
+    assert page.locator("#downloads .sheet").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator("#downloads .sheet").is_visible()
+    page.evaluate("longtake.page.state.arrivals = [1000, 1000.4]")
+    assert page.evaluate("longtake.page.state.framesPerS") is None
+    page.evaluate("longtake.page.state.arrivals = [1000, 1500, 2000]")
+    assert page.evaluate("longtake.page.state.framesPerS") == 2
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "question"
     page.focus("#timeline")
@@ -159,10 +169,94 @@ def test_a_wrong_token_and_a_lost_server_are_told_in_words(browser: Any, tmp_pat
         page.press("#token-input", "Enter")
         wait_for_words(page, "#status-words", r"Live, \d+")
         assert TOKEN not in page.url
+        page.fill("#question", ROOM)
+        page.press("#question", "Enter")
+        wait_for_words(page, "#log", "first word")
+        said = page.text_content("#log .answer")
+        kept = folder / made.record["id"] / "conversation.json"
+        until(lambda: kept.is_file() and ROOM in kept.read_text())
         first.kill()
         wait_for_words(page, "#status-words", "Lost the server, trying again in")
         with ServerProcess(folder, port=first.port, environment=environment):
             wait_for_words(page, "#status-words", r"Live, \d+")
+            assert page.locator("#log .asked").count() == 1
+            page.reload()  # what the page knew is gone; the server has the conversation
+            wait_for_words(page, "#log", f"{re.escape(ROOM)}.*{re.escape(said)}.*first word")
+            assert page.locator("#log .asked").count() == 1
+    page.close()
+
+
+def test_a_session_is_deleted_when_that_was_confirmed(browser: Any, server: ServerProcess, heard: list[str]) -> None:
+    id = server.call("POST", "/v1/sessions", {"source": "push", "language": None}).record["id"]
+    page = open_page(browser, server.url, heard, fragment=f"#session={id}")
+    wait_for_words(page, "#status-words", "Waiting for the camera")
+    assert page.get_attribute("#question", "placeholder") == "Start one that answers to ask"
+    assert "only maps" in page.text_content("#log")
+    page.click("[data-source=saved]")
+    page.click(f"[aria-label='Delete Camera {id[:6]}']")
+    assert "Delete Camera" in page.text_content(".sure")
+    page.click(".sure >> text=Keep")
+    page.click(f"[aria-label='Delete Camera {id[:6]}']")
+    page.click(".sure >> .danger")
+    page.wait_for_function("id => !document.getElementById('start-own').textContent.includes(id)", arg=id[:6])
+    assert id not in [one["id"] for one in server.call("GET", "/v1/sessions").record["sessions"]]
+    wait_for_words(page, "#status-words", "This session was closed")
+    page.close()
+
+
+def test_an_upload_that_cannot_be_read_says_why(
+    browser: Any, server: ServerProcess, session: str, heard: list[str], tmp_path: Path
+) -> None:
+    page = open_page(browser, server.url, heard, fragment=f"#session={session}")
+    (tmp_path / "no.mp4").write_text("no video")
+    page.click("[data-source=upload]")
+    page.set_input_files("#start-own input", tmp_path / "no.mp4")
+    page.click("#start-button")
+    wait_for_words(page, "#notice-words", "the uploaded video")
+    wait_for_words(page, "#status-words", "Nothing can be read")
+    id = page.evaluate("longtake.page.id")
+    page.reload()
+    wait_for_words(page, "#notice-words", "the uploaded video")
+    page.click("[data-source=saved]")
+    wait_for_words(page, "#start-own", f"{id[:6]}stopped: .*the uploaded video")
+    page.close()
+
+
+def test_an_answer_is_chosen_and_a_webhook_asked_for_where_it_is_allowed(
+    browser: Any, server: ServerProcess, session: str, heard: list[str]
+) -> None:
+    page = open_page(browser, server.url, heard, fragment=f"#session={session}")
+    wait_for_words(page, "#status-words", "Ended")
+    page.click("#choose-button")
+    page.fill("#choose-question", "Have you seen a red ball?")
+    page.fill("#choose-choices", "yes")
+    page.press("#choose-choices", "Enter")
+    wait_for_words(page, "#choose-words", "two answers or more")
+    page.fill("#choose-choices", "yes, no")
+    page.press("#choose-choices", "Enter")
+    page.wait_for_selector("#choose-results li:nth-child(2)", timeout=PATIENCE_MS)
+    reply = server.call(
+        "POST", f"/v1/sessions/{session}/choose", {"question": "Have you seen a red ball?", "choices": ["no", "yes"]}
+    ).record
+    assert (page.text_content("#choose-results li") or "").startswith(reply["text"])
+    page.keyboard.press("Escape")
+    page.click("#watch-button")
+    assert not page.locator("#watch-webhook").is_visible()
+    page.evaluate("longtake.page.state.session.webhook_hosts = ['robot.lan']; longtake.page.chat.offer(longtake.page.state.session, [])")
+    assert page.locator("#watch-webhook").is_visible()
+    assert page.get_attribute("#watch-webhook", "placeholder") == "http://robot.lan/…"
+    page.close()
+
+
+def test_a_video_unlike_what_the_models_know_stands_out(
+    browser: Any, server: ServerProcess, session: str, heard: list[str]
+) -> None:
+    page = open_page(browser, server.url, heard, fragment=f"#session={session}")
+    wait_for_words(page, "#status-words", "Ended")
+    assert not page.locator("#model-notes.unlike").is_visible()
+    told = {"type": "session.updated", "notes": ["This video is unlike them."], "unlikeness": {"model": 3.2}}
+    page.evaluate("event => longtake.page.state.apply(event)", told)
+    assert page.text_content("#model-notes.unlike") == "This video is unlike them."
     page.close()
 
 
@@ -174,7 +268,7 @@ def test_without_webgl_the_page_says_so_and_answers(
         assert page.locator("#no-webgl").is_visible()
         assert not page.locator("#view").is_visible()
         wait_for_words(page, "#status-words", r"(Live|Ended)\D+[1-9]")
-        page.fill("#question", "Which room are you in now?")
+        page.fill("#question", ROOM)
         page.press("#question", "Enter")
         wait_for_words(page, "#log", "first word")
 

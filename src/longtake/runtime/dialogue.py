@@ -156,7 +156,7 @@ class DialogueSession:
         try:
             ids = self._question_ids(question)
         except UnknownWordsError as refusal:
-            yield str(refusal)
+            yield refusal.brief
             yield Answer.refused(refusal, self.state.last_s, time.perf_counter() - started)
             return
         with self._memory.fork() as fork:
@@ -527,6 +527,7 @@ class _Asking:
             seen_until_s=last_s,
             evidence=evidence(self.asked.state.segments, self.token, mass, until_s=last_s),
             timing=generated.timing(started_s, forked_s),
+            num_prompt_tokens=len(self.token),
         )
 
 

@@ -8,6 +8,7 @@ SESSION/
   take/             where it maps, a take of the frames whose results are final
   taken             frames taken so far, saved or not: after a crash it says which were lost
   video             what was uploaded
+  conversation.json the last questions with their answers
 """
 
 import os
@@ -29,7 +30,7 @@ from longtake.takes.fields import JsonObject
 from longtake.takes.sealed_json import sealed, unsealed
 
 _RECORD_NAME, _TAKEN_NAME = "session.json", "taken"
-POSES_NAME, VIDEO_NAME = "poses.bin", "video"
+POSES_NAME, VIDEO_NAME, CONVERSATION_NAME = "poses.bin", "video", "conversation.json"
 PICTURES_NAME, TAKE_NAME = "pictures", "take"
 PIXEL_FOLDERS = ("images", "depth", "confidence")
 """Of a take: a file for each frame in each."""
@@ -220,7 +221,7 @@ class Shelf:
         other.folder.mkdir(parents=True)
         if record.number:
             shutil.copytree(self.state_folder(record.number), other.state_folder(record.number))
-        for name in (POSES_NAME, VIDEO_NAME):
+        for name in (POSES_NAME, VIDEO_NAME, CONVERSATION_NAME):
             if (self.folder / name).is_file():
                 shutil.copyfile(self.folder / name, other.folder / name)
         self._copy_recorded(other, record.num_frames)
