@@ -252,9 +252,7 @@ class GeometrySession(Single):
     def save(self, path: str | Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
         clock = self._clock.value
-        self._opened("save").save(
-            Path(path), fit=self._prepare.fit, source_size=clock.source_size, judged=clock.judged
-        )
+        self._opened("save").save(Path(path), fit=self._prepare.fit, source_size=clock.source_size, judged=clock.judged)
 
     @classmethod
     @checked_arguments

@@ -149,9 +149,7 @@ class WindowedSession(VideoSession):
             recent_timestamps_s=tuple(timestamp_s for _, timestamp_s in clock.recent),
             **{name: FramesRecord.of(parts) for name, parts in window.parts().items()},
         )
-        record = replace(
-            self._session.record(), windowed=windowed, fit=fit, source_size=source_size, judged=judged
-        )
+        record = replace(self._session.record(), windowed=windowed, fit=fit, source_size=source_size, judged=judged)
         write_tensors(path, tensors, record.to_dict())
 
     @classmethod

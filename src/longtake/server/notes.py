@@ -1,4 +1,4 @@
-"""What to know before a session's map and answers are trusted: what its models know, and whether the video is like it."""
+"""What to know before a session is trusted: what its models know, and whether the video is like that."""
 
 from longtake.hub.bundled import model_notes, unlike_note
 from longtake.server.shelf import SessionRecord, Unlikeness

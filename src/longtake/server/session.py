@@ -245,12 +245,8 @@ class ServedSession:
     def watch(self, watch: Watch) -> "Future[Any]":
         """Let a question stand: `watch.fired` tells when its answer becomes the expected one."""
         self._require_question(watch.question, None)
+        self._require_short(watch.expected)
         self._require_sense(watch)
-        most = self._machine.settings.limits.expected_chars
-        if len(watch.expected) > most:
-            raise RequestError(
-                "bad_watch", f"Expected the answer to wait for in at most {most} characters, but got {len(watch.expected)}."
-            )
         if watch.webhook is not None:
             require_webhook(watch.webhook, self._machine.settings.webhook_hosts)
         return self._do(lambda: self._change_watches(lambda watches: watches.add(watch)))
@@ -302,6 +298,13 @@ class ServedSession:
         if max_tokens is not None and not 1 <= max_tokens <= spec.max_tokens:
             raise RequestError(
                 "bad_question", f"Expected max_tokens from 1 to {spec.max_tokens}, as it was opened with."
+            )
+
+    def _require_short(self, expected: str) -> None:
+        most = self._machine.settings.limits.expected_chars
+        if len(expected) > most:
+            raise RequestError(
+                "bad_watch", f"Expected the answer to wait for in at most {most} characters, but got {len(expected)}."
             )
 
     def _require_sense(self, watch: Watch) -> None:

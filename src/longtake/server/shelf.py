@@ -83,9 +83,7 @@ class Unlikeness:
 
     @classmethod
     def from_record(cls, record: JsonObject) -> "Unlikeness":
-        return cls(
-            model=record.optional("model", record.number), language=record.optional("language", record.number)
-        )
+        return cls(model=record.optional("model", record.number), language=record.optional("language", record.number))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
