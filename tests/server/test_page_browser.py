@@ -243,7 +243,7 @@ def test_an_answer_is_chosen_and_a_webhook_asked_for_where_it_is_allowed(
     page.click("#watch-button")
     assert not page.locator("#watch-webhook").is_visible()
     page.evaluate(
-        "longtake.page.state.session.webhook_hosts = ['robot.lan']; longtake.page.chat.offer(longtake.page.state.session, [])"
+        "hosts => longtake.page.chat.offer({ language: 'micro-vqa', webhook_hosts: hosts }, [])", ["robot.lan"]
     )
     assert page.locator("#watch-webhook").is_visible()
     assert page.get_attribute("#watch-webhook", "placeholder") == "http://robot.lan/…"
