@@ -218,7 +218,7 @@ def test_an_upload_that_cannot_be_read_says_why(
     page.reload()
     wait_for_words(page, "#notice-words", "the uploaded video")
     page.click("[data-source=saved]")
-    wait_for_words(page, "#start-own", f"{id[:6]}stopped: .*the uploaded video")
+    wait_for_words(page, "#start-own", f"{id[:6]}stopped, .*the uploaded video")
     page.close()
 
 

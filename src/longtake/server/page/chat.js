@@ -46,7 +46,7 @@ export class Chat {
     const isAsked = !session || language;
     byId("question").placeholder = isAsked ? "Ask about what was seen" : "Start one that answers to ask";
     const empty = byId("log").querySelector(".empty");
-    if (empty) empty.textContent = isAsked ? EMPTY : "This session only maps. Settings of a new one say: map and answer.";
+    if (empty) empty.textContent = isAsked ? EMPTY : "This session only maps; to ask, start one whose settings say: map and answer.";
     this.#offerWebhook(session?.webhook_hosts ?? []);
     byId("suggestions").replaceChildren(...(known?.questions ?? []).slice(0, 3).map((question) => element("button", {
       type: "button", text: question, onclick: () => this.ask(question),

@@ -115,7 +115,8 @@ export class Sources {
     const row = element("div", { class: "session" }), open = element("button", {
       type: "button", class: "open", onclick: () => this.#watch(session.id),
     }, element("span", { class: "name" }, element("strong", { text: name }), element("span", { class: "soft", text: ` ${short}` })),
-    element("span", { class: session.problem ? "problem" : "soft", text: aboutSession(session) }));
+    element("span", { class: "soft", text: aboutSession(session) }),
+    ...(session.problem ? [element("small", { class: "problem", text: session.problem })] : []));
     const ask = element("button", { type: "button", class: "plain", "aria-label": `Delete ${name} ${short}`, title: "Delete",
       onclick: () => { row.replaceChildren(sure); keep.focus(); } }, icon("trash"));
     const keep = element("button", { type: "button", text: "Keep", onclick: () => { row.replaceChildren(open, ask); ask.focus(); } });
@@ -236,7 +237,7 @@ function aboutSession(session) {
 }
 
 function stateInWords(session) {
-  if (session.problem) return `stopped: ${session.problem}`;
+  if (session.problem) return "stopped";
   if (session.finished) return "ended";
   if (session.paused) return "paused";
   if (session.state === "saved") return "on disk";
