@@ -194,7 +194,7 @@ class LiveSocket:
                 await self._push(message)
             else:
                 request = parse_text(text or "")
-                about = {"request": _id(request, "request")} if "request" in request else {}
+                about = {"request": request.get("request")} if "request" in request else {}
                 await self._do(request)
         except LongtakeError as error:
             event = SessionEvent(self._last_id, "error", {**problem_of(error).record, **about})
