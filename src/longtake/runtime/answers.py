@@ -28,7 +28,7 @@ class Ending(StrEnum):
     LENGTH = "length"
     """It became as long as was allowed."""
     REFUSED = "refused"
-    """The question is outside of what the model knows, and was not put to it; the text lists what it knows."""
+    """The question is outside of what the model knows, and was not put to it; the text says what to ask instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
