@@ -246,7 +246,7 @@ def test_an_answer_is_chosen_and_a_webhook_asked_for_where_it_is_allowed(
         "hosts => longtake.page.chat.offer({ language: 'micro-vqa', webhook_hosts: hosts }, [])", ["robot.lan"]
     )
     assert page.locator("#watch-webhook").is_visible()
-    assert page.get_attribute("#watch-webhook", "placeholder") == "http://robot.lan/…"
+    assert page.get_attribute("#watch-webhook", "placeholder") == "an address at robot.lan"
     page.close()
 
 

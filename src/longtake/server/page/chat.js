@@ -114,7 +114,7 @@ export class Chat {
   // Only where the operator allows hosts to be posted to.
   #offerWebhook(hosts) {
     byId("watch-webhook-field").hidden = !hosts.length;
-    byId("watch-webhook").placeholder = hosts.length ? `http://${hosts[0]}/…` : "";
+    byId("watch-webhook").placeholder = hosts.length ? `an address at ${hosts.join(" or ")}` : "";
   }
 
   #openWatch() {
