@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from live_page import PATIENCE_MS, heard, open_page, wait_for_words  # noqa: F401 - a fixture
 from qr_reader import read_qr
 from server_process import ServerProcess
 
@@ -17,7 +18,6 @@ HOUSE = "world:9?frames=40&size=126x98"
 LONG = "world:9?frames=5000&size=126x98"
 TOKEN = "a-token-of-some-length"
 EVIL = '<script>window.hit=1</script><img src=x onerror="window.hit=1"> שלום \u202eabc 🏠 ' + "long" * 300
-PATIENCE_MS = 60_000
 EARLIER = """async () => {
   const { earlierFrames } = await import("/static/history.js"), { FrameTrack } = await import("/static/frame_track.js");
   const { api, id, state } = longtake.page, found = await earlierFrames(api, id, new FrameTrack());
@@ -46,41 +46,6 @@ def session(server: ServerProcess) -> str:
     """A short walk, watched to its end."""
     record = server.call("POST", "/v1/sessions", {"source": HOUSE, "memory": "40MB"}).record
     return str(record["id"])
-
-
-@pytest.fixture
-def heard() -> Iterator[list[str]]:
-    """What pages complain of, and whom else they ask; at the end there must be nothing."""
-    complaints: list[str] = []
-    yield complaints
-    assert complaints == []
-
-
-def open_page(browser: Any, url: str, heard: list[str], *, fragment: str = "", **options: Any) -> Any:
-    page = browser.new_page(**({"viewport": {"width": 1280, "height": 800}} | options))
-    origin = url.rpartition(":")[0]
-
-    def listen(message: Any) -> None:
-        if message.type == "error" and "/frames/" not in message.location.get("url", ""):
-            heard.append(message.text)
-
-    def notice(request: Any) -> None:
-        if not request.url.startswith((origin, origin.replace("http", "ws", 1), "blob:", "data:")):
-            heard.append(request.url)
-
-    page.on("pageerror", lambda error: heard.append(str(error)))
-    page.on("console", listen)
-    page.on("request", notice)
-    page.goto(f"{url}/{fragment}")
-    return page
-
-
-def wait_for_words(page: Any, place: str, pattern: str) -> None:
-    page.wait_for_function(
-        "([place, pattern]) => new RegExp(pattern).test(document.querySelector(place)?.textContent ?? '')",
-        arg=[place, pattern],
-        timeout=PATIENCE_MS,
-    )
 
 
 def test_a_house_runs_without_a_click_and_evidence_is_flown_to(

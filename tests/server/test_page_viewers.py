@@ -1,0 +1,107 @@
+"""Pages that watch one session, in a real browser on a real server: two at once, one that sleeps, a fork, a pause."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from live_page import PATIENCE_MS, ask, heard, open_page, wait_for_words  # noqa: F401 - a fixture
+from server_process import ServerProcess
+
+pytest.importorskip("fastapi")
+pytestmark = pytest.mark.extra
+
+NUM_FRAMES = 48
+QUESTIONS = ("Which room are you in now?", "Where is the red ball now?", "Where is the green chair now?")
+SEEN = """() => {
+  const { state } = longtake.page, { chunks } = longtake.viewer.scene.points;
+  return {
+    poses: state.frames.map(({ index, time, pose }) => [index, time, pose]),
+    answers: [...state.answers.values()].map(({ question, text, evidence }) => [question, text, evidence]),
+    points: Object.fromEntries(chunks.map(({ number, frame, count, origin, scale }) => [number, [frame, count, origin, scale]])),
+  };
+}"""
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("viewers") / "sessions") as started:
+        yield started
+
+
+def begin(server: ServerProcess, num_frames: int = NUM_FRAMES) -> str:
+    source = f"world:9?frames={num_frames}&size=126x98"
+    return str(server.call("POST", "/v1/sessions", {"source": source, "memory": "40MB"}).record["id"])
+
+
+def wait_for_all(page: Any, num_answers: int) -> Any:
+    """What a page shows of a session that has ended."""
+    wait_for_words(page, "#status-words", f"Ended after {NUM_FRAMES} frames")
+    page.wait_for_function(
+        "count => [...longtake.page.state.answers.values()].filter(({ isDone }) => isDone).length === count",
+        arg=num_answers,
+        timeout=PATIENCE_MS,
+    )
+    page.wait_for_function("count => longtake.counts.path === count", arg=NUM_FRAMES, timeout=PATIENCE_MS)
+    return page.evaluate(SEEN)
+
+
+def fall_asleep(page: Any) -> Callable[[], None]:
+    """No script of the page runs and nothing is read, until what is returned is called."""
+    tools, stopped = page.context.new_cdp_session(page), list[object]()
+    tools.on("Debugger.paused", lambda reason: stopped.append(reason))
+    tools.send("Debugger.enable")
+    tools.send("Debugger.pause")
+    while not stopped:
+        page.wait_for_timeout(20)
+    return lambda: tools.send("Debugger.disable")
+
+
+def test_a_second_viewer_sees_the_same_and_one_that_sleeps_loses_nothing_and_holds_up_nobody(
+    browser: Any, server: ServerProcess, heard: list[str]
+) -> None:
+    session = begin(server)
+    first, second, sleeper = (
+        open_page(browser, server.url, heard, fragment=f"#session={session}") for _ in range(3)
+    )
+    for page in (first, second, sleeper):
+        wait_for_words(page, "#status-words", r"Live, \d+")
+    wake_up = fall_asleep(sleeper)
+    for page, question in zip((first, second, first), QUESTIONS, strict=True):
+        ask(page, question)
+    seen = wait_for_all(first, len(QUESTIONS))
+    wake_up()
+    assert [question for question, _, _ in seen["answers"]] == [*QUESTIONS]
+    assert all(text for _, text, _ in seen["answers"])
+    assert wait_for_all(second, len(QUESTIONS)) == seen
+    assert wait_for_all(sleeper, len(QUESTIONS)) == seen
+    for page in (first, second, sleeper):
+        page.close()
+
+
+def test_a_paused_session_answers_and_its_fork_goes_on_to_the_same_end(
+    browser: Any, server: ServerProcess, heard: list[str]
+) -> None:
+    session = begin(server)
+    page = open_page(browser, server.url, heard, fragment=f"#session={session}")
+    wait_for_words(page, "#status-words", r"Live, \d+")
+    page.click("#pause")
+    wait_for_words(page, "#status-words", "Paused after")
+    paused_after = page.text_content("#status-words")
+    assert page.text_content("#pause") == "Go on"
+    ask(page, QUESTIONS[0])
+    wait_for_words(page, "#log", "first word")
+    assert page.text_content("#status-words") == paused_after
+    page.click("#fork")
+    page.wait_for_function("id => longtake.page.id !== id", arg=session, timeout=PATIENCE_MS)
+    wait_for_words(page, "#status-words", str(paused_after))
+    page.click("#pause")
+    forked = wait_for_all(page, 0)
+    assert server.call("GET", f"/v1/sessions/{session}").record["paused"]
+    page.goto("about:blank")
+    page.goto(f"{server.url}/#session={session}")
+    wait_for_words(page, "#status-words", str(paused_after))
+    page.click("#pause")
+    seen = wait_for_all(page, 1)
+    for (index, time, pose), other in zip(seen["poses"], forked["poses"], strict=True):
+        assert other[:2] == [index, pytest.approx(time)]
+        assert other[2] == pytest.approx(pose, abs=1e-5)  # the fork's past comes from a file with fewer digits
+    page.close()
