@@ -23,16 +23,6 @@ EARLIER = """async () => {
   const { api, id, state } = longtake.page, found = await earlierFrames(api, id, new FrameTrack());
   return [found, state.frames].map((frames) => frames.map(({ pose }) => pose));
 }"""
-REFUSED = """() => {
-  navigator.mediaDevices.getUserMedia = async () => { throw new DOMException("", "NotAllowedError"); };
-}"""
-DRAWN = """() => { navigator.mediaDevices.getUserMedia = async () => {
-  const canvas = Object.assign(document.createElement("canvas"), { width: 160, height: 120 });
-  const pen = canvas.getContext("2d");
-  let step = 0;
-  setInterval(() => { pen.fillStyle = `hsl(${step++ * 9} 60% 50%)`; pen.fillRect(0, 0, 160, 120); }, 50);
-  return canvas.captureStream(20);
-}; }"""
 
 
 @pytest.fixture(scope="module")
@@ -142,26 +132,6 @@ def test_without_webgl_the_page_says_so_and_answers(
         page.fill("#question", "Which room are you in now?")
         page.press("#question", "Enter")
         wait_for_words(page, "#log", "first word")
-
-
-def test_a_camera_that_is_refused_is_told_and_one_that_is_given_is_filmed(
-    browser: Any, server: ServerProcess, session: str, heard: list[str]
-) -> None:
-    """The browser here has no camera of its own, not even a false one: a drawing takes its place."""
-    page = open_page(browser, server.url, heard, fragment=f"#session={session}")
-    page.evaluate(REFUSED)
-    page.click("[data-source=webcam]")
-    wait_for_words(page, "#start-problem", "may not use the camera")
-    page.keyboard.press("Escape")
-    page.evaluate(DRAWN)
-    page.click("[data-source=webcam]")
-    page.wait_for_function("() => !document.getElementById('start-button').disabled", timeout=PATIENCE_MS)
-    page.click("#start-button")
-    wait_for_words(page, "#status-words", r"Live, \d+")
-    assert page.evaluate("longtake.page.state.session.source") == "push"
-    page.click("#stop")
-    wait_for_words(page, "#status-words", "Ended|Paused")
-    page.close()
 
 
 def test_codes_for_phones_are_read_back(browser: Any, server: ServerProcess, session: str, heard: list[str]) -> None:

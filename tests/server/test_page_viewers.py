@@ -1,10 +1,10 @@
 """Pages that watch one session, in a real browser on a real server: two at once, one that sleeps, a fork, a pause."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from live_page import PATIENCE_MS, ask, heard, open_page, wait_for_words  # noqa: F401 - a fixture
+from live_page import PATIENCE_MS, ask, fall_asleep, heard, open_page, wait_for_words  # noqa: F401 - a fixture
 from server_process import ServerProcess
 
 pytest.importorskip("fastapi")
@@ -42,17 +42,6 @@ def wait_for_all(page: Any, num_answers: int) -> Any:
     )
     page.wait_for_function("count => longtake.counts.path === count", arg=NUM_FRAMES, timeout=PATIENCE_MS)
     return page.evaluate(SEEN)
-
-
-def fall_asleep(page: Any) -> Callable[[], None]:
-    """No script of the page runs and nothing is read, until what is returned is called."""
-    tools, stopped = page.context.new_cdp_session(page), list[object]()
-    tools.on("Debugger.paused", lambda reason: stopped.append(reason))
-    tools.send("Debugger.enable")
-    tools.send("Debugger.pause")
-    while not stopped:
-        page.wait_for_timeout(20)
-    return lambda: tools.send("Debugger.disable")
 
 
 def test_a_second_viewer_sees_the_same_and_one_that_sleeps_loses_nothing_and_holds_up_nobody(

@@ -12,16 +12,9 @@ from benchmarks.serving.browser import BY_PROCESSOR
 pytest.importorskip("fastapi")
 pytestmark = pytest.mark.extra
 
-FALSE_CAMERA = "--use-fake-device-for-media-stream"
+FALSE_CAMERA, ALLOWED = "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"
+NONE, REFUSED = f"{FALSE_CAMERA}=device-count=0", f"{ALLOWED}=deny"
 HOUSE = "world:9?frames=2&size=126x98"
-ALLOWED = ["camera"]
-
-
-@pytest.fixture(scope="module")
-def filming(launch: Callable[[list[str]], Any]) -> Iterator[Any]:
-    """A browser with a camera that shows a turning disc; it is given to pages that are allowed it."""
-    with launch([*BY_PROCESSOR, FALSE_CAMERA]) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +29,15 @@ def fragment(server: ServerProcess) -> str:
     return f"#session={server.call('POST', '/v1/sessions', {'source': HOUSE, 'memory': '40MB'}).record['id']}"
 
 
-def test_a_camera_is_filmed_asked_about_paused_and_stopped(
-    filming: Any, server: ServerProcess, fragment: str, heard: list[str]
+def test_a_camera_is_filmed_asked_about_and_stopped(
+    launch: Callable[[list[str]], Any], server: ServerProcess, fragment: str, heard: list[str]
 ) -> None:
-    page = open_page(filming, server.url, heard, fragment=fragment, permissions=ALLOWED)
+    with launch([*BY_PROCESSOR, FALSE_CAMERA, ALLOWED]) as browser:
+        film(browser, server, fragment, heard)
+
+
+def film(browser: Any, server: ServerProcess, fragment: str, heard: list[str]) -> None:
+    page = open_page(browser, server.url, heard, fragment=fragment)
     page.click("[data-source=webcam]")
     page.wait_for_function("() => document.querySelector('.preview-video')?.videoWidth > 0", timeout=PATIENCE_MS)
     assert page.locator("#start-own option").all_text_contents() == ["fake_device_0"]
@@ -60,18 +58,24 @@ def test_a_camera_is_filmed_asked_about_paused_and_stopped(
     page.close()
 
 
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [((FALSE_CAMERA, REFUSED), "may not use the camera"), ((NONE, ALLOWED), "no camera on this device")],
+)
 def test_a_camera_that_is_refused_or_not_there_is_told_and_the_page_goes_on(
-    filming: Any, launch: Callable[[list[str]], Any], server: ServerProcess, fragment: str, heard: list[str]
+    launch: Callable[[list[str]], Any],
+    server: ServerProcess,
+    fragment: str,
+    heard: list[str],
+    flags: tuple[str, ...],
+    words: str,
 ) -> None:
-    refused = open_page(filming, server.url, heard, fragment=fragment)
-    with launch([*BY_PROCESSOR, f"{FALSE_CAMERA}=device-count=0"]) as bare:
-        without = open_page(bare, server.url, heard, fragment=fragment, permissions=ALLOWED)
-        for page, words in ((refused, "may not use the camera"), (without, "no camera on this device")):
-            page.click("[data-source=webcam]")
-            wait_for_words(page, "#start-problem", words)
-            assert page.locator("#start-button").is_disabled()
-            page.keyboard.press("Escape")
-            wait_for_words(page, "#status-words", "Ended after 2 frames")
-            page.click("[data-source=saved]")
-            page.wait_for_selector("#start-own .sessions button", timeout=PATIENCE_MS)
-            page.close()
+    with launch([*BY_PROCESSOR, *flags]) as browser:
+        page = open_page(browser, server.url, heard, fragment=fragment)
+        page.click("[data-source=webcam]")
+        wait_for_words(page, "#start-problem", words)
+        assert page.locator("#start-button").is_disabled()
+        page.keyboard.press("Escape")
+        wait_for_words(page, "#status-words", "Ended after 2 frames")
+        page.click("[data-source=saved]")
+        page.wait_for_selector("#start-own .sessions button", timeout=PATIENCE_MS)

@@ -1,6 +1,6 @@
 """The server's page in a real browser, as tests open it, wait for its words, and hear its complaints."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -47,3 +47,14 @@ def ask(page: Any, question: str) -> None:
     """As somebody who types it."""
     page.fill("#question", question)
     page.press("#question", "Enter")
+
+
+def fall_asleep(page: Any) -> Callable[[], None]:
+    """No script of the page runs and nothing is read, until what is returned is called."""
+    tools, stopped = page.context.new_cdp_session(page), list[object]()
+    tools.on("Debugger.paused", lambda reason: stopped.append(reason))
+    tools.send("Debugger.enable")
+    tools.send("Debugger.pause")
+    while not stopped:
+        page.wait_for_timeout(20)
+    return lambda: tools.send("Debugger.disable")
