@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,8 +48,8 @@ def find_chromium() -> Chromium | None:
 
 
 @contextmanager
-def chromium(flags: Sequence[str] = BY_PROCESSOR) -> Iterator[Any]:
-    """One that runs until the block ends."""
+def chromium_ready(flags: Sequence[str] = BY_PROCESSOR) -> Iterator[Callable[[], Any]]:
+    """What starts one, at once when it is called; all end with the block."""
     found = find_chromium()
     if found is None:
         raise InputError("There is no Chromium; run `make test-extra` once, which fetches one.")
@@ -57,5 +57,5 @@ def chromium(flags: Sequence[str] = BY_PROCESSOR) -> Iterator[Any]:
         from playwright.sync_api import sync_playwright
     except ImportError as error:
         raise InputError("There is no playwright; run `make test-extra` once, which installs it.") from error
-    with sync_playwright() as playwright, found.launch(playwright, flags) as browser:
-        yield browser
+    with sync_playwright() as playwright:
+        yield lambda: found.launch(playwright, flags)

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.serving.browser import chromium
+from benchmarks.serving.browser import chromium_ready
 from benchmarks.serving.process import ServerProcess
 
+NUM_LOOKS = 10
 _HOUSE = "world:9?frames=20000&size=126x98"
 _QUESTION = "Which room are you in now?"
 _ASK_EVERY_S = 3.0
 _PATIENCE_MS = 120_000
 _SLACK_BYTES = 2_000_000
 _POSE_BYTES = 1_500
-"""Of the heap, for each frame: its pose is kept until there are 16,384, and its points until others take their place."""
+"""Of the heap, for each frame: its pose is kept until there are 16,384, its points until others take their place."""
 _COUNT_GL = """(() => {
   const context = WebGL2RenderingContext.prototype, bound = new Map(), sizes = new Map();
   const after = (name, hear) => {
@@ -101,10 +102,10 @@ class PageSoakFigures:
 
 
 def soak_page(
-    folder: Path, minutes: float, *, width: int, progress: Callable[[int], None] = lambda _: None
+    folder: Path, seconds: float, *, width: int, progress: Callable[[int], None] = lambda _: None
 ) -> PageSoakFigures:
-    """Watch a house for so long, ask it every few seconds, and look at the page ten times."""
-    with ServerProcess(folder) as server, chromium() as browser:
+    """Watch a house for so long, ask it every few seconds, and look at the page ten times in between."""
+    with ServerProcess(folder) as server, chromium_ready() as launch, launch() as browser:
         made = server.call("POST", "/v1/sessions", {"source": _HOUSE})
         page = browser.new_page(viewport={"width": width, "height": 800})
         complaints: list[str] = []
@@ -112,8 +113,7 @@ def soak_page(
         page.add_init_script(_COUNT_GL)
         page.goto(f"{server.url}/#session={made.record['id']}")
         page.wait_for_function("() => window.longtake?.counts?.points > 5000", timeout=_PATIENCE_MS)
-        soak = _Soak(page)
-        return soak.run(minutes * 60, complaints, progress)
+        return _Soak(page).run(seconds, complaints, progress)
 
 
 class _Soak:
@@ -127,8 +127,8 @@ class _Soak:
 
     def run(self, seconds: float, complaints: list[str], progress: Callable[[int], None]) -> PageSoakFigures:
         samples = [self._sample()]
-        for number in range(1, 11):
-            self._ask_until(self._started_s + seconds * number / 10)
+        for number in range(1, NUM_LOOKS + 1):
+            self._ask_until(self._started_s + seconds * number / NUM_LOOKS)
             samples.append(self._sample())
             progress(1)
         return PageSoakFigures(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_page import PATIENCE_MS, heard, open_page, wait_for_words  # noqa: F401 - a fixture
+from live_page import PATIENCE_MS, open_page, wait_for_words
 from qr_reader import read_qr
 from server_process import ServerProcess
 

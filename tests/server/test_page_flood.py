@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from live_page import PATIENCE_MS, fall_asleep, heard, open_page, wait_for_words  # noqa: F401 - a fixture
+from live_page import PATIENCE_MS, fall_asleep, open_page, wait_for_words
 from served import BOTH, Start, open_session
 from shown import mapped_frame
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from live_page import PATIENCE_MS, ask, fall_asleep, heard, open_page, wait_for_words  # noqa: F401 - a fixture
+from live_page import PATIENCE_MS, ask, fall_asleep, open_page, wait_for_words
 from server_process import ServerProcess
 
 pytest.importorskip("fastapi")
@@ -17,9 +17,10 @@ SEEN = """() => {
   return {
     poses: state.frames.map(({ index, time, pose }) => [index, time, pose]),
     answers: [...state.answers.values()].map(({ question, text, evidence }) => [question, text, evidence]),
-    points: Object.fromEntries(chunks.map(({ number, frame, count, origin, scale }) => [number, [frame, count, origin, scale]])),
+    points: Object.fromEntries(chunks.map(({ number, frame, count, origin }) => [number, [frame, count, origin]])),
   };
 }"""
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
@@ -48,9 +49,7 @@ def test_a_second_viewer_sees_the_same_and_one_that_sleeps_loses_nothing_and_hol
     browser: Any, server: ServerProcess, heard: list[str]
 ) -> None:
     session = begin(server)
-    first, second, sleeper = (
-        open_page(browser, server.url, heard, fragment=f"#session={session}") for _ in range(3)
-    )
+    first, second, sleeper = (open_page(browser, server.url, heard, fragment=f"#session={session}") for _ in range(3))
     for page in (first, second, sleeper):
         wait_for_words(page, "#status-words", r"Live, \d+")
     wake_up = fall_asleep(sleeper)
@@ -93,4 +92,29 @@ def test_a_paused_session_answers_and_its_fork_goes_on_to_the_same_end(
     for (index, time, pose), other in zip(seen["poses"], forked["poses"], strict=True):
         assert other[:2] == [index, pytest.approx(time)]
         assert other[2] == pytest.approx(pose, abs=1e-5)  # the fork's past comes from a file with fewer digits
+    page.close()
+
+
+def test_the_same_question_is_answered_three_ways_side_by_side(
+    browser: Any, server: ServerProcess, heard: list[str]
+) -> None:
+    session = begin(server, 16)
+    page = open_page(browser, server.url, heard, fragment=f"#session={session}")
+    wait_for_words(page, "#status-words", "Ended after 16 frames")
+    ask(page, QUESTIONS[0])
+    wait_for_words(page, "#log", "first word")
+    page.click("#compare-button")
+    page.fill("#compare-question", QUESTIONS[0])
+    page.press("#compare-question", "Enter")
+    page.wait_for_selector("#compare-results .way", timeout=PATIENCE_MS)
+    ways = page.locator("#compare-results .way")
+    assert page.locator("#compare-results h2").all_text_contents() == ["Streaming", "All anew", "Last frame"]
+    answers = ways.locator(".answer").all_text_contents()
+    assert answers[:2] == [page.text_content("#log .answer")] * 2
+    assert answers[2]
+    figures = [ways.nth(place).locator("dd").all_text_contents() for place in range(3)]
+    assert all(figure[0].isdigit() for way in figures for figure in way)
+    assert figures[0][3] == figures[1][3] != figures[2][3] == "1"
+    page.keyboard.press("Escape")
+    assert not page.locator("#compare").is_visible()
     page.close()

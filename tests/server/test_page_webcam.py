@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from live_page import PATIENCE_MS, ask, heard, open_page, wait_for_words  # noqa: F401 - a fixture
+from live_page import PATIENCE_MS, ask, open_page, wait_for_words
 from server_process import ServerProcess
 
 from benchmarks.serving.browser import BY_PROCESSOR
