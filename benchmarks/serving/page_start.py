@@ -14,7 +14,7 @@ _MOST_S, _PATIENCE_S = 10.0, 120.0
 _SHOWN = f"""() => {{
   const counts = window.longtake?.counts, answers = [...(window.longtake?.page.state.answers.values() ?? [])];
   const isAnswered = answers.some(({{ isDone, text }}) => isDone && text);
-  return counts?.points >= {_FEWEST_POINTS} && counts.path > 1 && isAnswered && {{ points: counts.points, path: counts.path }};
+  return isAnswered && counts?.points >= {_FEWEST_POINTS} && counts.path > 1 ? counts : null;
 }}"""
 
 
