@@ -40,6 +40,9 @@ _LISTS = """() => { const { state, view, chat } = longtake.page, { viewer } = lo
   memory: state.memory.samples.length, speed: state.speed.samples.length, marks: state.marks.length,
   answers: state.answers.size, shown: chat.items.size, waiting: view.waiting.size,
 }; }"""
+_NUM_ANSWERED = (
+    """() => [...longtake.page.state.answers.values()].filter(({ isDone, text }) => isDone && text).length"""
+)
 LIMITS = {
     "poses": 16_384,
     "path": 8_192,
@@ -81,6 +84,7 @@ class PageSoakFigures:
     """That the page may hold."""
     num_asked: int
     num_answered: int
+    """Of the answers that the page still has."""
     complaints: list[str]
     samples: list[PageSample]
 
@@ -131,13 +135,12 @@ class _Soak:
             self._ask_until(self._started_s + seconds * number / NUM_LOOKS)
             samples.append(self._sample())
             progress(1)
+        took_s = time.monotonic() - self._started_s
         return PageSoakFigures(
-            seconds=time.monotonic() - self._started_s,
+            seconds=took_s,
             most_points=self._page.evaluate("longtake.counts.capacity"),
             num_asked=self._num_asked,
-            num_answered=self._page.evaluate(
-                "[...longtake.page.state.answers.values()].filter(({ isDone, text }) => isDone && text).length"
-            ),
+            num_answered=self._page.wait_for_function(_NUM_ANSWERED, timeout=_PATIENCE_MS).json_value(),
             complaints=complaints,
             samples=samples,
         )
