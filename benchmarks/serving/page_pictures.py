@@ -38,7 +38,7 @@ def take_pictures(folder: Path, work: Path, *, progress: Callable[[int], None] =
 
 def sheet(shots: list[Image.Image]) -> Image.Image:
     """All beside each other, of one height."""
-    scaled = [shot.resize((round(shot.width * _HEIGHT_PX / shot.height), _HEIGHT_PX), Image.LANCZOS) for shot in shots]
+    scaled = [shot.resize((round(shot.width * _HEIGHT_PX / shot.height), _HEIGHT_PX), Image.Resampling.LANCZOS) for shot in shots]
     width = sum(shot.width for shot in scaled) + _GAP_PX * (len(scaled) - 1)
     whole, left = Image.new("RGB", (width, _HEIGHT_PX), _GREY), 0
     for shot in scaled:

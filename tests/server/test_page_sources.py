@@ -10,7 +10,7 @@ from typing import Any
 
 import av
 import pytest
-from live_page import PATIENCE_MS, ask, open_page, wait_for_words
+from live_page import PATIENCE_MS, ask, open_page, wait_for_answer, wait_for_words
 from server_process import ServerProcess
 
 import longtake
@@ -20,6 +20,7 @@ pytestmark = pytest.mark.extra
 
 NUM_FRAMES = 16
 HOUSE = f"world:19?frames={NUM_FRAMES}&size=126x98"
+ROOM, BALL = "Which room are you in now?", "Where is the red ball now?"
 SLOWLY = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 150_000}
 NOTE_PROGRESS = """() => {
   window.noted = [];
@@ -91,8 +92,8 @@ def test_a_house_with_a_seed_runs_to_its_end_and_its_take_is_viewed(
     wait_for_words(page, "#source-name", "House 29")
     wait_for_the_end(page)
     assert page.evaluate("longtake.page.state.session.source") == f"world:29?frames={NUM_FRAMES}&size=126x98"
-    ask(page, "Which room are you in now?")
-    wait_for_words(page, "#log", "first word")
+    ask(page, ROOM)
+    wait_for_answer(page, ROOM)
     poses = page.evaluate(POSES)
     page.click("#downloads summary")
     with page.expect_download(timeout=PATIENCE_MS) as waiting:
@@ -146,8 +147,8 @@ def test_a_saved_session_is_opened_to_its_end_and_again_after_the_server_was_res
 ) -> None:
     page = open_page(browser, served.url, heard, fragment=f"#session={ended}")
     wait_for_the_end(page)
-    ask(page, "Which room are you in now?")
-    wait_for_words(page, "#log", "first word")
+    ask(page, ROOM)
+    wait_for_answer(page, ROOM)
     poses, num_points = page.evaluate(POSES), page.evaluate("longtake.counts.points")
     page.close()
     served.begin_again()
@@ -160,6 +161,6 @@ def test_a_saved_session_is_opened_to_its_end_and_again_after_the_server_was_res
     page.wait_for_function("count => longtake.counts.points >= 0.9 * count", arg=num_points, timeout=PATIENCE_MS)
     assert page.evaluate("longtake.page.id") == ended
     assert page.evaluate(POSES) == [pytest.approx(pose, abs=1e-5) for pose in poses]
-    ask(page, "Which room are you in now?")
-    wait_for_words(page, "#log", "first word")
+    ask(page, BALL)
+    wait_for_answer(page, BALL)
     page.close()

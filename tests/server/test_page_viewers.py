@@ -1,10 +1,12 @@
 """Pages that watch one session, in a real browser on a real server: two at once, one that sleeps, a fork, a pause."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from live_page import PATIENCE_MS, ask, fall_asleep, open_page, wait_for_words
+from live_page import PATIENCE_MS, ask, fall_asleep, open_page, wait_for_answer, wait_for_words
+from served import until
 from server_process import ServerProcess
 
 pytest.importorskip("fastapi")
@@ -17,7 +19,7 @@ SEEN = """() => {
   return {
     poses: state.frames.map(({ index, time, pose }) => [index, time, pose]),
     answers: [...state.answers.values()].map(({ question, text, evidence }) => [question, text, evidence]),
-    points: Object.fromEntries(chunks.map(({ number, frame, count, origin }) => [number, [frame, count, origin]])),
+    points: chunks.map(({ number, frame, count, origin }) => [number, frame, count, origin]).sort(([a], [b]) => a - b),
   };
 }"""
 
@@ -33,14 +35,18 @@ def begin(server: ServerProcess, num_frames: int = NUM_FRAMES) -> str:
     return str(server.call("POST", "/v1/sessions", {"source": source, "memory": "40MB"}).record["id"])
 
 
-def wait_for_all(page: Any, num_answers: int) -> Any:
-    """What a page shows of a session that has ended."""
+def begin_paused(server: ServerProcess) -> str:
+    """One that waits for its viewers."""
+    session = begin(server)
+    assert server.call("POST", f"/v1/sessions/{session}/pause").record["paused"]
+    return session
+
+
+def wait_for_all(page: Any, *questions: str) -> Any:
+    """What a page shows of a session that has ended, once these were answered."""
     wait_for_words(page, "#status-words", f"Ended after {NUM_FRAMES} frames")
-    page.wait_for_function(
-        "count => [...longtake.page.state.answers.values()].filter(({ isDone }) => isDone).length === count",
-        arg=num_answers,
-        timeout=PATIENCE_MS,
-    )
+    for question in questions:
+        wait_for_answer(page, question)
     page.wait_for_function("count => longtake.counts.path === count", arg=NUM_FRAMES, timeout=PATIENCE_MS)
     return page.evaluate(SEEN)
 
@@ -48,47 +54,55 @@ def wait_for_all(page: Any, num_answers: int) -> Any:
 def test_a_second_viewer_sees_the_same_and_one_that_sleeps_loses_nothing_and_holds_up_nobody(
     browser: Any, server: ServerProcess, heard: list[str]
 ) -> None:
-    session = begin(server)
-    first, second, sleeper = (open_page(browser, server.url, heard, fragment=f"#session={session}") for _ in range(3))
-    for page in (first, second, sleeper):
-        wait_for_words(page, "#status-words", r"Live, \d+")
+    session = begin_paused(server)
+    pages = [open_page(browser, server.url, heard, fragment=f"#session={session}") for _ in range(3)]
+    first, second, sleeper = pages
+    for page in pages:
+        wait_for_words(page, "#status-words", "Paused after")
     wake_up = fall_asleep(sleeper)
+    first.click("#pause")
+    wait_for_words(second, "#status-words", "Live|Ended")
     for page, question in zip((first, second, first), QUESTIONS, strict=True):
         ask(page, question)
-    seen = wait_for_all(first, len(QUESTIONS))
+    seen = wait_for_all(first, *QUESTIONS)
     wake_up()
     assert [question for question, _, _ in seen["answers"]] == [*QUESTIONS]
     assert all(text for _, text, _ in seen["answers"])
-    assert wait_for_all(second, len(QUESTIONS)) == seen
-    assert wait_for_all(sleeper, len(QUESTIONS)) == seen
-    for page in (first, second, sleeper):
+    for page in (second, sleeper):
+        others = wait_for_all(page, *QUESTIONS)
+        assert (others["poses"], others["answers"]) == (seen["poses"], seen["answers"])
+    until(lambda: len({json.dumps(page.evaluate(SEEN)["points"]) for page in pages}) == 1, 60)
+    assert len(first.evaluate(SEEN)["points"]) > NUM_FRAMES // 2
+    for page in pages:
         page.close()
 
 
 def test_a_paused_session_answers_and_its_fork_goes_on_to_the_same_end(
     browser: Any, server: ServerProcess, heard: list[str]
 ) -> None:
-    session = begin(server)
+    session = begin_paused(server)
     page = open_page(browser, server.url, heard, fragment=f"#session={session}")
+    wait_for_words(page, "#status-words", "Paused after")
+    page.click("#pause")
     wait_for_words(page, "#status-words", r"Live, \d+")
     page.click("#pause")
     wait_for_words(page, "#status-words", "Paused after")
     paused_after = page.text_content("#status-words")
     assert page.text_content("#pause") == "Go on"
     ask(page, QUESTIONS[0])
-    wait_for_words(page, "#log", "first word")
+    wait_for_answer(page, QUESTIONS[0])
     assert page.text_content("#status-words") == paused_after
     page.click("#fork")
     page.wait_for_function("id => longtake.page.id !== id", arg=session, timeout=PATIENCE_MS)
     wait_for_words(page, "#status-words", str(paused_after))
     page.click("#pause")
-    forked = wait_for_all(page, 0)
+    forked = wait_for_all(page)
     assert server.call("GET", f"/v1/sessions/{session}").record["paused"]
     page.goto("about:blank")
     page.goto(f"{server.url}/#session={session}")
     wait_for_words(page, "#status-words", str(paused_after))
     page.click("#pause")
-    seen = wait_for_all(page, 1)
+    seen = wait_for_all(page)
     for (index, time, pose), other in zip(seen["poses"], forked["poses"], strict=True):
         assert other[:2] == [index, pytest.approx(time)]
         assert other[2] == pytest.approx(pose, abs=1e-5)  # the fork's past comes from a file with fewer digits
@@ -102,7 +116,7 @@ def test_the_same_question_is_answered_three_ways_side_by_side(
     page = open_page(browser, server.url, heard, fragment=f"#session={session}")
     wait_for_words(page, "#status-words", "Ended after 16 frames")
     ask(page, QUESTIONS[0])
-    wait_for_words(page, "#log", "first word")
+    wait_for_answer(page, QUESTIONS[0])
     page.click("#compare-button")
     page.fill("#compare-question", QUESTIONS[0])
     page.press("#compare-question", "Enter")

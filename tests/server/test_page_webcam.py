@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from live_page import PATIENCE_MS, ask, open_page, wait_for_words
+from live_page import PATIENCE_MS, ask, open_page, wait_for_answer, wait_for_words
 from server_process import ServerProcess
 
 from benchmarks.serving.browser import BY_PROCESSOR
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.extra
 
 FALSE_CAMERA, ALLOWED = "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"
 NONE, REFUSED = f"{FALSE_CAMERA}=device-count=0", f"{ALLOWED}=deny"
-HOUSE = "world:9?frames=2&size=126x98"
+ROOM, HOUSE = "Which room are you in now?", "world:9?frames=2&size=126x98"
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def film(browser: Any, server: ServerProcess, fragment: str, heard: list[str]) -
     wait_for_words(page, "#status-words", r"Live, (1[2-9]|[2-9]\d)")
     assert page.evaluate("longtake.page.state.session.source") == "push"
     page.wait_for_function("() => document.getElementById('live-image').naturalWidth > 0", timeout=PATIENCE_MS)
-    ask(page, "Which room are you in now?")
-    wait_for_words(page, "#log", "first word")
+    ask(page, ROOM)
+    wait_for_answer(page, ROOM)
     page.click("#stop")
     wait_for_words(page, "#status-words", "Ended after")
     told = server.call("GET", f"/v1/sessions/{page.evaluate('longtake.page.id')}").record

@@ -49,6 +49,16 @@ def ask(page: Any, question: str) -> None:
     page.press("#question", "Enter")
 
 
+def wait_for_answer(page: Any, question: str) -> None:
+    """Until the newest of these questions is answered in full."""
+    page.wait_for_function(
+        "question => [...document.querySelectorAll('#log li')]"
+        ".filter((item) => item.querySelector('.asked')?.textContent === question).at(-1)?.querySelector('.about')",
+        arg=question,
+        timeout=PATIENCE_MS,
+    )
+
+
 def fall_asleep(page: Any) -> Callable[[], None]:
     """No script of the page runs and nothing is read, until what is returned is called."""
     tools, stopped = page.context.new_cdp_session(page), list[object]()
