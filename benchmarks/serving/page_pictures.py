@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
+from PIL import Image, ImageOps
 
 from benchmarks.serving.browser import chromium_ready
 from benchmarks.serving.process import ServerProcess
@@ -38,7 +38,7 @@ def take_pictures(folder: Path, work: Path, *, progress: Callable[[int], None] =
 
 def sheet(shots: list[Image.Image]) -> Image.Image:
     """All beside each other, of one height."""
-    scaled = [shot.resize((round(shot.width * _HEIGHT_PX / shot.height), _HEIGHT_PX), Image.Resampling.LANCZOS) for shot in shots]
+    scaled = [ImageOps.scale(shot, _HEIGHT_PX / shot.height, Image.Resampling.LANCZOS) for shot in shots]
     width = sum(shot.width for shot in scaled) + _GAP_PX * (len(scaled) - 1)
     whole, left = Image.new("RGB", (width, _HEIGHT_PX), _GREY), 0
     for shot in scaled:
