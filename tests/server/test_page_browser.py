@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from live_page import PATIENCE_MS, open_page, wait_for_words
 from qr_reader import read_qr
 from served import until
 from server_process import ServerProcess
@@ -19,22 +20,11 @@ LONG = "world:9?frames=5000&size=126x98"
 TOKEN = "a-token-of-some-length"
 ROOM = "Which room are you in now?"
 EVIL = '<script>window.hit=1</script><img src=x onerror="window.hit=1"> שלום \u202eabc 🏠 ' + "long" * 300
-PATIENCE_MS = 60_000
 EARLIER = """async () => {
   const { earlierFrames } = await import("/static/history.js"), { FrameTrack } = await import("/static/frame_track.js");
   const { api, id, state } = longtake.page, found = await earlierFrames(api, id, new FrameTrack());
   return [found, state.frames].map((frames) => frames.map(({ pose }) => pose));
 }"""
-REFUSED = """() => {
-  navigator.mediaDevices.getUserMedia = async () => { throw new DOMException("", "NotAllowedError"); };
-}"""
-DRAWN = """() => { navigator.mediaDevices.getUserMedia = async () => {
-  const canvas = Object.assign(document.createElement("canvas"), { width: 160, height: 120 });
-  const pen = canvas.getContext("2d");
-  let step = 0;
-  setInterval(() => { pen.fillStyle = `hsl(${step++ * 9} 60% 50%)`; pen.fillRect(0, 0, 160, 120); }, 50);
-  return canvas.captureStream(20);
-}; }"""
 
 
 @pytest.fixture(scope="module")
@@ -48,41 +38,6 @@ def session(server: ServerProcess) -> str:
     """A short walk, watched to its end."""
     record = server.call("POST", "/v1/sessions", {"source": HOUSE, "memory": "40MB"}).record
     return str(record["id"])
-
-
-@pytest.fixture
-def heard() -> Iterator[list[str]]:
-    """What pages complain of, and whom else they ask; at the end there must be nothing."""
-    complaints: list[str] = []
-    yield complaints
-    assert complaints == []
-
-
-def open_page(browser: Any, url: str, heard: list[str], *, fragment: str = "", **options: Any) -> Any:
-    page = browser.new_page(**({"viewport": {"width": 1280, "height": 800}} | options))
-    origin = url.rpartition(":")[0]
-
-    def listen(message: Any) -> None:
-        if message.type == "error" and "/frames/" not in message.location.get("url", ""):
-            heard.append(message.text)
-
-    def notice(request: Any) -> None:
-        if not request.url.startswith((origin, origin.replace("http", "ws", 1), "blob:", "data:")):
-            heard.append(request.url)
-
-    page.on("pageerror", lambda error: heard.append(str(error)))
-    page.on("console", listen)
-    page.on("request", notice)
-    page.goto(f"{url}/{fragment}")
-    return page
-
-
-def wait_for_words(page: Any, place: str, pattern: str) -> None:
-    page.wait_for_function(
-        "([place, pattern]) => new RegExp(pattern).test(document.querySelector(place)?.textContent ?? '')",
-        arg=[place, pattern],
-        timeout=PATIENCE_MS,
-    )
 
 
 def test_a_house_runs_without_a_click_and_evidence_is_flown_to(
@@ -273,26 +228,6 @@ def test_without_webgl_the_page_says_so_and_answers(
         page.fill("#question", ROOM)
         page.press("#question", "Enter")
         wait_for_words(page, "#log", "first word")
-
-
-def test_a_camera_that_is_refused_is_told_and_one_that_is_given_is_filmed(
-    browser: Any, server: ServerProcess, session: str, heard: list[str]
-) -> None:
-    """The browser here has no camera of its own, not even a false one: a drawing takes its place."""
-    page = open_page(browser, server.url, heard, fragment=f"#session={session}")
-    page.evaluate(REFUSED)
-    page.click("[data-source=webcam]")
-    wait_for_words(page, "#start-problem", "may not use the camera")
-    page.keyboard.press("Escape")
-    page.evaluate(DRAWN)
-    page.click("[data-source=webcam]")
-    page.wait_for_function("() => !document.getElementById('start-button').disabled", timeout=PATIENCE_MS)
-    page.click("#start-button")
-    wait_for_words(page, "#status-words", r"Live, \d+")
-    assert page.evaluate("longtake.page.state.session.source") == "push"
-    page.click("#stop")
-    wait_for_words(page, "#status-words", "Ended|Paused")
-    page.close()
 
 
 def test_codes_for_phones_are_read_back(browser: Any, server: ServerProcess, session: str, heard: list[str]) -> None:

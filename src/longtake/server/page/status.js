@@ -44,5 +44,5 @@ function waitingWords(source) {
 export function sourceInWords(source) {
   const world = /^world(?::([\w-]+))?(?:\?|$)/.exec(source);
   if (world) return `House ${world[1] ?? ""}`.trim();
-  return { push: "Camera", upload: "Uploaded video" }[source] ?? source;
+  return { push: "Live camera", upload: "Uploaded video" }[source] ?? source;
 }
