@@ -12,7 +12,6 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from longtake.errors import InputError
-from longtake.spatial.pose import matrix_from_quaternion, quaternion_from_matrix
 from longtake.spatial.similarity import Similarity
 from longtake.takes.atomic_files import writing
 from longtake.takes.fields import JsonObject, parse_file
@@ -21,6 +20,7 @@ from longtake.takes.sealed_json import sealed, unsealed
 
 _FORMAT = "longtake-corrections"
 _VERSION = 1
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,21 +118,21 @@ def _to_json(span: CorrectedSpan) -> dict[str, object]:
         "first_frame": span.first_frame,
         "last_frame": span.last_frame,
         "scale": float(moved.scale),
-        "rotation": quaternion_from_matrix(moved.rotation).tolist(),
+        "rotation": moved.rotation.flatten().tolist(),
         "translation": moved.translation.tolist(),
     }
 
 
 def _from_json(record: JsonObject) -> CorrectedSpan:
-    quaternion = torch.tensor(record.numbers("rotation", 4), dtype=torch.float64)
-    if not 0.5 < float(quaternion.norm()) < 2:
-        raise record.refuse("rotation", "a quaternion of length 1")
+    rotation = torch.tensor(record.numbers("rotation", 9), dtype=torch.float64).reshape(3, 3)
+    if not torch.allclose(rotation @ rotation.T, torch.eye(3, dtype=torch.float64), atol=_ROUNDING):
+        raise record.refuse("rotation", "a rotation, row by row")
     return CorrectedSpan(
         first_frame=record.integer("first_frame"),
         last_frame=record.integer("last_frame"),
         known_from_said=Similarity(
             torch.tensor(record.positive_number("scale"), dtype=torch.float64),
-            matrix_from_quaternion(quaternion),
+            rotation,
             torch.tensor(record.numbers("translation", 3), dtype=torch.float64),
         ),
     )
