@@ -10,6 +10,9 @@ from benchmarks.geometry_commands import attention_mass, pipeline, precision, so
 from benchmarks.language_commands import ask, chunks
 from benchmarks.map_speed import map_speed
 from benchmarks.serving.commands import (
+    page_pictures,
+    page_soak,
+    page_start,
     serve_churn,
     serve_live,
     serve_malformed,
@@ -26,7 +29,8 @@ benchmarks = typer.Typer(
 _SPEED = (ask, attention_mass, chunks, count_source, map_speed, pipeline, precision, soak, world)
 _QUALITY = (answer_familiarity, familiarity, foreign, unlikeness)
 _SERVING = (serve_churn, serve_live, serve_malformed, serve_openapi, serve_overhead, serve_recovery, serve_soak)
-for command in (*_SPEED, *_QUALITY, *_SERVING):
+_PAGE = (page_pictures, page_soak, page_start)
+for command in (*_SPEED, *_QUALITY, *_SERVING, *_PAGE):
     benchmarks.command()(command)
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # they need websockets, which the other benchmarks do without
     from benchmarks.serving.attack import AttackFigures
     from benchmarks.serving.live_pace import LiveFigures
     from benchmarks.serving.overhead import OverheadFigures
+    from benchmarks.serving.page_soak import PageSoakFigures
+    from benchmarks.serving.page_start import PageStart
     from benchmarks.serving.soak import SoakFigures
 
 Seed = Annotated[int, typer.Option(help="What is drawn at random repeats with it.")]
@@ -134,6 +136,43 @@ def serve_soak(
     _end(asdict(figures), _soaked(figures), as_json=as_json, is_fine=figures.is_fine)
 
 
+def page_start(*, as_json: AsJson = False) -> None:
+    """Time `longtake serve --open` until a browser shows 5,000 points, a path and a first answer; needs Chromium."""
+    from benchmarks.serving.page_start import time_start
+
+    with _folder() as folder:
+        figures = time_start(folder)
+    _end(asdict(figures), _started(figures), as_json=as_json, is_fine=figures.is_fine)
+
+
+def page_soak(
+    *,
+    minutes: Annotated[float, typer.Option(min=0.05, help="How long.")] = 10.0,
+    width: Annotated[int, typer.Option(min=320, help="Of the window in pixels; up to 760 it is a phone's.")] = 1280,
+    as_json: AsJson = False,
+) -> None:
+    """Watch and ask a house in a browser for minutes, and compare what the page holds; needs Chromium."""
+    from benchmarks.serving.page_soak import NUM_LOOKS, soak_page
+
+    with _folder() as folder, counting("looking at the page", NUM_LOOKS) as advance:
+        figures = soak_page(folder, minutes * 60, width=width, progress=advance)
+    record = asdict(figures) | {"is_flat": figures.is_flat}
+    _end(record, _soaked_page(figures), as_json=as_json, is_fine=figures.is_fine)
+
+
+def page_pictures(
+    folder: Annotated[Path, typer.Argument(help="Where page-STATE.jpg are written.")],
+) -> None:
+    """Take pictures of the page in each of its states, at two sizes, light and dark; needs Chromium."""
+    from benchmarks.serving.page_pictures import STATES, take_pictures
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with _folder() as work, counting("taking pictures", len(STATES)) as advance:
+        written = take_pictures(folder, work, progress=advance)
+    for path in written:
+        print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
+
+
 @contextmanager
 def _folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
@@ -223,6 +262,30 @@ def _soaked(figures: "SoakFigures") -> Iterator[str | Table]:
     )
     yield f"{len(figures.problems)} problems" + ("" if figures.is_at_rest else ", and something was LEFT")
     yield from figures.problems
+
+
+def _started(figures: "PageStart") -> Iterator[str | Table]:
+    yield (
+        f"{figures.shown_s:.1f} s to {figures.num_points} points, a path of {figures.num_places} and an answer; "
+        f"a browser was asked for after {figures.asked_for_s:.1f} s."
+    )
+
+
+def _soaked_page(figures: "PageSoakFigures") -> Iterator[str | Table]:
+    yield f"{figures.num_asked} questions in {figures.seconds:.0f} s, at most {figures.most_points} points:\n"
+    headings = ("s", "frames", "heap MB", "WebGL MB", "points", "received", "nodes", "poses", "chunks", "answers")
+    rows = [
+        (
+            *(f"{sample.seconds:.0f}", str(sample.num_frames)),
+            *(f"{sample.heap_bytes / 1e6:.1f}", f"{sample.gl_bytes / 1e6:.1f}"),
+            *(str(sample.num_points), str(sample.num_received), str(sample.num_nodes)),
+            *(str(sample.lists[name]) for name in ("poses", "chunks", "answers")),
+        )
+        for sample in figures.samples
+    ]
+    yield table(headings, rows)
+    yield "\n" + ("flat, and within all bounds" if figures.is_flat else "something GREW")
+    yield from figures.complaints
 
 
 def _usages(usages: dict[str, Usage]) -> Table:

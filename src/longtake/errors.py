@@ -32,10 +32,13 @@ class SavedSessionError(InputError):
 class UnknownWordsError(InputError):
     """A question, or a choice, is outside of what a model of few words knows."""
 
-    def __init__(self, sentence: str, *, why: str = "", known: str = "") -> None:
-        """`why`, and what is `known` instead, are the two parts of the sentence by themselves."""
+    def __init__(self, sentence: str, *, why: str = "", known: str = "", brief: str = "") -> None:
+        """`why`, and what is `known` instead, are the two parts of the sentence by themselves.
+
+        `brief` is for who sees what can be asked beside it.
+        """
         super().__init__(sentence)
-        self.why, self.known = why, known
+        self.why, self.known, self.brief = why, known, brief or sentence
 
 
 class CheckpointError(InputError):
@@ -64,6 +67,11 @@ class RecallError(LongtakeError):
 
 class BudgetError(RecallError):
     """The declared budget cannot hold the smallest working set."""
+
+    def __init__(self, sentence: str, *, least_bytes: int | None = None) -> None:
+        """`least_bytes` is the smallest budget that would, where that is known."""
+        super().__init__(sentence)
+        self.least_bytes = least_bytes
 
 
 class MemoryFullError(RecallError):

@@ -102,7 +102,7 @@ class Moved:
     """Corrections of a session count from 1."""
     spans: tuple[MovedSpan, ...]
     geometry: Geometry
-    """The frames of all spans as they are known now."""
+    """Those frames of all spans that are not final, as they are known now."""
 
 
 def _columns(geometry: Geometry) -> dict[str, Any]:

@@ -256,6 +256,18 @@ def test_pictures_that_are_none_are_unreadable_frames_and_too_tall_ones_one_sent
     assert refused.stderr.count("\n") == 1
 
 
+def test_many_frames_that_cannot_be_read_are_told_once_with_a_count(tmp_path: Path, map_: Callable[..., Done]) -> None:
+    Image.new("RGB", (64, 48)).save(tmp_path / "00.png")
+    for index in range(1, 9):
+        (tmp_path / f"{index:02d}.png").write_bytes(b"no picture")
+    done = map_(str(tmp_path), "--size", "56", "--format", "tum", "--out", str(tmp_path / "out"))
+    lines = [
+        line for line in (done.stdout + done.stderr).splitlines() if "frame 1 at" in line or "could not be" in line
+    ]
+    assert len(lines) == 2
+    assert lines[1].startswith("7 more frames up to frame 8 at ")
+
+
 def test_last_line_says_what_was_mapped_and_when_poses_are_final(tmp_path: Path, map_: Callable[..., Done]) -> None:
     folder = tmp_path / "pictures"
     folder.mkdir()

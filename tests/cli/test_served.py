@@ -4,8 +4,10 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from done import Done
+from PIL import Image
 from server_process import ServerProcess
 
 import longtake
@@ -77,6 +79,24 @@ def test_answers_of_a_server_are_those_given_here(
     assert refused.returncode == 3
     assert refused.of("answer")[0]["ending"] == "refused"
     assert json.loads(refused.stdout.splitlines()[-1])["event"] == "done"
+
+
+def test_a_video_that_is_unlike_what_the_models_know_is_told_as_without_a_server(
+    run_here: Run, server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LONGTAKE_TOKEN", TOKEN)
+    pictures = tmp_path / "noise"
+    pictures.mkdir()
+    rng = np.random.default_rng(2)
+    for number in range(12):
+        Image.fromarray(rng.integers(0, 256, (98, 126, 3), dtype=np.uint8)).save(pictures / f"{number:02d}.png")
+    for arguments in (("map", str(pictures), "--format", "tum"), ("ask", str(pictures), ROOM)):
+        places = [("--out", str(tmp_path / name)) if arguments[0] == "map" else () for name in ("here", "there")]
+        here = run_here(*arguments, *places[0], "--memory", "20MB", "--json")
+        there = run_here(*arguments, *places[1], "--memory", "20MB", "--json", "--server", server.url)
+        told = [[note["text"].partition(", its ")[0] for note in done.of("note")][1:] for done in (here, there)]
+        assert told[1] == told[0], there.stderr
+        assert [" this video is unlike them (" in note for note in told[1]] == [True]
 
 
 def test_a_server_without_the_token_is_refused_in_its_sentence(run_here: Run, server: ServerProcess) -> None:

@@ -69,6 +69,25 @@ def test_spans_move_by_their_similarity_and_named_frames_are_taken_as_they_are(
     torch.testing.assert_close(got, as_written(torch.stack(list(want.values()))), rtol=0, atol=1e-12)
 
 
+def test_frames_that_were_final_move_with_their_span(tmp_path: Path, frames: list[MappedFrame]) -> None:
+    spans = (
+        MovedSpan(first_frame=2, last_frame=4, now_from_before=similarity().matrix),
+        MovedSpan(first_frame=4, last_frame=6, now_from_before=similarity().matrix),
+    )
+    with LivePoses(tmp_path / "poses.tum") as sink:
+        for frame in frames:
+            if frame.index != 3:  # as if it was dropped
+                sink.write(replace(frame, provisional=frame.index > 4))
+        sink.correct(Correction(version=1, spans=spans))
+        sink.correct(Correction(version=2, spans=spans[:1], frames=tuple(frames[7:])))
+    want = {frame.index: frame.world_from_camera for frame in frames if frame.index != 3}
+    for span in (*spans, spans[0]):
+        moved = range(span.first_frame, span.last_frame + 1)
+        want |= {index: similarity().of_cameras(pose) for index, pose in want.items() if index in moved}
+    got = poses_in(tmp_path / "poses.tum")
+    torch.testing.assert_close(got, as_written(torch.stack(list(want.values()))), rtol=0, atol=1e-11)
+
+
 def test_pixels_are_not_held(tmp_path: Path, frames: list[MappedFrame]) -> None:
     with LivePoses(tmp_path / "poses.tum") as sink:
         sink.write(replace(frames[0], provisional=True))

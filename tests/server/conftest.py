@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from live_page import heard  # noqa: F401 - a fixture
 from served import Outputs, Start, local_outputs
 from walked import WALK
 

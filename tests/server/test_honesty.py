@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from served import ASK, BOTH, MAP, QUESTION, Start, events_of, open_session, push, until
 
-from longtake.errors import UnknownWordsError
-from longtake.server.problems import RequestError
+from longtake.errors import BudgetError, UnknownWordsError
+from longtake.memory.budget import format_bytes
+from longtake.server.problems import RequestError, problem_of
 from longtake.server.shelf import VIDEO_NAME
 from longtake.server.spec import UPLOAD
 from longtake.server.watches import Watch
@@ -49,6 +50,23 @@ def test_frames_become_final_and_an_ended_session_is_watched_no_more(
         session.watch(Watch(id="w", question=QUESTION, expected="left"))
 
 
+def test_a_memory_that_is_too_small_is_refused_with_the_whole_that_would_do(
+    start: Start, frames: Sequence[VideoFrame]
+) -> None:
+    """Of the dialogue first, which is opened before the size of a picture is known; then of the map."""
+    engine, memory_bytes = start(), 10_000
+    for whose in ("70% are the dialogue's", "30% are the map's"):
+        refusing = open_session(engine, replace(BOTH, memory_bytes=memory_bytes))
+        with pytest.raises(BudgetError, match=whose) as refused:
+            push(refusing, frames[:1])
+        assert f"but got {format_bytes(memory_bytes)}" in str(refused.value)
+        assert refused.value.least_bytes is not None
+        memory_bytes = refused.value.least_bytes
+        with pytest.raises(BudgetError, match=whose):
+            push(open_session(engine, replace(BOTH, memory_bytes=memory_bytes - 10)), frames[:1])
+    push(open_session(engine, replace(BOTH, memory_bytes=memory_bytes)), frames[:1])
+
+
 def test_notes_tell_what_the_models_know_unless_a_world_is_watched(start: Start) -> None:
     engine = start()
     notes = open_session(engine, BOTH).description["notes"]
@@ -68,3 +86,26 @@ def test_a_sentence_about_an_upload_does_not_say_where_the_server_has_it(start: 
     (error,) = events_of(session, "error")
     assert "the uploaded video" in error["message"]
     assert str(tmp_path) not in error["message"]
+    until(lambda: session.description["problem"] == error["message"])
+
+
+def test_a_refusal_is_short_and_says_what_to_ask(start: Start, frames: Sequence[VideoFrame]) -> None:
+    session = open_session(start(), ASK)
+    push(session, frames[:2])
+    said = session.ask("q", "Is there a dragon?").result(timeout=60)
+    assert said["ending"] == "refused"
+    (told,) = events_of(session, "response.output_text.delta")
+    assert told["text"] == said["text"]
+    with pytest.raises(UnknownWordsError) as refused:
+        session.watch(Watch(id="w", question="Is there a dragon?", expected="yes"))
+    for text in (said["text"], problem_of(refused.value).message):
+        assert len(text.split()) < 60
+        assert "Have you seen a red ball?" in text
+        assert not any(door in text for door in ("from_pretrained", "--model", "longtake ask"))
+
+
+def test_what_a_standing_question_waits_for_is_short(start: Start) -> None:
+    session = open_session(start(), ASK)
+    with pytest.raises(RequestError, match="at most 400 characters, but got 100000"):
+        session.watch(Watch(id="w", question=QUESTION, expected="x" * 100_000))
+    assert session.description["watches"] == []

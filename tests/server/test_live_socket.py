@@ -6,7 +6,7 @@ from unittest.mock import create_autospec
 
 import numpy as np
 import pytest
-from served import MAP, Start, open_session
+from served import ASK, MAP, QUESTION, Start, open_session
 from shown import mapped_frame
 
 from longtake.server.points import PointMaker
@@ -87,6 +87,43 @@ def test_events_go_before_points_however_many_wait(start: Start) -> None:
     assert order.count("told") >= 6
     assert all(order[place - 1] == "points" and order[place - 2] != "told" for place in _places(order, "told"))
     assert session.view.num_listeners == session.events.num_listeners == 0
+
+
+def test_a_client_s_own_ids_are_short_since_every_event_has_them(start: Start) -> None:
+    from starlette.websockets import WebSocket
+
+    from longtake.server.live_socket import LiveSocket
+
+    session, reader = open_session(start(), ASK), create_autospec(WebSocket, instance=True)
+    long = "x" * 100_000
+    requests = [
+        {"type": "watch.create", "watch": long, "question": QUESTION, "expected": "left"},
+        {"type": "response.create", "response": long, "question": QUESTION},
+    ]
+    told: list[dict[str, str]] = []
+
+    async def receive() -> dict[str, str]:
+        if requests:
+            return {"type": "websocket.receive", "text": json.dumps(requests.pop(0))}
+        while sum(event["type"] == "error" for event in told) < 2:
+            await asyncio.sleep(0.01)
+        return {"type": "websocket.disconnect"}
+
+    async def send_text(text: str) -> None:
+        told.append(json.loads(text))
+
+    reader.receive.side_effect, reader.send_text.side_effect = receive, send_text
+
+    async def watch() -> None:
+        await asyncio.wait_for(LiveSocket(reader, session, Limits(), wants_geometry=False).run(None, ""), 60)
+
+    asyncio.run(watch())
+    refusals = [event["message"] for event in told if event["type"] == "error"]
+    assert [message.partition(" of at most 200 characters, but got 100000.")[0] for message in refusals] == [
+        "Expected watch",
+        "Expected response",
+    ]
+    assert not any(long in json.dumps(event.record) for event in session.events.after(0))
 
 
 def _places(order: list[str], what: str) -> list[int]:

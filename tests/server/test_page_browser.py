@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from live_page import PATIENCE_MS, open_page, wait_for_words
 from qr_reader import read_qr
+from served import until
 from server_process import ServerProcess
 
 pytest.importorskip("fastapi")
@@ -16,23 +18,13 @@ pytestmark = pytest.mark.extra
 HOUSE = "world:9?frames=40&size=126x98"
 LONG = "world:9?frames=5000&size=126x98"
 TOKEN = "a-token-of-some-length"
+ROOM = "Which room are you in now?"
 EVIL = '<script>window.hit=1</script><img src=x onerror="window.hit=1"> שלום \u202eabc 🏠 ' + "long" * 300
-PATIENCE_MS = 60_000
 EARLIER = """async () => {
   const { earlierFrames } = await import("/static/history.js"), { FrameTrack } = await import("/static/frame_track.js");
   const { api, id, state } = longtake.page, found = await earlierFrames(api, id, new FrameTrack());
   return [found, state.frames].map((frames) => frames.map(({ pose }) => pose));
 }"""
-REFUSED = """() => {
-  navigator.mediaDevices.getUserMedia = async () => { throw new DOMException("", "NotAllowedError"); };
-}"""
-DRAWN = """() => { navigator.mediaDevices.getUserMedia = async () => {
-  const canvas = Object.assign(document.createElement("canvas"), { width: 160, height: 120 });
-  const pen = canvas.getContext("2d");
-  let step = 0;
-  setInterval(() => { pen.fillStyle = `hsl(${step++ * 9} 60% 50%)`; pen.fillRect(0, 0, 160, 120); }, 50);
-  return canvas.captureStream(20);
-}; }"""
 
 
 @pytest.fixture(scope="module")
@@ -46,41 +38,6 @@ def session(server: ServerProcess) -> str:
     """A short walk, watched to its end."""
     record = server.call("POST", "/v1/sessions", {"source": HOUSE, "memory": "40MB"}).record
     return str(record["id"])
-
-
-@pytest.fixture
-def heard() -> Iterator[list[str]]:
-    """What pages complain of, and whom else they ask; at the end there must be nothing."""
-    complaints: list[str] = []
-    yield complaints
-    assert complaints == []
-
-
-def open_page(browser: Any, url: str, heard: list[str], *, fragment: str = "", **options: Any) -> Any:
-    page = browser.new_page(**({"viewport": {"width": 1280, "height": 800}} | options))
-    origin = url.rpartition(":")[0]
-
-    def listen(message: Any) -> None:
-        if message.type == "error" and "/frames/" not in message.location.get("url", ""):
-            heard.append(message.text)
-
-    def notice(request: Any) -> None:
-        if not request.url.startswith((origin, origin.replace("http", "ws", 1), "blob:", "data:")):
-            heard.append(request.url)
-
-    page.on("pageerror", lambda error: heard.append(str(error)))
-    page.on("console", listen)
-    page.on("request", notice)
-    page.goto(f"{url}/{fragment}")
-    return page
-
-
-def wait_for_words(page: Any, place: str, pattern: str) -> None:
-    page.wait_for_function(
-        "([place, pattern]) => new RegExp(pattern).test(document.querySelector(place)?.textContent ?? '')",
-        arg=[place, pattern],
-        timeout=PATIENCE_MS,
-    )
 
 
 def test_a_house_runs_without_a_click_and_evidence_is_flown_to(
@@ -137,6 +94,14 @@ def test_keys_do_what_buttons_do(browser: Any, server: ServerProcess, session: s
     assert page.locator("#keys").is_visible()
     page.keyboard.press("Escape")
     assert not page.locator("#keys").is_visible()
+    page.click("#downloads summary")
+    assert page.locator("#downloads .sheet").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator("#downloads .sheet").is_visible()
+    page.evaluate("longtake.page.state.arrivals = [1000, 1000.4]")
+    assert page.evaluate("longtake.page.state.framesPerS") is None
+    page.evaluate("longtake.page.state.arrivals = [1000, 1500, 2000]")
+    assert page.evaluate("longtake.page.state.framesPerS") == 2
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "question"
     page.focus("#timeline")
@@ -159,10 +124,96 @@ def test_a_wrong_token_and_a_lost_server_are_told_in_words(browser: Any, tmp_pat
         page.press("#token-input", "Enter")
         wait_for_words(page, "#status-words", r"Live, \d+")
         assert TOKEN not in page.url
+        page.fill("#question", ROOM)
+        page.press("#question", "Enter")
+        wait_for_words(page, "#log", "first word")
+        said = page.text_content("#log .answer")
+        kept = folder / made.record["id"] / "conversation.json"
+        until(lambda: kept.is_file() and ROOM in kept.read_text())
         first.kill()
         wait_for_words(page, "#status-words", "Lost the server, trying again in")
         with ServerProcess(folder, port=first.port, environment=environment):
             wait_for_words(page, "#status-words", r"Live, \d+")
+            assert page.locator("#log .asked").count() == 1
+            page.reload()  # what the page knew is gone; the server has the conversation
+            wait_for_words(page, "#log", f"{re.escape(ROOM)}.*{re.escape(said)}.*first word")
+            assert page.locator("#log .asked").count() == 1
+    page.close()
+
+
+def test_a_session_is_deleted_when_that_was_confirmed(browser: Any, server: ServerProcess, heard: list[str]) -> None:
+    id = server.call("POST", "/v1/sessions", {"source": "push", "language": None}).record["id"]
+    page = open_page(browser, server.url, heard, fragment=f"#session={id}")
+    wait_for_words(page, "#status-words", "Waiting for the camera")
+    assert page.get_attribute("#question", "placeholder") == "Start one that answers to ask"
+    assert "only maps" in page.text_content("#log")
+    page.click("[data-source=saved]")
+    page.click(f"[aria-label='Delete Camera {id[:6]}']")
+    assert "Delete Camera" in page.text_content(".sure")
+    page.click(".sure >> text=Keep")
+    page.click(f"[aria-label='Delete Camera {id[:6]}']")
+    page.click(".sure >> .danger")
+    page.wait_for_function("id => !document.getElementById('start-own').textContent.includes(id)", arg=id[:6])
+    assert id not in [one["id"] for one in server.call("GET", "/v1/sessions").record["sessions"]]
+    wait_for_words(page, "#status-words", "This session was closed")
+    page.close()
+
+
+def test_an_upload_that_cannot_be_read_says_why(
+    browser: Any, server: ServerProcess, session: str, heard: list[str], tmp_path: Path
+) -> None:
+    page = open_page(browser, server.url, heard, fragment=f"#session={session}")
+    (tmp_path / "no.mp4").write_text("no video")
+    page.click("[data-source=upload]")
+    page.set_input_files("#start-own input", tmp_path / "no.mp4")
+    page.click("#start-button")
+    wait_for_words(page, "#notice-words", "the uploaded video")
+    wait_for_words(page, "#status-words", "Nothing can be read")
+    id = page.evaluate("longtake.page.id")
+    page.reload()
+    wait_for_words(page, "#notice-words", "the uploaded video")
+    page.click("[data-source=saved]")
+    wait_for_words(page, "#start-own", f"{id[:6]}stopped, .*the uploaded video")
+    page.close()
+
+
+def test_an_answer_is_chosen_and_a_webhook_asked_for_where_it_is_allowed(
+    browser: Any, server: ServerProcess, session: str, heard: list[str]
+) -> None:
+    page = open_page(browser, server.url, heard, fragment=f"#session={session}")
+    wait_for_words(page, "#status-words", "Ended")
+    page.click("#choose-button")
+    page.fill("#choose-question", "Have you seen a red ball?")
+    page.fill("#choose-choices", "yes")
+    page.press("#choose-choices", "Enter")
+    wait_for_words(page, "#choose-words", "two answers or more")
+    page.fill("#choose-choices", "yes, no")
+    page.press("#choose-choices", "Enter")
+    page.wait_for_selector("#choose-results li:nth-child(2)", timeout=PATIENCE_MS)
+    reply = server.call(
+        "POST", f"/v1/sessions/{session}/choose", {"question": "Have you seen a red ball?", "choices": ["no", "yes"]}
+    ).record
+    assert (page.text_content("#choose-results li") or "").startswith(reply["text"])
+    page.keyboard.press("Escape")
+    page.click("#watch-button")
+    assert not page.locator("#watch-webhook").is_visible()
+    page.evaluate(
+        "hosts => longtake.page.chat.offer({ language: 'micro-vqa', webhook_hosts: hosts }, [])", ["robot.lan"]
+    )
+    assert page.locator("#watch-webhook").is_visible()
+    assert page.get_attribute("#watch-webhook", "placeholder") == "an address at robot.lan"
+    page.close()
+
+
+def test_a_video_unlike_what_the_models_know_stands_out(
+    browser: Any, server: ServerProcess, session: str, heard: list[str]
+) -> None:
+    page = open_page(browser, server.url, heard, fragment=f"#session={session}")
+    wait_for_words(page, "#status-words", "Ended")
+    assert not page.locator("#model-notes.unlike").is_visible()
+    told = {"type": "session.updated", "notes": ["This video is unlike them."], "unlikeness": {"model": 3.2}}
+    page.evaluate("event => longtake.page.state.apply(event)", told)
+    assert page.text_content("#model-notes.unlike") == "This video is unlike them."
     page.close()
 
 
@@ -174,29 +225,9 @@ def test_without_webgl_the_page_says_so_and_answers(
         assert page.locator("#no-webgl").is_visible()
         assert not page.locator("#view").is_visible()
         wait_for_words(page, "#status-words", r"(Live|Ended)\D+[1-9]")
-        page.fill("#question", "Which room are you in now?")
+        page.fill("#question", ROOM)
         page.press("#question", "Enter")
         wait_for_words(page, "#log", "first word")
-
-
-def test_a_camera_that_is_refused_is_told_and_one_that_is_given_is_filmed(
-    browser: Any, server: ServerProcess, session: str, heard: list[str]
-) -> None:
-    """The browser here has no camera of its own, not even a false one: a drawing takes its place."""
-    page = open_page(browser, server.url, heard, fragment=f"#session={session}")
-    page.evaluate(REFUSED)
-    page.click("[data-source=webcam]")
-    wait_for_words(page, "#start-problem", "may not use the camera")
-    page.keyboard.press("Escape")
-    page.evaluate(DRAWN)
-    page.click("[data-source=webcam]")
-    page.wait_for_function("() => !document.getElementById('start-button').disabled", timeout=PATIENCE_MS)
-    page.click("#start-button")
-    wait_for_words(page, "#status-words", r"Live, \d+")
-    assert page.evaluate("longtake.page.state.session.source") == "push"
-    page.click("#stop")
-    wait_for_words(page, "#status-words", "Ended|Paused")
-    page.close()
 
 
 def test_codes_for_phones_are_read_back(browser: Any, server: ServerProcess, session: str, heard: list[str]) -> None:

@@ -52,13 +52,19 @@ def test_openai_s_client_asks_about_a_session(openai_client: Any, watched: Remot
     whole = completed(openai_client, watched.id)
     assert whole.choices[0].message.content == expected.text
     assert whole.choices[0].finish_reason == "stop"
-    assert whole.usage.completion_tokens == len(expected.answer.ids)
+    usage = whole.usage
+    assert usage.prompt_tokens == expected.answer.num_prompt_tokens > len(QUESTION.split())
+    assert usage.completion_tokens == len(expected.answer.ids)
+    assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
     assert whole.longtake["seen_until_s"] == expected.answer.seen_until_s
     assert {model.id for model in openai_client.models.list()} == {"micro-map", "micro-vqa"}
 
 
 def test_openai_s_client_hears_an_answer_as_it_comes(openai_client: Any, watched: RemoteSession) -> None:
-    chunks = list(completed(openai_client, watched.id, stream=True, max_completion_tokens=20))
+    *chunks, last = completed(
+        openai_client, watched.id, stream=True, max_completion_tokens=20, stream_options={"include_usage": True}
+    )
+    assert last.usage.prompt_tokens == watched.ask(QUESTION).answer.num_prompt_tokens
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == watched.ask(QUESTION).text
     assert [chunk.choices[0].finish_reason for chunk in chunks[:-1]] == [None] * (len(chunks) - 1)
     assert chunks[-1].choices[0].finish_reason == "stop"

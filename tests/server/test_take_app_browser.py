@@ -87,3 +87,15 @@ def test_a_take_is_shown_with_its_points_path_and_pictures(browser: Any, url: st
     page.wait_for_function("() => longtake.viewer.scene.backdrop.isThere")
     page.close()
     assert heard == []
+
+
+def test_the_bare_address_shows_the_take_without_a_complaint(browser: Any, url: str) -> None:
+    heard: list[str] = []
+    page = browser.new_page()
+    page.on("pageerror", lambda error: heard.append(str(error)))
+    page.on("console", lambda message: message.type == "error" and heard.append(message.text))
+    page.goto(url)
+    page.wait_for_function("() => window.longtake?.counts?.points === 10")
+    assert page.text_content("#status-words") == f"A finished take, {NUM_FRAMES} frames"
+    page.close()
+    assert heard == []

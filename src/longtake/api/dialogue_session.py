@@ -27,6 +27,7 @@ from longtake.memory.saved import SavedTensors, TensorFile
 from longtake.runtime import dialogue
 from longtake.runtime.answers import Answer, Choice, DialogueInfo
 from longtake.runtime.execution import AUTO, choose_execution
+from longtake.weights.familiarity import Familiarity
 
 _QUESTION_TOKENS = 1024
 """Room for a question, and for a last frame without a partner, beside that of its answer."""
@@ -85,6 +86,15 @@ class DialogueSession(Single):
             familiarity=None if isinstance(model, LanguageModel) else familiarity_of(model),
         )
         return cls(session, max_tokens=max_tokens)
+
+    def judge_by(self, familiarity: Familiarity | None) -> None:
+        """Let these statistics say `unlikeness`, of a model that was given as it is and not by its name."""
+        self._session.judge_by(familiarity)
+
+    @property
+    def num_judged(self) -> int:
+        """Pairs of frames, of the first so many, by which `unlikeness` is judged."""
+        return self._session.num_judged
 
     @property
     def unlikeness(self) -> float | None:
@@ -211,7 +221,9 @@ class DialogueSession(Single):
             )
         language, named = _loaded(model, device, precision, backend)
         sized = language if size is None else _with_size(language, size)
-        return cls(dialogue.DialogueSession.restored(saved, sized, named), max_tokens=max_tokens)
+        session = cls(dialogue.DialogueSession.restored(saved, sized, named), max_tokens=max_tokens)
+        session.judge_by(None if isinstance(model, LanguageModel) else familiarity_of(model))
+        return session
 
     def close(self) -> None:
         """End the session and let go of its memory; ending twice is fine."""

@@ -32,7 +32,7 @@ from longtake.runtime.steps import Look, VideoSession
 from longtake.runtime.windowed import WindowedSession, restored_session
 from longtake.types import Geometry
 from longtake.video.resize import Fit, Resized
-from longtake.weights.familiarity import CLIP_FRAMES, FEWEST_FRAMES, Familiarity
+from longtake.weights.familiarity import CLIP_FRAMES, FEWEST_FRAMES, UNJUDGED, Familiarity, Judged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +75,8 @@ class _Clock:
     seen: Resized | None = None
     num_frames: int = 0
     last_s: float | None = None
-    num_judged: int = 0
-    """First frames by which the video is judged, and the sum of their distances from what the model knows."""
-    distance_sum: float = 0.0
+    judged: Judged = UNJUDGED
+    """The first frames, by which the video is found like or unlike what the model knows."""
 
 
 class GeometrySession(Single):
@@ -214,16 +213,12 @@ class GeometrySession(Single):
 
     def _judged(self, clock: _Clock, geometry: Geometry) -> _Clock:
         """The clock once it is known what the next frames look like."""
-        before = self._clock.value
-        missing = CLIP_FRAMES - before.num_judged
+        before = self._clock.value.judged
+        missing = CLIP_FRAMES - before.number
         if self._familiarity is None or geometry.descriptor is None or not len(geometry) or missing <= 0:
-            return replace(clock, num_judged=before.num_judged, distance_sum=before.distance_sum)
+            return replace(clock, judged=before)
         distances = self._familiarity.distances(geometry.descriptor[:missing].cpu())
-        return replace(
-            clock,
-            num_judged=before.num_judged + len(distances),
-            distance_sum=before.distance_sum + float(distances.sum()),
-        )
+        return replace(clock, judged=before.with_distances(distances))
 
     def finish(self) -> Geometry:
         """The remaining results when no more pictures come; those that were provisional are final then."""
@@ -289,7 +284,13 @@ class GeometrySession(Single):
         known = None if isinstance(model, GeometryModel) else familiarity_of(model)
         session = cls(loaded, settings, fit=fitted, familiarity=known)
         session._clock.become(
-            _Clock(session=inner, source_size=record.source_size, num_frames=_num_frames(inner), last_s=record.last_s)
+            _Clock(
+                session=inner,
+                source_size=record.source_size,
+                num_frames=_num_frames(inner),
+                last_s=record.last_s,
+                judged=record.judged,
+            )
         )
         return session
 
@@ -313,6 +314,15 @@ class GeometrySession(Single):
         """The model, which other sessions can share."""
         return self._model
 
+    def judge_by(self, familiarity: Familiarity | None) -> None:
+        """Let these statistics say `unlikeness`, of a model that was given as it is and not by its name."""
+        self._familiarity = familiarity
+
+    @property
+    def num_judged(self) -> int:
+        """Frames, of the first so many, by which `unlikeness` is judged."""
+        return self._clock.value.judged.number
+
     @property
     def unlikeness(self) -> float | None:
         """How far the video's first frames are from what the model was trained on; above 1, it is unlike that.
@@ -320,10 +330,10 @@ class GeometrySession(Single):
         None before 8 frames were answered, and for a model of which nothing is known: of a name or a path, statistics
         lie beside the weights.
         """
-        clock = self._clock.value
-        if self._familiarity is None or clock.num_judged < FEWEST_FRAMES:
+        judged = self._clock.value.judged
+        if self._familiarity is None or judged.number < FEWEST_FRAMES:
             return None
-        return self._familiarity.unlikeness(clock.distance_sum / clock.num_judged)
+        return self._familiarity.unlikeness(judged.distance_sum / judged.number)
 
     @property
     def seen(self) -> Resized | None:
@@ -399,7 +409,8 @@ class GeometrySession(Single):
             )
 
     def _as_file(self) -> TensorFile:
-        return self._opened("save").as_file(fit=self._prepare.fit, source_size=self._clock.value.source_size)
+        clock = self._clock.value
+        return self._opened("save").as_file(fit=self._prepare.fit, source_size=clock.source_size, judged=clock.judged)
 
     def _opened(self, purpose: str) -> VideoSession:
         self._require_open()

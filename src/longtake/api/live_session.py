@@ -17,6 +17,7 @@ from longtake.api.dialogue_session import DialogueSession
 from longtake.api.geometry_session import GeometrySession
 from longtake.api.live_folder import read_live_folder, write_live_folder
 from longtake.api.pictures import Picture, time_of
+from longtake.api.shared_memory import SharedMemory
 from longtake.api.single import Single
 from longtake.errors import InputError, SettingError
 from longtake.geometry.model import GeometryModel
@@ -77,11 +78,22 @@ class LiveSession(Single):
         print(answer.text, answer.moments, answer.world_from_camera)
     """
 
-    def __init__(self, mapping: GeometrySession, dialogue: DialogueSession, *, ask_fps: float = 2.0) -> None:
-        """On two sessions that were opened already; they are closed with this one."""
+    def __init__(
+        self,
+        mapping: GeometrySession,
+        dialogue: DialogueSession,
+        *,
+        ask_fps: float = 2.0,
+        shared: SharedMemory | None = None,
+    ) -> None:
+        """On two sessions that were opened already; they are closed with this one.
+
+        `shared` is the memory of both where they have parts of one.
+        """
         if not 0 < ask_fps < math.inf:
             raise SettingError(f"Expected more than 0 frames a second for the dialogue, but got {ask_fps:g}.")
         self._map, self._dialogue, self._trail = mapping, dialogue, Changing(CameraTrail(ask_fps))
+        self._shared = shared
 
     @classmethod
     @checked_arguments
@@ -107,30 +119,28 @@ class LiveSession(Single):
         The dialogue sees at most `ask_fps` frames a second, the map all. Policies are those of `longtake live`. Of the
         memory `reserve_frames` and `reserve_tokens` are left free for forks.
         """
-        if not 0 < share < 1:
-            raise SettingError(f"Expected share between 0 and 1, the map's part of the memory, but got {share:g}.")
-        num_bytes = memory_bytes(memory)
-        map_bytes = int(num_bytes * share)
+        shared = SharedMemory(num_bytes=memory_bytes(memory), share=share)
         mapping = GeometrySession.from_pretrained(
             map,
-            memory=map_bytes,
+            memory=shared.map_bytes,
             policy=policy,
             reserve_frames=reserve_frames,
             device=device,
             precision=precision,
             backend=backend,
         )
-        dialogue = DialogueSession.from_pretrained(
-            ask,
-            memory=num_bytes - map_bytes,
-            policy=ask_policy,
-            max_tokens=max_tokens,
-            reserve_tokens=reserve_tokens,
-            device=device,
-            precision=precision,
-            backend=backend,
-        )
-        return cls(mapping, dialogue, ask_fps=ask_fps)
+        with shared.naming_whole_for_dialogue():
+            dialogue = DialogueSession.from_pretrained(
+                ask,
+                memory=shared.dialogue_bytes,
+                policy=ask_policy,
+                max_tokens=max_tokens,
+                reserve_tokens=reserve_tokens,
+                device=device,
+                precision=precision,
+                backend=backend,
+            )
+        return cls(mapping, dialogue, ask_fps=ask_fps, shared=shared)
 
     @property
     def map(self) -> GeometrySession:
@@ -147,7 +157,8 @@ class LiveSession(Single):
             raise InputError("Expected a time for each picture, in seconds: only frames of open_video know theirs.")
         trail = self._trail.value
         trail.require_later(time_s)
-        ready = self._map._ready(picture, time_s)
+        with nullcontext() if self._shared is None else self._shared.naming_whole_for_map():
+            ready = self._map._ready(picture, time_s)
         writing: AbstractContextManager[object] = nullcontext()
         seen: AbstractContextManager[Sequence[Part]] = nullcontext(())
         if trail.is_due(time_s):
@@ -191,7 +202,9 @@ class LiveSession(Single):
 
     def fork(self) -> "LiveSession":
         """A session that goes on from here on its own; end it with `close`."""
-        branch = LiveSession(self._map.fork(), self._dialogue.fork(), ask_fps=self._trail.value.fps)
+        branch = LiveSession(
+            self._map.fork(), self._dialogue.fork(), ask_fps=self._trail.value.fps, shared=self._shared
+        )
         branch._trail.become(self._trail.value)
         return branch
 

@@ -284,6 +284,8 @@ class TerminalReporter(Reporter):
         self._run: Watched | None = None
         self._is_watching = False
         self._has_told_known = False
+        self._last_unreadable: Unreadable | None = None
+        self._num_more_unreadable = 0
         self._used = ""
 
     def uses(self, model: str, execution: Execution, why_portable: str | None) -> None:
@@ -304,6 +306,22 @@ class TerminalReporter(Reporter):
                 yield
             finally:
                 self._is_watching = False
+                self._tell_unreadable()
+
+    def _count_unreadable(self, event: Unreadable) -> None:
+        """The first is told with its reason, of the others how many there were."""
+        if self._last_unreadable is None:
+            self.note(f"frame {event.index} at {event.timestamp_s:.3f} s: {event.problem}")
+        else:
+            self._num_more_unreadable += 1
+        self._last_unreadable = event
+
+    def _tell_unreadable(self) -> None:
+        last, number = self._last_unreadable, self._num_more_unreadable
+        if last is not None and number:
+            more = f"{counted(number, 'more frame')} up to frame {last.index} at {last.timestamp_s:.3f} s"
+            self.note(f"{more} could not be read; --json tells of each.")
+        self._last_unreadable, self._num_more_unreadable = None, 0
 
     def report(self, event: Event) -> None:
         match event:
@@ -312,7 +330,7 @@ class TerminalReporter(Reporter):
             case Frame() | Posed():
                 self._advance()
             case Unreadable():
-                self.note(f"frame {event.index} at {event.timestamp_s:.3f} s: {event.problem}")
+                self._count_unreadable(event)
                 self._advance()
             case Asking():
                 self._begin_answer(event)

@@ -80,6 +80,7 @@ class ServedRun:
     _started_s: float = field(default_factory=time.perf_counter)
     _indices: list[int] = field(default_factory=list)
     """Of frames that were sent, in the source's count."""
+    _noted: set[str] = field(default_factory=set)
 
     @property
     def resident_bytes(self) -> int:
@@ -94,10 +95,16 @@ class ServedRun:
     def has_map(self) -> bool:
         return self.out is not None
 
-    @property
-    def notes(self) -> Sequence[str]:
-        """What to know before the server's models are trusted with this source."""
-        return () if self.source.shows_world else self.session.info["notes"]
+    def new_notes(self) -> Iterator[str]:
+        """What to know before the server's models are trusted with this source, each once."""
+        for note in self.session.notes:
+            if note not in self._noted:
+                self._noted.add(note)
+                yield note
+
+    def pass_over_notes(self) -> None:
+        """Those there are: of a world it need not be said that a model knows nothing else."""
+        self._noted.update(self.session.notes)
 
     def stop(self) -> None:
         """End after the current frame."""
@@ -156,13 +163,15 @@ class ServedRun:
 
 def map_served(run: ServedRun, reporter: Reporter, fetch: Callable[[RemoteSession], None]) -> None:
     """Map a source on a server, and fetch what came of it; Ctrl-C ends it with the frames so far."""
-    _tell_notes(run, reporter)
+    _tell_first_notes(run, reporter)
     with reporter.watching(run), stopped_by_signal(run.stop):
         for frame in run.readable(reporter.report):
             for event in run.events_of(run.step(frame)):
                 reporter.report(event)
+            _tell_notes(run, reporter)
         for event in run.events_of(run.session.finish()):
             reporter.report(event)
+        _tell_notes(run, reporter)
     summary = run.summary
     fetch(run.session)
     reporter.served(summary)
@@ -170,8 +179,14 @@ def map_served(run: ServedRun, reporter: Reporter, fetch: Callable[[RemoteSessio
         sys.exit(INTERRUPTED)
 
 
+def _tell_first_notes(run: ServedRun, reporter: Reporter) -> None:
+    if run.source.shows_world:
+        run.pass_over_notes()
+    _tell_notes(run, reporter)
+
+
 def _tell_notes(run: ServedRun, reporter: Reporter) -> None:
-    for note in run.notes:
+    for note in run.new_notes():
         reporter.note(note)
 
 
@@ -186,7 +201,7 @@ class Speaking:
 def ask_served(run: ServedRun, asked: Sequence[Asked], reporter: Reporter, speaking: Speaking) -> bool:
     """Watch a source on a server and answer what is due on the way. Whether no question was refused."""
     are_answered = True
-    _tell_notes(run, reporter)
+    _tell_first_notes(run, reporter)
     with reporter.watching(run), stopped_by_signal(run.stop):
         for part in QuestionSchedule(asked).through(run.readable(reporter.report), lambda: 1):
             for one in part:
@@ -195,6 +210,9 @@ def ask_served(run: ServedRun, asked: Sequence[Asked], reporter: Reporter, speak
                 else:
                     run.step(one)
                     reporter.report(Frame(index=one.index, timestamp_s=one.timestamp_s, mapped=None))
+                    _tell_notes(run, reporter)
+        run.session.finish()
+        _tell_notes(run, reporter)
     reporter.served(run.summary)
     return are_answered
 

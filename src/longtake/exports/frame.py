@@ -1,6 +1,7 @@
 """One frame of a mapped video, as sinks take it: its pose alone, or all that is known of it."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from longtake.spatial.placement import Placement
-from longtake.types import FrameKind
+from longtake.spatial.similarity import Similarity
+from longtake.types import FrameKind, MovedSpan
 
 
 class FrameStatus(StrEnum):
@@ -51,6 +53,14 @@ class PosedFrame:
             world_from_camera=frame.world_from_camera,
             provisional=frame.provisional,
         )
+
+    def moved_along(self, spans: Sequence[MovedSpan]) -> "PosedFrame":
+        """Where it is when the frames of these spans have moved."""
+        world_from_camera = self.world_from_camera
+        for span in spans:
+            if span.first_frame <= self.index <= span.last_frame:
+                world_from_camera = Similarity.of_matrix(span.now_from_before.double()).of_cameras(world_from_camera)
+        return replace(self, world_from_camera=world_from_camera)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

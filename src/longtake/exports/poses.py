@@ -1,17 +1,17 @@
 """Trajectories as files, a line for each frame: TUM's `timestamp x y z qx qy qz qw`, KITTI's 3x4 pose row by row."""
 
-from dataclasses import asdict, replace
+from array import array
+from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import dropwhile
 from pathlib import Path
 from typing import BinaryIO
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from longtake.exports.frame import MappedFrame, PosedFrame
+from longtake.exports.frame import FrameStatus, MappedFrame, PosedFrame
 from longtake.exports.sink import AppendSink, Correction, ReplacingSink, Sink, SinkState
-from longtake.spatial.similarity import Similarity
+from longtake.spatial.pose import matrix_from_quaternion, rigid_pose
 from longtake.takes.atomic_files import GrowingFile, Grown, LineFile, replacing, require_writable, writing
 from longtake.takes.kitti import kitti_line
 from longtake.takes.tum import HEADING, tum_line
@@ -66,13 +66,15 @@ class LivePoses(ReplacingSink):
     """A TUM file without its heading that always has the newest pose of every frame.
 
     A frame is in the file when `write` returns; a correction replaces the file as a whole, so that whoever reads it
-    meets poses of one version. Only provisional frames are held; none of them may come before a final one.
+    meets poses of one version. Only provisional frames are held, and of the others their places in the video; none of
+    them may come before a final one.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         require_writable(path, overwrite=overwrite)
         self._path = path
         self._provisional: dict[int, PosedFrame] = {}
+        self._final = array("q")
         self._num_final_bytes, self._version = 0, 0
         with writing(str(path)):
             self._file = GrowingFile(path)
@@ -84,6 +86,7 @@ class LivePoses(ReplacingSink):
         if frame.provisional or self._provisional:
             self._provisional[frame.index] = PosedFrame.of(frame)
         else:
+            self._final.append(frame.index)
             self._num_final_bytes += len(line)
 
     def correct(self, correction: Correction) -> None:
@@ -92,14 +95,28 @@ class LivePoses(ReplacingSink):
         lines = {index: f"{_line_of(frame)}\n".encode() for index, frame in moved.items()}
         with writing(str(self._path)):
             with replacing(self._path) as file, self._path.open("rb") as before:
-                _copy(before, file, self._num_final_bytes)
+                num_final_bytes = self._rewrite_final(before, file, correction.spans)
                 file.writelines(lines.values())
             self._file.close()
-            num_bytes = self._num_final_bytes + sum(map(len, lines.values()))
+            num_bytes = num_final_bytes + sum(map(len, lines.values()))
             self._file = GrowingFile(self._path, kept=Grown(num_bytes=num_bytes))
         self._version = correction.version
         self._provisional = dict(dropwhile(lambda item: not item[1].provisional, moved.items()))
-        self._num_final_bytes += sum(len(line) for index, line in lines.items() if index not in self._provisional)
+        final = [index for index in lines if index not in self._provisional]
+        self._final.extend(final)
+        self._num_final_bytes = num_final_bytes + sum(len(lines[index]) for index in final)
+
+    def _rewrite_final(self, before: BinaryIO, file: BinaryIO, spans: Sequence[MovedSpan]) -> int:
+        """Final frames as they are now; returns their bytes."""
+        if not self._final or all(span.first_frame > self._final[-1] for span in spans):
+            _copy(before, file, self._num_final_bytes)
+            return self._num_final_bytes
+        num_bytes = 0
+        for index, line in zip(self._final, before, strict=False):
+            if any(span.first_frame <= index <= span.last_frame for span in spans):
+                line = f"{_line_of(_posed(index, line).moved_along(spans))}\n".encode()
+            num_bytes += file.write(line)
+        return num_bytes
 
     def close(self) -> None:
         """Where no pose came, no file stays in the way of the next try."""
@@ -121,19 +138,16 @@ def _copy(source: BinaryIO, target: BinaryIO, num_bytes: int) -> None:
 def _moved(frames: dict[int, PosedFrame], correction: Correction) -> dict[int, PosedFrame]:
     """Frames after a correction, in their order; it may name frames that were never written, such as dropped ones."""
     known_now = {frame.index: PosedFrame.of(frame) for frame in correction.frames if frame.index in frames}
-    along: dict[int, PosedFrame] = {}
-    for span in correction.spans:
-        indices = range(span.first_frame, span.last_frame + 1)
-        along |= {index: _moved_along(frames[index], span) for index in indices if index in frames}
-    return frames | along | known_now
+    return {index: frame.moved_along(correction.spans) for index, frame in frames.items()} | known_now
 
 
-def _moved_along(frame: PosedFrame, span: MovedSpan) -> PosedFrame:
-    return replace(frame, world_from_camera=_similarity(span.now_from_before).of_cameras(frame.world_from_camera))
-
-
-def _similarity(matrix: Float[Tensor, "4 4"]) -> Similarity:
-    """From its matrix, whose rotation is scaled."""
-    matrix = matrix.double()
-    scale = torch.linalg.det(matrix[:3, :3]).pow(1 / 3)
-    return Similarity(scale, matrix[:3, :3] / scale, matrix[:3, 3])
+def _posed(index: int, line: bytes) -> PosedFrame:
+    """As it was written."""
+    timestamp_s, *numbers = map(float, line.split())
+    pose = torch.tensor(numbers, dtype=torch.float64)
+    return PosedFrame(
+        index=index,
+        timestamp_s=timestamp_s,
+        status=FrameStatus.OK,
+        world_from_camera=rigid_pose(matrix_from_quaternion(pose[3:]), pose[:3]),
+    )

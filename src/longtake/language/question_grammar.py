@@ -17,6 +17,8 @@ from longtake.language.tokenizer import Tokenizer
 
 KNOWN_NAME = "known.json"
 _MOST_LISTED = 100
+_FEW = 3
+"""Examples, where there is room for no more."""
 _ANOTHER = (
     "for anything else name another model (DialogueSession.from_pretrained(...) or ask=... of LiveSession in Python, "
     "--model of longtake ask, --language of longtake live)"
@@ -140,7 +142,8 @@ def _refusal(tokenizer: Tokenizer, known: QuestionGrammar | None, why: str) -> U
     else:
         about, listed = known.about, known.in_words
     start, end = f"I only know about {about}", f"{listed}; {_ANOTHER}."
-    return UnknownWordsError(f"{start}, and {why}; {end}", why=f"{why}.", known=f"{start}; {end}")
+    brief = f"{start}, and {why}" + ("." if known is None else f"; ask as in: {' '.join(known.examples[:_FEW])}")
+    return UnknownWordsError(f"{start}, and {why}; {end}", why=f"{why}.", known=f"{start}; {end}", brief=brief)
 
 
 def _plain_words(tokenizer: Tokenizer) -> str:

@@ -77,7 +77,8 @@ class MemoryRequirements:
         if least > budget_bytes:
             raise BudgetError(
                 f"A budget of {format_bytes(budget_bytes)} cannot hold this memory; "
-                f"the smallest that works is {format_bytes(least)}."
+                f"the smallest that works is {format_bytes(least)}.",
+                least_bytes=least,
             )
         if full_after is not None:
             return full_after

@@ -337,7 +337,8 @@ class _Trail:
                 self.add(PosedFrame.of(mapped))
             case Moved():
                 now = {frame.index: PosedFrame.of(frame) for frame in told.correction.frames}
-                self._poses = deque(now.get(pose.index, pose) for pose in self._poses)
+                spans = told.correction.spans
+                self._poses = deque(now.get(pose.index) or pose.moved_along(spans) for pose in self._poses)
 
     def up_to(self, time_s: float) -> PosedFrame | None:
         """The last one that is not after this moment."""

@@ -1,5 +1,7 @@
 """What a geometry session says, as results of frames: at once, corrected later, handed on when final."""
 
+import bisect
+from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -11,8 +13,10 @@ from jaxtyping import UInt8
 from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.exports.sink import Correction
 from longtake.pipeline.events import Frame, Moved, Noted
+from longtake.pipeline.final_moves import FinalMoves
 from longtake.pipeline.status import PictureSummary, StatusJudge
 from longtake.pipeline.unlikeness import Knowledge, UnlikenessJudge
+from longtake.takes.corrections import Corrections
 from longtake.takes.tum import as_written
 from longtake.types import Geometry
 from longtake.types import Moved as MovedGeometry
@@ -74,6 +78,8 @@ class MapResults:
         """Of the owed frames those that were told, by the session's count."""
         self._judge, self._judge_of_known = StatusJudge(), StatusJudge()
         """After the last final frame, and after the last known one."""
+        self._places = _Places()
+        self._final_moves = FinalMoves()
         self._before_break: dict[int, Geometry] = {}
         """Results that were told before a break and are not final, until their pictures are here again."""
 
@@ -89,7 +95,18 @@ class MapResults:
 
     def state(self) -> Mapping[str, Any]:
         """What later results depend on beside the session, as plain values."""
-        return {**self._judge.state(), "ages": asdict(self.ages), "unlikeness": self._unlikeness.state()}
+        return {
+            **self._judge.state(),
+            "ages": asdict(self.ages),
+            "unlikeness": self._unlikeness.state(),
+            "places": self._places.state(),
+            "final_moves": self._final_moves.state(),
+        }
+
+    @property
+    def corrections(self) -> Corrections | None:
+        """What became of results after they were handed on as final; None where nothing did."""
+        return self._final_moves.corrections
 
     @property
     def unlikeness(self) -> float | None:
@@ -102,6 +119,8 @@ class MapResults:
         self._judge_of_known = self._judge.copy()
         self.ages = ProvisionalAges(**state.get("ages", {}))
         self._unlikeness.restore(state.get("unlikeness", {}))
+        self._places.restore(state.get("places", {}))
+        self._final_moves.restore(state.get("final_moves", {}))
         self._num_final = num_final
         self._before_break = _single_frames(provisional)
 
@@ -140,21 +159,22 @@ class MapResults:
         self._judge_of_known = self._judge.copy()
         for index, frame in self._known.items():
             self._known[index] = _judged(frame, self._owed_at(index), self._judge_of_known)
-        return Correction(
-            version=moved.version,
-            frames=tuple(self._known[index] for index in moved.geometry.frame_index),
-            spans=tuple(
-                replace(
-                    span,
-                    first_frame=self._owed_at(span.first_frame).frame.index,
-                    last_frame=self._owed_at(span.last_frame).frame.index,
-                )
-                for span in moved.spans
-            ),
+        spans = tuple(
+            replace(
+                span,
+                first_frame=self._place_in_video(span.first_frame),
+                last_frame=self._place_in_video(span.last_frame),
+            )
+            for span in moved.spans
         )
+        first_not_final = self._owed[0].frame.index if self._owed else self._place_in_video(self._num_final - 1) + 1
+        self._final_moves.move(spans, first_not_final)
+        frames = tuple(self._known[index] for index in moved.geometry.frame_index)
+        return Correction(version=moved.version, frames=frames, spans=spans)
 
     def _pop_final(self) -> MappedFrame:
         frame, owed = self._known.pop(self._num_final), self._owed.popleft()
+        self._places.add(self._num_final, frame.index)
         self._num_final += 1
         if owed.was_provisional:
             self.ages.add(self._last_s - frame.timestamp_s, len(self._owed))
@@ -162,6 +182,34 @@ class MapResults:
 
     def _owed_at(self, index: int) -> "_Owed":
         return self._owed[index - self._num_final]
+
+    def _place_in_video(self, index: int) -> int:
+        """Of a frame by the session's count."""
+        return self._places[index] if index < self._num_final else self._owed_at(index).frame.index
+
+
+class _Places:
+    """Where frames by a session's count are in the video, which counts those without a picture too.
+
+    Kept as the places from which on the two differ by another number.
+    """
+
+    def __init__(self) -> None:
+        self._from, self._ahead = array("q"), array("q")
+
+    def add(self, index: int, place: int) -> None:
+        if not self._ahead or self._ahead[-1] != place - index:
+            self._from.append(index)
+            self._ahead.append(place - index)
+
+    def __getitem__(self, index: int) -> int:
+        return index + self._ahead[bisect.bisect_right(self._from, index) - 1]
+
+    def state(self) -> Mapping[str, Any]:
+        return {"from": self._from.tolist(), "ahead": self._ahead.tolist()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._from, self._ahead = (array("q", state.get(name, ())) for name in ("from", "ahead"))
 
 
 @dataclass(slots=True)

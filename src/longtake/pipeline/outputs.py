@@ -104,8 +104,19 @@ def open_sinks(out: Path, outputs: Outputs, state: SinkState | None = None, *, o
     take = SinkOptions(path=out, take=outputs.take, cloud=outputs.cloud, unit=outputs.take.unit, overwrite=overwrite)
     sinks: dict[str, OpenAppendSink] = {"take": partial(_open_sink, FORMATS["take"], take)}
     for known in map(format_named, outputs.formats):
-        sinks[known.name] = partial(_open_sink, known, replace(take, path=out / known.file))
+        sinks[known.name] = partial(_open_sink, known, sink_options(out, known, outputs, overwrite=overwrite))
     return Tee(sinks, state=state)
+
+
+def sink_options(out: Path, known: Format, outputs: Outputs, *, overwrite: bool) -> SinkOptions:
+    """Of one of the formats beside the take."""
+    return SinkOptions(
+        path=out / known.file,
+        take=outputs.take,
+        cloud=outputs.cloud,
+        unit=outputs.take.unit,
+        overwrite=overwrite,
+    )
 
 
 def _open_sink(known: Format, options: SinkOptions, state: SinkState | None) -> AppendSink:

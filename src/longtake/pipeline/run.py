@@ -28,6 +28,7 @@ from longtake.pipeline.writer_process import WriterProcess, forget_peak, peak_by
 from longtake.runtime.answers import DialogueInfo
 from longtake.runtime.execution import Execution
 from longtake.takes.atomic_files import writing
+from longtake.takes.corrections import Corrections
 from longtake.types import FrameKind
 from longtake.video.frame import VideoFrame
 from longtake.video.reading import Source
@@ -196,7 +197,8 @@ class Run(Iterator[Event]):
             seconds = time.monotonic() - self._started_s
             self._folder.close_files()
             yield from self._saved()
-            self._folder.finish(self._summarise(self._folder, seconds, (self._num_mapped - num_before) / seconds))
+            summary = self._summarise(self._folder, seconds, (self._num_mapped - num_before) / seconds)
+            self._folder.finish(summary, self._corrections if summary.is_complete else None)
 
     def _prepare(self, frames: Iterable[VideoFrame]) -> Generator[Prepared | Unreadable, None, None]:
         for frame in frames:
@@ -406,6 +408,12 @@ class Run(Iterator[Event]):
             summary=self.summary,
             dialogue=None if dialogue is None else dialogue.info,
         )
+
+    @property
+    def _corrections(self) -> Corrections | None:
+        """What became of frames after they were written."""
+        assert self.session.mapper is not None
+        return self.session.mapper.results.corrections
 
     def _summarise(self, folder: RunFolder, seconds: float, frames_per_s: float) -> MapSummary:
         mapper = self.session.mapper

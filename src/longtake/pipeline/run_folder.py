@@ -24,20 +24,30 @@ from longtake.exports.report.asked import ASKED_NAME
 from longtake.exports.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
 from longtake.exports.report.page import REPORT_NAME, write_report
 from longtake.exports.report.truth import TRUTH_NAME
+from longtake.exports.saved import saved_frames
 from longtake.exports.sink import AppendSink, SinkState
 from longtake.exports.take import DepthKind
 from longtake.pipeline.checkpoint import FOLDER as CHECKPOINT_FOLDER
 from longtake.pipeline.checkpoint import Checkpoint, Checkpoints, Reached
 from longtake.pipeline.events import MapSummary, Unreadable
-from longtake.pipeline.outputs import SESSION_NAME, Outputs, open_sinks
+from longtake.pipeline.outputs import SESSION_NAME, Outputs, open_sinks, sink_options
 from longtake.pipeline.run_record import RUN_NAME, RunRecord, numbered
 from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink, save
 from longtake.records import parse_json, record_from
 from longtake.takes.atomic_files import Grown, LineFile, replace_file
+from longtake.takes.correcting import correct_take
+from longtake.takes.corrections import Corrections, read_corrections
 from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
 from longtake.takes.fields import content_of
 from longtake.takes.folder_lock import locked
-from longtake.takes.header import DESCRIPTORS_NAME, FRAMES_NAME, HEADER_NAME, POSES_NAME
+from longtake.takes.header import (
+    CORRECTIONS_NAME,
+    DESCRIPTORS_NAME,
+    FRAMES_NAME,
+    HEADER_NAME,
+    ONLINE_POSES_NAME,
+    POSES_NAME,
+)
 from longtake.takes.take import read_take
 
 _NO_FRAMES = SinkState(values={"take": {"num_frames": 0, "num_pixels_too_far": 0}})
@@ -162,13 +172,33 @@ class RunFolder:
         self._is_blank = False
         self._files.close()
 
-    def finish(self, summary: MapSummary) -> None:
-        """Sum up what was written."""
+    def finish(self, summary: MapSummary, corrections: Corrections | None = None) -> None:
+        """Sum up what was written, and move what later became of it; broken off in this, a run goes on with it."""
         self.close_files()
+        if corrections is not None:
+            ending = self._out / CHECKPOINT_FOLDER
+            ending.mkdir(exist_ok=True)
+            replace_file(ending / SUMMARY_NAME, _summary_content(summary))
+            replace_file(ending / CORRECTIONS_NAME, corrections.content())
+            self._correct(corrections)
+        self._end(summary)
+
+    def _end(self, summary: MapSummary) -> None:
         self._write_summary(summary)
         if summary.is_complete:
             Checkpoints(self._out).clear()
         write_report(self._out)
+
+    def _correct(self, corrections: Corrections) -> None:
+        """Move the take, and make of it anew what was written while the video ran."""
+        take = correct_take(self._out, corrections)
+        for known in map(format_named, self._outputs.formats):
+            if known.has_points and take.header.depth is None:
+                continue  # it has nothing to be made of, and keeps the points as they were said
+            options = sink_options(self._out, known, self._outputs, overwrite=True)
+            with known.open_append(options) as sink:
+                for frame in saved_frames(take):
+                    sink.write(frame)
 
     def export(self, on_export: ProgressCallback, peak_resident_bytes: Callable[[], int]) -> ExportRecord:
         """Export the whole take into a folder below it, in place of what an earlier try left there.
@@ -193,7 +223,7 @@ class RunFolder:
 
     def _write_summary(self, summary: MapSummary) -> None:
         self.summary = summary
-        replace_file(self._out / SUMMARY_NAME, json.dumps(asdict(summary), indent=1).encode())
+        replace_file(self._out / SUMMARY_NAME, _summary_content(summary))
 
     def _leave_nothing_blank(self) -> None:
         if self._is_blank:
@@ -211,7 +241,18 @@ class RunFolder:
                 f"The run in {self._out} was begun with other settings ({'; '.join(differences)}); resume it with the "
                 "same, or start again with --overwrite (overwrite=True)."
             )
-        if is_done(self._out):
+        ending = self._out / CHECKPOINT_FOLDER
+        corrections = read_corrections(ending)
+        if corrections is not None and not is_done(self._out):
+            summary = _read_summary(ending)
+            if summary is None:
+                raise InputError(
+                    f"{ending / SUMMARY_NAME} is damaged or of another version of longtake; start again with "
+                    "--overwrite (overwrite=True)."
+                )
+            self._correct(corrections)
+            self._end(summary)
+        elif is_done(self._out):
             self._mend_end()
             self.summary = _read_summary(self._out)
             if self.summary is None or is_done(self._out, self._outputs):
@@ -323,6 +364,10 @@ def _read_summary(out: Path) -> MapSummary | None:
         return None
 
 
+def _summary_content(summary: MapSummary) -> bytes:
+    return json.dumps(asdict(summary), indent=1).encode()
+
+
 def _own_files(outputs: Outputs) -> tuple[str, ...]:
     """Names, below its folder, of all that a run may write, and of what `longtake demo` adds about it."""
     take, export = outputs.take, outputs.export
@@ -337,7 +382,8 @@ def _own_files(outputs: Outputs) -> tuple[str, ...]:
         **{f"{EXPORT_FOLDER}/{known.file}": True for known in (() if export is None else export.known)},
     }
     always = (
-        *(HEADER_NAME, FRAMES_NAME, POSES_NAME, DESCRIPTORS_NAME, CHECKPOINT_FOLDER),
+        *(HEADER_NAME, FRAMES_NAME, POSES_NAME, ONLINE_POSES_NAME, CORRECTIONS_NAME, DESCRIPTORS_NAME),
+        CHECKPOINT_FOLDER,
         *(EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME, REPORT_NAME, TRUTH_NAME, ASKED_NAME),
     )
     return (*always, *(name for name, is_written in optional.items() if is_written))

@@ -28,7 +28,7 @@ class Ending(StrEnum):
     LENGTH = "length"
     """It became as long as was allowed."""
     REFUSED = "refused"
-    """The question is outside of what the model knows, and was not put to it; the text lists what it knows."""
+    """The question is outside of what the model knows, and was not put to it; the text says what to ask instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +68,14 @@ class Answer:
     timing: Timing
     refusal: Refusal | None = None
     """The text in its parts, where the question was refused."""
+    num_prompt_tokens: int = 0
+    """That it was made from: what is remembered of the video, and the question."""
 
     @classmethod
     def refused(cls, error: UnknownWordsError, seen_until_s: float | None, seconds: float) -> "Answer":
         """To a question that was not put to the network, after so many seconds."""
         return cls(
-            text=str(error),
+            text=error.brief,
             ids=(),
             ending=Ending.REFUSED,
             seen_until_s=seen_until_s,

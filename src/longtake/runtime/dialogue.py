@@ -52,7 +52,7 @@ from longtake.runtime.generation import (
 )
 from longtake.runtime.record import fingerprint
 from longtake.runtime.recorded_reading import recorded_reader, why_reading_unrecorded
-from longtake.weights.familiarity import CLIP_GRIDS, FEWEST_GRIDS, Familiarity
+from longtake.weights.familiarity import CLIP_GRIDS, FEWEST_GRIDS, UNJUDGED, Familiarity, Judged
 
 SYSTEM = "You are a helpful assistant."
 _GREEDY = TextSampling()
@@ -105,7 +105,7 @@ class DialogueSession:
             answer_tokens=answer_tokens,
         )
         self._seeing_s = 0.0
-        self._familiarity, self._judged = familiarity, Changing(_Judged())
+        self._familiarity, self._judged = familiarity, Changing(UNJUDGED)
 
     def see(
         self, frames: UInt8[Tensor, "frames 3 height width"], timestamps_s: Sequence[float], *, patience_s: float = 0.0
@@ -156,7 +156,7 @@ class DialogueSession:
         try:
             ids = self._question_ids(question)
         except UnknownWordsError as refusal:
-            yield str(refusal)
+            yield refusal.brief
             yield Answer.refused(refusal, self.state.last_s, time.perf_counter() - started)
             return
         with self._memory.fork() as fork:
@@ -316,12 +316,16 @@ class DialogueSession:
         """Forget the video and the conversation."""
         with self._memory.writing():
             self._memory.clear()
-            self._judged.become(_Judged())
+            self._judged.become(UNJUDGED)
 
     @property
     def num_judged(self) -> int:
         """Pairs of frames, of the first so many, by which `unlikeness` is judged."""
-        return self._judged.value.num_grids
+        return self._judged.value.number
+
+    def judge_by(self, familiarity: Familiarity | None) -> None:
+        """Let these statistics say how far the video is from what the model knows; best before it sees anything."""
+        self._familiarity = familiarity
 
     @property
     def unlikeness(self) -> float | None:
@@ -330,9 +334,9 @@ class DialogueSession:
         None before two pairs of frames were seen, and for a model of whose training nothing is known.
         """
         judged = self._judged.value
-        if self._familiarity is None or judged.num_grids < FEWEST_GRIDS:
+        if self._familiarity is None or judged.number < FEWEST_GRIDS:
             return None
-        return self._familiarity.unlikeness(judged.distance_sum / judged.num_grids)
+        return self._familiarity.unlikeness(judged.distance_sum / judged.number)
 
     @property
     def state(self) -> DialogueState:
@@ -388,6 +392,7 @@ class DialogueSession:
             backend=setup.backend.name,
             retaining=policy_record(setup.policy),
             talk=StateRecord.of(state),
+            judged=self._judged.value,
         )
         return TensorFile(self._memory.contents() | state_pieces(state), asdict(record))
 
@@ -413,6 +418,7 @@ class DialogueSession:
             backend=backend or recorded_backend(record.backend),
         )
         session._memory.restore(saved, record.talk.state(saved, language.picture_format))
+        session._judged.become(record.judged)
         return session
 
     def close(self) -> None:
@@ -456,14 +462,14 @@ class DialogueSession:
             judged = self._judged_with(features, len(portion.times_s))
             yield (partial(self._judged.become_with, judged), *read.parts)
 
-    def _judged_with(self, features: Features, num_grids: int) -> "_Judged":
+    def _judged_with(self, features: Features, num_grids: int) -> Judged:
         """How far the first grids are from what the model knows, once these are among them."""
         before = self._judged.value
-        missing = min(num_grids, CLIP_GRIDS - before.num_grids)
+        missing = min(num_grids, CLIP_GRIDS - before.number)
         if self._familiarity is None or missing <= 0:
             return before
         distances = self._familiarity.distances(grid_descriptors(features, num_grids)[:missing].cpu())
-        return _Judged(before.num_grids + missing, before.distance_sum + float(distances.sum()))
+        return before.with_distances(distances)
 
     def _question_ids(self, question: str) -> tuple[int, ...]:
         _require_words(question)
@@ -504,14 +510,6 @@ class DialogueSession:
         return self._network.logits(fork.read_batch(embedded, place.rows)).log_softmax(-1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """How far the first grids were from what the model knows, added up."""
-
-    num_grids: int = 0
-    distance_sum: float = 0.0
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Asking:
     """A question on its fork, and its answer under way."""
@@ -536,6 +534,7 @@ class _Asking:
             seen_until_s=last_s,
             evidence=evidence(self.asked.state.segments, self.token, mass, until_s=last_s),
             timing=generated.timing(started_s, forked_s),
+            num_prompt_tokens=len(self.token),
         )
 
 

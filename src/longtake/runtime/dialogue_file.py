@@ -23,6 +23,7 @@ from longtake.memory.policy import Segment
 from longtake.memory.saved import Pieces, SavedTensors
 from longtake.records import record_from
 from longtake.runtime.record import fingerprint
+from longtake.weights.familiarity import UNJUDGED, Judged
 
 KIND = "dialogue"
 FORMAT = 2
@@ -121,6 +122,8 @@ class DialogueRecord:
     backend: str
     retaining: Mapping[str, Any]
     talk: StateRecord
+    judged: Judged = UNJUDGED
+    """By which pairs of frames the video was found like what the model knows; none in files of earlier versions."""
 
     @classmethod
     def read(cls, path: Path, values: Mapping[str, Any], model: nn.Module) -> "DialogueRecord":

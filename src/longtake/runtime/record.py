@@ -22,6 +22,7 @@ from longtake.runtime.alignment import Alignment
 from longtake.runtime.memory_plan import STORED_DTYPES, MemoryPlan
 from longtake.runtime.windows import Windows
 from longtake.types import FrameKind, Geometry
+from longtake.weights.familiarity import UNJUDGED, Judged
 
 FORMAT = 4
 _READABLE = (1, 2, 3, FORMAT)
@@ -162,6 +163,8 @@ class SessionRecord:
     """Height and width of the pictures; None where nobody said."""
     last_s: float | None = None
     """Time of the newest frame; None in files of earlier versions."""
+    judged: Judged = UNJUDGED
+    """By which frames the video was found like or unlike what the model knows; none in files of earlier versions."""
 
     def __post_init__(self) -> None:
         if min(self.source_size or (1, 1)) < 1 or not math.isfinite(self.last_s or 0.0):

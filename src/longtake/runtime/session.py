@@ -35,6 +35,7 @@ from longtake.runtime.record import DTYPES, SessionRecord, fingerprint
 from longtake.runtime.recorded_step import RecordedModel, recorded_model, why_step_unrecorded
 from longtake.runtime.steps import Frame, Look, VideoSession, check_frame, describe, own_pixels
 from longtake.types import FrameKind, Geometry
+from longtake.weights.familiarity import UNJUDGED, Judged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,9 +193,13 @@ class SequenceSession(VideoSession):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def as_file(self, *, fit: str | None = None, source_size: tuple[int, int] | None = None) -> TensorFile:
+    def as_file(
+        self, *, fit: str | None = None, source_size: tuple[int, int] | None = None, judged: Judged = UNJUDGED
+    ) -> TensorFile:
         """All that is needed to go on in another process."""
-        return TensorFile(self.contents(), replace(self.record(), fit=fit, source_size=source_size).to_dict())
+        return TensorFile(
+            self.contents(), replace(self.record(), fit=fit, source_size=source_size, judged=judged).to_dict()
+        )
 
     def record(self) -> SessionRecord:
         """Settings and clocks, as a file says them."""

@@ -21,6 +21,7 @@ from longtake.memory.change import Part, change_together
 from longtake.memory.saved import TensorFile
 from longtake.spatial.pose import decode_pose, invert_encoding
 from longtake.types import FrameKind, Geometry
+from longtake.weights.familiarity import UNJUDGED, Judged
 
 Frame = Shaped[Tensor, "..."]
 """Given by users, so checked in `step`: three channels of the session's size, as bytes or floats."""
@@ -91,16 +92,25 @@ class VideoSession(ABC):
         """End the session; a fork gives its slots back."""
 
     @abstractmethod
-    def as_file(self, *, fit: str | None = None, source_size: tuple[int, int] | None = None) -> TensorFile:
+    def as_file(
+        self, *, fit: str | None = None, source_size: tuple[int, int] | None = None, judged: Judged = UNJUDGED
+    ) -> TensorFile:
         """All that is needed to go on in another process, to be saved or copied before the next step.
 
         `fit` says how pictures became the frames that this session was given, `source_size` which height and width
-        they had, for whoever makes the next ones.
+        they had, for whoever makes the next ones; `judged` by what the video was found like what the model knows.
         """
 
-    def save(self, path: Path, *, fit: str | None = None, source_size: tuple[int, int] | None = None) -> None:
+    def save(
+        self,
+        path: Path,
+        *,
+        fit: str | None = None,
+        source_size: tuple[int, int] | None = None,
+        judged: Judged = UNJUDGED,
+    ) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
-        self.as_file(fit=fit, source_size=source_size).save(path)
+        self.as_file(fit=fit, source_size=source_size, judged=judged).save(path)
 
     def run(self, frames: Iterable[Frame]) -> Iterator[Geometry]:
         """Step through all frames and finish: final results only, each once, as soon as they are known to be final."""

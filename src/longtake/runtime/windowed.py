@@ -21,6 +21,7 @@ from longtake.runtime.steps import Frame, Look, VideoSession
 from longtake.runtime.windows import WindowRule, Windows
 from longtake.spatial.similarity import Similarity
 from longtake.types import Geometry, Moved, MovedSpan
+from longtake.weights.familiarity import UNJUDGED, Judged
 
 _BETWEEN_VERSIONS = Alignment(Anchoring.ROBUST)
 """How the motion of frames between two versions of them is summed up."""
@@ -123,7 +124,9 @@ class WindowedSession(VideoSession):
         """End the session; a fork gives its slots back."""
         self._session.close()
 
-    def as_file(self, *, fit: str | None = None, source_size: tuple[int, int] | None = None) -> TensorFile:
+    def as_file(
+        self, *, fit: str | None = None, source_size: tuple[int, int] | None = None, judged: Judged = UNJUDGED
+    ) -> TensorFile:
         """All that is needed to go on in another process."""
         clock, window = self._clock.value, self._clock.value.current
         tensors = {**self._session.contents(), **_span_pieces(self.windows)}
@@ -141,7 +144,7 @@ class WindowedSession(VideoSession):
             recent_timestamps_s=tuple(timestamp_s for _, timestamp_s in clock.recent),
             **{name: FramesRecord.of(parts) for name, parts in window.parts().items()},
         )
-        record = replace(self._session.record(), windowed=windowed, fit=fit, source_size=source_size)
+        record = replace(self._session.record(), windowed=windowed, fit=fit, source_size=source_size, judged=judged)
         return TensorFile(tensors, record.to_dict())
 
     @classmethod

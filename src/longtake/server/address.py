@@ -117,7 +117,8 @@ class ServerAddress:
                 f"The server at {self.url} has a certificate that is not trusted here ({cause.verify_message}); give "
                 "the file that it printed as certificate."
             )
-        return InputError(f"The server at {self.url} cannot be reached ({error}); is it running?")
+        why = cause.strerror if isinstance(cause, OSError) and cause.strerror else cause
+        return InputError(f"The server at {self.url} cannot be reached ({why}); is it running?")
 
     @contextmanager
     def breaking(self) -> Iterator[None]:

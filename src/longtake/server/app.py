@@ -19,6 +19,7 @@ from longtake.api.arguments import memory_bytes
 from longtake.errors import LongtakeError
 from longtake.server.access import Access, AccessRules, App, Tickets
 from longtake.server.chat import ChatRequest, Completion
+from longtake.server.choosing import chosen
 from longtake.server.comparing import Comparisons
 from longtake.server.download_routes import download_routes
 from longtake.server.downloads import Downloads
@@ -66,6 +67,14 @@ class SessionRequest(BaseModel):
             delivery=self.delivery,
             max_tokens=self.max_tokens,
         )
+
+
+class ChooseRequest(BaseModel):
+    """A question, and the answers to choose from."""
+
+    model_config = ConfigDict(extra="forbid")
+    question: str = Field(max_length=100_000)
+    choices: list[Annotated[str, Field(min_length=1, max_length=400)]] = Field(min_length=2, max_length=26)
 
 
 class CompareRequest(BaseModel):
@@ -207,6 +216,11 @@ def _results(engine: Engine) -> APIRouter:
         """Events of higher ids, as many as are kept."""
         return {"events": [event.record for event in engine.session(id).events.after(after)]}
 
+    @router.get("/sessions/{id}/conversation")
+    async def conversation(id: str) -> dict[str, Any]:
+        """The last questions with their answers, also of before a restart, and standing questions that fired."""
+        return {"exchanges": engine.session(id).conversation.exchanges}
+
     @router.websocket("/sessions/{id}/live")
     async def live(
         socket: WebSocket,
@@ -241,6 +255,11 @@ def _questions(engine: Engine, tickets: Tickets) -> APIRouter:
     async def compare_answers(id: str, request: CompareRequest) -> dict[str, Any]:
         """The same question answered by the stream, by encoding everything anew, and by the last frame."""
         return await comparisons.answers(engine.session(id), request.question, request.max_tokens)
+
+    @router.post("/sessions/{id}/choose")
+    async def choose(id: str, request: ChooseRequest) -> dict[str, Any]:
+        """How likely each of several answers is, by the log-likelihood of its tokens; `text` is the likeliest."""
+        return await chosen(engine.session(id), request.question, request.choices)
 
     @router.get("/models")
     async def models() -> dict[str, Any]:

@@ -134,6 +134,14 @@ class AsyncRemoteSession(Single):
         """What the server says of it."""
         return dict(await self._wire.last(self._steps.describe()))
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know before its map and answers are trusted; where the video is unlike what a model knows, that too.
+
+        As the server told it with the last frame, or with `finish`.
+        """
+        return tuple(self._steps.notes)
+
     async def detach(self) -> None:
         """End the connection; the session stays on the server, for `AsyncClient.session`."""
         await self._wire.last(self._steps.detach())

@@ -39,6 +39,13 @@ class ChatMessage(BaseModel):
         return self.content or ""
 
 
+class StreamOptions(BaseModel):
+    """What is told beside the words."""
+
+    model_config = ConfigDict(extra="ignore")
+    include_usage: bool = False
+
+
 class ChatRequest(BaseModel):
     """A question about a session; what else OpenAI's clients send is ignored."""
 
@@ -47,6 +54,7 @@ class ChatRequest(BaseModel):
     messages: list[ChatMessage] = Field(min_length=1, max_length=1000)
     model: str | None = None
     stream: bool = False
+    stream_options: StreamOptions | None = None
     temperature: float = Field(default=0.0, ge=0.0, le=100.0)
     max_tokens: int | None = Field(default=None, ge=1, le=100_000)
     max_completion_tokens: int | None = Field(default=None, ge=1, le=100_000)
@@ -71,9 +79,8 @@ class Completion:
         answer = await asyncio.wrap_future(self._ask())
         message = {"role": "assistant", "content": answer["text"]}
         choice = {"index": 0, "message": message, "finish_reason": _FINISH[answer["ending"]], "logprobs": None}
-        num_tokens = len(answer["ids"])
-        usage = {"prompt_tokens": 0, "completion_tokens": num_tokens, "total_tokens": num_tokens}
-        return {**self._base("chat.completion"), "choices": [choice], "usage": usage, "longtake": _about(answer)}
+        base = self._base("chat.completion")
+        return {**base, "choices": [choice], "usage": _usage(answer), "longtake": _about(answer)}
 
     async def begin(self) -> AsyncIterator[str]:
         """Lines of a stream of events; a question that is refused at once raises before the first."""
@@ -98,6 +105,9 @@ class Completion:
                 if event.type == "response.output_text.delta":
                     yield self._line({"content": event.fields["text"]})
             yield self._last_line(event)
+            options = self._request.stream_options
+            if options is not None and options.include_usage and event.type == "response.output_text.done":
+                yield self._data({"choices": [], "usage": _usage(event.fields)})
             yield "data: [DONE]\n\n"
         finally:
             self._session.events.stop_listening(hear)
@@ -117,13 +127,22 @@ class Completion:
 
     def _line(self, delta: dict[str, Any], finish: str | None = None, **more: Any) -> str:
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-        return f"data: {json.dumps({**self._base('chat.completion.chunk'), 'choices': [choice], **more})}\n\n"
+        return self._data({"choices": [choice], **more})
+
+    def _data(self, fields: dict[str, Any]) -> str:
+        return f"data: {json.dumps({**self._base('chat.completion.chunk'), **fields})}\n\n"
 
     def _last_line(self, event: SessionEvent) -> str:
         if event.type == "response.output_text.done":
             return self._line({}, _FINISH[event.fields["ending"]], longtake=_about(event.fields))
         problem = {"code": event.fields.get("code", "cancelled"), "message": event.fields.get("message", "Given up.")}
         return f"data: {json.dumps({'error': problem})}\n\n"
+
+
+def _usage(answer: dict[str, Any]) -> dict[str, int]:
+    """Tokens that the answer was made from, those of the video that are remembered and of the question, and its own."""
+    prompt, completion = answer["prompt_tokens"], len(answer["ids"])
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
 def _about(answer: dict[str, Any]) -> dict[str, Any]:

@@ -136,6 +136,14 @@ class RemoteSession(Single):
         """What the server says of it."""
         return dict(self._wire.last(self._steps.describe()))
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know before its map and answers are trusted; where the video is unlike what a model knows, that too.
+
+        As the server told it with the last frame, or with `finish`.
+        """
+        return tuple(self._steps.notes)
+
     def detach(self) -> None:
         """End the connection; the session stays on the server, for `Client.session`."""
         self._wire.last(self._steps.detach())

@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,13 @@ class SessionSteps:
         self._needs_times = description["language"] is not None
         self._next: int = description["next_sequence"]
         self._line = SessionLine(address, self.id)
+        self._line.notes = description["notes"]
         self._is_closed = False
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What was heard last of how far the session's models are to be trusted with this video."""
+        return self._line.notes
 
     def step(self, picture: Picture, timestamp_s: float | None) -> Steps[None]:
         """One that is given up by its caller is sent nonetheless, with whatever comes next."""
@@ -113,6 +119,7 @@ class SessionSteps:
 
     def finish(self) -> Steps[None]:
         payload = yield Call("POST", f"/sessions/{self.id}/finish")
+        self._line.notes = json.loads((yield Call("GET", f"/sessions/{self.id}")))["notes"]
         yield Told(geometry_of(payload) if payload else None)
 
     def fork(self) -> Steps[None]:

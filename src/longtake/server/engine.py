@@ -136,7 +136,7 @@ class Engine:
         return done
 
     def fork(self, id: str) -> "Future[Any]":
-        """Another session that goes on from where this one is; the future's result is it."""
+        """Another session that goes on from where this one is, its own source too; the future's result is it."""
         self._machine.require_going_on()
         self.quota.require(self.session(id).disk_bytes)
         new_id = _new_id()
@@ -148,7 +148,9 @@ class Engine:
             if error is not None:
                 opened.set_exception(error)
             else:
-                opened.set_result(self._add(ServedSession(new_id, shelf, done.result(), self._machine)))
+                forked = self._add(ServedSession(new_id, shelf, done.result(), self._machine))
+                self._feed_again(forked)
+                opened.set_result(forked)
 
         copied.add_done_callback(add)
         return opened

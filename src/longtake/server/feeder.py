@@ -58,7 +58,7 @@ class Feeder:
             return  # it goes on when the server is back
         if not isinstance(error, LongtakeError):
             _log.error("not fed any more", extra={"session": self._session.id}, exc_info=error)
-        self._session.events.add("error", code=problem.code, message=self._shown(problem.message))
+        self._session.tell_problem(problem.code, self._shown(problem.message))
 
     def _feed(self) -> None:
         session, record = self._session, self._session.record

@@ -20,7 +20,7 @@ from longtake.server.results import geometry_of
 from longtake.server.saving import LAST_NAME, OnFailure, Saves
 from longtake.server.shelf import Recorded, SessionRecord, Shelf
 from longtake.server.standing import Standing
-from longtake.server.watchers import Watcher, open_watcher, resume_watcher
+from longtake.server.watchers import Watcher, judge_by, open_watcher, resume_watcher
 from longtake.types import Geometry
 
 _log = logging.getLogger(__name__)
@@ -87,6 +87,7 @@ class Life:
                 watcher = resume_watcher(spec, model, language, self.shelf.state_folder(self.record.number))
             else:
                 watcher = open_watcher(spec, model, language)
+            judge_by(watcher, networks.familiarity_named(spec.model), networks.familiarity_named(spec.language))
             recorder = self._open_recorder(watcher)
         except BaseException:
             self._machine.admission.release(self.id)
@@ -142,6 +143,10 @@ class Life:
         self.save()
         self._let_go()
         self._events.add("session.evicted")
+
+    def know(self, **changes: Any) -> None:
+        """Of the record, from now on; on disk with the next save, as the frames are by which it became known."""
+        self._standing.know(**changes)
 
     def change(self, **changes: Any) -> None:
         """On disk and in memory alike, whatever else is saved; what the disk does not take is not changed."""

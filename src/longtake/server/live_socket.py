@@ -28,6 +28,8 @@ _ENDED = 1000
 _CLOSING_S = 1.0
 _PAGE = 200
 """Events of history that are taken at once; they wait for the reader where they are kept, and in no queue."""
+_MOST_TEXT, _MOST_ID = 100_000, 200
+"""Characters of a message's text; what stays in the history of events has limits of its own."""
 
 
 class LiveSocket:
@@ -237,7 +239,7 @@ class LiveSocket:
                 raise RequestError("bad_message", f"Expected a known type of message, but got {str(other)[:40]!r}.")
 
     def _ask(self, request: dict[str, Any]) -> None:
-        id = _text(request, "response") if "response" in request else f"resp-{secrets.token_hex(8)}"
+        id = _id(request, "response") if "response" in request else f"resp-{secrets.token_hex(8)}"
         if self._session.has_asked(id):
             return
         temperature, max_tokens = finite(request.get("temperature", 0.0)), request.get("max_tokens")
@@ -261,7 +263,7 @@ def _watch(request: dict[str, Any]) -> Watch:
     if every_s is None or hold_s is None:
         raise RequestError("bad_watch", "Expected every_s and hold_s as numbers of seconds.")
     return Watch(
-        id=_text(request, "watch") if "watch" in request else f"watch-{secrets.token_hex(8)}",
+        id=_id(request, "watch") if "watch" in request else f"watch-{secrets.token_hex(8)}",
         question=_text(request, "question"),
         expected=_text(request, "expected"),
         every_s=every_s,
@@ -272,8 +274,16 @@ def _watch(request: dict[str, Any]) -> Watch:
 
 def _text(request: dict[str, Any], name: str) -> str:
     value = request.get(name)
-    if not isinstance(value, str) or not 0 < len(value) <= 100_000:
-        raise RequestError("bad_message", f"Expected the field {name} as a text.")
+    if not isinstance(value, str) or not 0 < len(value) <= _MOST_TEXT:
+        raise RequestError("bad_message", f"Expected the field {name} as a text of 1 to {_MOST_TEXT} characters.")
+    return value
+
+
+def _id(request: dict[str, Any], name: str) -> str:
+    """A client's own name of a question; every event about it has it."""
+    value = _text(request, name)
+    if len(value) > _MOST_ID:
+        raise RequestError("bad_message", f"Expected {name} of at most {_MOST_ID} characters, but got {len(value)}.")
     return value
 
 

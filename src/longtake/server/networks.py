@@ -8,10 +8,12 @@ from pathlib import Path
 from longtake.api.models import load_language_model, load_model
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL, bundled_folder
+from longtake.hub.load import familiarity_of
 from longtake.language.load import LanguageModel
 from longtake.language.question_grammar import QuestionGrammar
 from longtake.runtime.execution import AUTO
 from longtake.server.problems import RequestError
+from longtake.weights.familiarity import Familiarity
 
 _FOR_ANY = ("What is there to see?", "What has changed?", "Where was this filmed?")
 """Questions for a model that can be asked anything."""
@@ -27,6 +29,7 @@ class Networks:
     precision: str = AUTO
     _loaded_maps: dict[str, GeometryModel] = field(default_factory=dict)
     _loaded_languages: dict[str, LanguageModel] = field(default_factory=dict)
+    _familiarity: dict[str, Familiarity | None] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def require_known(self, model: str | None, language: str | None) -> None:
@@ -64,3 +67,12 @@ class Networks:
             if name not in self._loaded_languages:
                 self._loaded_languages[name] = load_language_model(name, device=self.device, precision=self.precision)
             return self._loaded_languages[name]
+
+    def familiarity_named(self, name: str | None) -> Familiarity | None:
+        """Of what a model of either kind was trained on; None where nothing is known of that."""
+        if name is None:
+            return None
+        with self._lock:
+            if name not in self._familiarity:
+                self._familiarity[name] = familiarity_of(name)
+            return self._familiarity[name]

@@ -47,7 +47,6 @@ _CODES: tuple[tuple[type[LongtakeError], str, int], ...] = (
     (BusyError, "busy", 429),
     (CancelledWorkError, "cancelled", 409),
     (SavedSessionError, "saved_session", 409),
-    (UnknownWordsError, "unknown_words", 422),
     (InputError, "bad_input", 400),
     (BudgetError, "budget_too_small", 400),
     (SettingError, "bad_setting", 400),
@@ -70,6 +69,8 @@ def problem_of(error: BaseException) -> Problem:
     """The code and sentence of an error; one that is no client's fault says nothing of its inside."""
     if isinstance(error, RequestError):
         return Problem(error.code, str(error), error.status)
+    if isinstance(error, UnknownWordsError):
+        return Problem("unknown_words", error.brief, 422)
     for kind, code, status in _CODES:
         if isinstance(error, kind):
             return Problem(code, str(error), status)

@@ -63,6 +63,7 @@ def answer_record(answer: Answer | LiveAnswer) -> dict[str, Any]:
     return {
         "text": plain.text,
         "ids": list(plain.ids),
+        "prompt_tokens": plain.num_prompt_tokens,
         "ending": plain.ending.value,
         "seen_until_s": plain.seen_until_s,
         "evidence": [
@@ -95,6 +96,7 @@ def answer_of(record: Mapping[str, Any]) -> LiveAnswer:
         seen_until_s=record["seen_until_s"],
         evidence=tuple(Evidence(start_s=span["start_s"], end_s=span["end_s"], weight=span["weight"]) for span in spans),
         timing=Timing(**record["timing"]),
+        num_prompt_tokens=record["prompt_tokens"],
     )
     moments = tuple(
         Moment(

@@ -13,15 +13,16 @@ from functools import partial
 from typing import Any
 
 from longtake.errors import CancelledWorkError
-from longtake.hub.bundled import model_notes
 from longtake.language.question_grammar import known_ids, question_ids
 from longtake.pipeline.scheduler import Work, WorkKind
-from longtake.server.events import EventLog
+from longtake.server.conversation import Conversation
+from longtake.server.events import EventLog, SessionEvent
 from longtake.server.life import Life
 from longtake.server.machine import Machine, PushedFrame, SessionState, StepResult
+from longtake.server.notes import session_notes
 from longtake.server.problems import RequestError, without_place
 from longtake.server.recorder import StepListener
-from longtake.server.shelf import TAKE_NAME, Recorded, SessionRecord, Shelf
+from longtake.server.shelf import CONVERSATION_NAME, TAKE_NAME, Recorded, SessionRecord, Shelf
 from longtake.server.spec import Delivery
 from longtake.server.stepping import Inquiry, Stepping
 from longtake.server.view import SessionView
@@ -41,8 +42,9 @@ class ServedSession:
         self.id, self._machine = id, machine
         was_there = record.number > 0 or shelf.read_taken() > record.next_sequence
         first_id = record.next_event + (_LOST_IDS if was_there else 0)
+        self.conversation = Conversation(shelf.folder / CONVERSATION_NAME, machine.writer)
         shown = partial(without_place, sessions=shelf.folder.parent)
-        self.events = EventLog(first_id=first_id, observe=partial(machine.observe, id), shown=shown)
+        self.events = EventLog(first_id=first_id, observe=self._observe, shown=shown)
         self._life = Life(id, shelf, record, machine, self.events)
         self._works = Works(machine.scheduler, machine.settings.limits)
         self._watches = Watches(record.watches)
@@ -51,10 +53,15 @@ class ServedSession:
         """What those who watch are sent."""
         self.listen(self.view.take)
         self._is_closed = False
+        self._problem: str | None = None
         self._door = threading.RLock()
         """Held from when a frame or a question is let in until it is under way."""
         self._active_s = machine.clock()
         self._tell_beginning(was_there=was_there)
+
+    def _observe(self, event: SessionEvent) -> None:
+        self.conversation.hear(event)
+        self._machine.observe(self.id, event)
 
     @property
     def record(self) -> SessionRecord:
@@ -151,21 +158,12 @@ class ServedSession:
             "num_recorded": self.recorded.num_frames,
             "recording": self.recorded.stopped is None,
             "lost_frames": None if self.lost is None else list(self.lost),
-            "notes": self._notes,
+            "problem": self._problem,
+            "unlikeness": record.unlikeness.to_record(),
+            "notes": session_notes(record),
             "watches": [watch.description for watch in self._watches.all],
+            "webhook_hosts": sorted(self._machine.settings.webhook_hosts),
         }
-
-    @property
-    def _notes(self) -> list[str]:
-        """What to know before its answers and its map are trusted."""
-        spec = self.record.spec
-        named = ((spec.model, "--model {}"), (spec.language, "--language {}"))
-        notes = [
-            model_notes(name, shows_world=spec.is_world, naming=f"longtake serve {naming}")
-            for name, naming in named
-            if name is not None
-        ]
-        return [note for of_model in notes for note in of_model]
 
     def push(self, frame: PushedFrame) -> "Future[Any]":
         """Let the worker take a frame; the event `input_frame.ack`, `input_frame.dropped` or `error` tells the end."""
@@ -214,6 +212,12 @@ class ServedSession:
         """Return when all frames that were taken are recorded."""
         self._life.settle()
 
+    def tell_problem(self, code: str, message: str) -> None:
+        """Of its own source, which ended by it: an unreadable video, an address that does not answer."""
+        self._problem = message
+        self.events.add("error", code=code, message=message)
+        self.events.add("session.updated", problem=message)
+
     def cancel(self, id: str) -> bool:
         """Give up a question; False where it is not under way."""
         return self._works.cancel(id)
@@ -243,6 +247,7 @@ class ServedSession:
     def watch(self, watch: Watch) -> "Future[Any]":
         """Let a question stand: `watch.fired` tells when its answer becomes the expected one."""
         self.require_question(watch.question, None)
+        self._require_short(watch.expected)
         self._require_sense(watch)
         if watch.webhook is not None:
             require_webhook(watch.webhook, self._machine.settings.webhook_hosts)
@@ -297,6 +302,13 @@ class ServedSession:
     def _require_open(self) -> None:
         if self._is_closed:
             raise RequestError("unknown_session", "This session was closed; open another.", status=404)
+
+    def _require_short(self, expected: str) -> None:
+        most = self._machine.settings.limits.expected_chars
+        if len(expected) > most:
+            raise RequestError(
+                "bad_watch", f"Expected the answer to wait for in at most {most} characters, but got {len(expected)}."
+            )
 
     def _require_sense(self, watch: Watch) -> None:
         """Refuse a standing question that could never be told of."""

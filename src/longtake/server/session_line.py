@@ -4,7 +4,7 @@ import json
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,8 @@ class SessionLine:
         self._last_event: int | None = None
         self._held: deque[BinaryMessage] = deque()
         self._answers: dict[str, deque[dict[str, Any]]] = {}
+        self.notes: Sequence[str] = ()
+        """What the server said last of how far the session's models are to be trusted."""
 
     def close(self) -> Steps[None]:
         self._is_open = False
@@ -134,6 +136,8 @@ class SessionLine:
         self._last_event = event["id"]
         if event["type"] == "session.saved":
             self._let_go(event["next_sequence"])
+        if event["type"] == "session.updated":
+            self.notes = event.get("session", event).get("notes", self.notes)
         about = event.get("response", event.get("request"))
         if about in self._answers:
             self._answers[about].append(event)

@@ -17,6 +17,8 @@ class Limits:
     most_waiting_frames: int = 32
     """Of one session, from all who send to it; more are refused."""
     question_chars: int = 4_000
+    expected_chars: int = 400
+    """Of the answer that a standing question waits for; it is in every event about it."""
     compared_frames: int = 64
     """That are encoded anew for a comparison; of more, the newest."""
     upload_bytes: int = 4_000_000_000

@@ -8,6 +8,7 @@ SESSION/
   take/             where it maps, a take of the frames whose results are final
   taken             frames taken so far, saved or not: after a crash it says which were lost
   video             what was uploaded
+  conversation.json the last questions with their answers
 """
 
 import os
@@ -29,7 +30,7 @@ from longtake.takes.fields import JsonObject
 from longtake.takes.sealed_json import sealed, unsealed
 
 _RECORD_NAME, _TAKEN_NAME = "session.json", "taken"
-POSES_NAME, VIDEO_NAME = "poses.bin", "video"
+POSES_NAME, VIDEO_NAME, CONVERSATION_NAME = "poses.bin", "video", "conversation.json"
 PICTURES_NAME, TAKE_NAME = "pictures", "take"
 PIXEL_FOLDERS = ("images", "depth", "confidence")
 """Of a take: a file for each frame in each."""
@@ -71,6 +72,21 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unlikeness:
+    """How far the video is from what each model was trained on, above 1 where it is unlike that; None until judged."""
+
+    model: float | None = None
+    language: float | None = None
+
+    def to_record(self) -> dict[str, float | None]:
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: JsonObject) -> "Unlikeness":
+        return cls(model=record.optional("model", record.number), language=record.optional("language", record.number))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecord:
     """A session as its folder tells of it."""
 
@@ -87,6 +103,7 @@ class SessionRecord:
     is_paused: bool = False
     watches: tuple[Watch, ...] = ()
     recorded: Recorded = field(default_factory=Recorded)
+    unlikeness: Unlikeness = field(default_factory=Unlikeness)
 
 
 class Shelf:
@@ -135,6 +152,7 @@ class Shelf:
                     "is_paused": record.is_paused,
                     "watches": [watch.to_record() for watch in record.watches],
                     "recorded": record.recorded.to_record(),
+                    "unlikeness": record.unlikeness.to_record(),
                 }
             ),
         )
@@ -183,6 +201,7 @@ class Shelf:
             is_paused=record.boolean("is_paused"),
             watches=tuple(Watch.from_record(watch) for watch in record.objects("watches")),
             recorded=Recorded.from_record(record.object("recorded")),
+            unlikeness=_read_unlikeness(record),
         )
 
     def copy_to(self, other: "Shelf", record: SessionRecord) -> None:
@@ -203,9 +222,9 @@ class Shelf:
         other.folder.mkdir(parents=True)
         if record.number:
             shutil.copytree(self.state_folder(record.number), other.state_folder(record.number))
-        for name, take_over in ((POSES_NAME, shutil.copyfile), (VIDEO_NAME, os.link)):
+        for name in (POSES_NAME, VIDEO_NAME, CONVERSATION_NAME):
             if (self.folder / name).is_file():
-                take_over(self.folder / name, other.folder / name)
+                (os.link if name == VIDEO_NAME else shutil.copyfile)(self.folder / name, other.folder / name)
         self._copy_recorded(other, record.num_frames)
 
     def _copy_recorded(self, other: "Shelf", num_frames: int) -> None:
@@ -243,6 +262,12 @@ class Shelf:
         if self.unfinished_folder.is_file():  # somebody put it in the place of the folder
             self.unfinished_folder.unlink()
         shutil.rmtree(self.unfinished_folder, ignore_errors=True)
+
+
+def _read_unlikeness(record: JsonObject) -> Unlikeness:
+    """Records of earlier versions say nothing of it."""
+    told = record.optional("unlikeness", record.object)
+    return Unlikeness() if told is None else Unlikeness.from_record(told)
 
 
 def is_session_id(text: str) -> bool:

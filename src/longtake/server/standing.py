@@ -31,6 +31,11 @@ class Standing:
             self._record = replace(self._record, **changes)
             self._num_unsaved += 1
 
+    def know(self, **changes: Any) -> None:
+        """From now on; on disk with the next save."""
+        with self._counting:
+            self._record = replace(self._record, **changes)
+
     def change(self, **changes: Any) -> None:
         """On disk and in memory alike, whatever else is saved; what the disk does not take is not changed."""
         with self._writing:

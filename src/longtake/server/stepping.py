@@ -14,6 +14,7 @@ from longtake.server.events import EventLog
 from longtake.server.life import Life
 from longtake.server.machine import PushedFrame
 from longtake.server.memory_report import MemoryReport
+from longtake.server.notes import judged, session_notes
 from longtake.server.problems import RequestError, problem_of
 from longtake.server.results import answer_record
 from longtake.server.spec import Delivery
@@ -97,11 +98,21 @@ class Stepping:
 
     def finish(self) -> Geometry | None:
         """Tell what was still owed."""
+        self._judge(has_ended=True)
         geometry = self._life.finish()
         if geometry is not None:
             tell_geometry(self._events, geometry)
         self._events.add("session.finished", num_final=self._life.num_final)
         return geometry
+
+    def _judge(self, *, has_ended: bool) -> None:
+        """Tell once of each model how far the video is from what it knows."""
+        before = self._life.record.unlikeness
+        unlikeness = judged(self._life.awake(), before, has_ended=has_ended)
+        if unlikeness != before:
+            self._life.know(unlikeness=unlikeness)
+            notes = session_notes(self._life.record)
+            self._events.add("session.updated", unlikeness=unlikeness.to_record(), notes=notes)
 
     def tell_error(self, error: BaseException, **about: Any) -> None:
         if not isinstance(error, LongtakeError):
@@ -154,6 +165,7 @@ class Stepping:
             overhead_s=time.perf_counter() - begun_s - step_s,
         )
         self._memory_report.tell(self._life.awake(), num_frames - 1, frame.time_s)
+        self._judge(has_ended=False)
 
     def _look_out(self, watcher: Watcher, frame: PushedFrame) -> Iterator[None]:
         """Ask the standing questions that are due, a word a step, in the time of this session's frames."""

@@ -14,6 +14,7 @@ from longtake.runtime.answers import Answer
 from longtake.server.problems import RequestError
 from longtake.server.spec import SessionSpec
 from longtake.types import Geometry
+from longtake.weights.familiarity import Familiarity
 
 WriteFolder = Callable[[Path], None]
 """Writes into a folder of its own."""
@@ -188,3 +189,11 @@ def resume_watcher(
         return MapWatcher(GeometrySession.resume(folder / _MAP_NAME, model))
     assert language is not None
     return DialogueWatcher(DialogueSession.resume(folder / _DIALOGUE_NAME, language, max_tokens=spec.max_tokens))
+
+
+def judge_by(watcher: Watcher, model: Familiarity | None, language: Familiarity | None) -> None:
+    """Let its sessions, which were given models and not their names, say how far a video is from what those know."""
+    if watcher.mapping is not None:
+        watcher.mapping.judge_by(model)
+    if watcher.dialogue is not None:
+        watcher.dialogue.judge_by(language)

@@ -25,13 +25,19 @@ class Similarity:
         return cls(torch.ones((), device=device), torch.eye(3, device=device), torch.zeros(3, device=device))
 
     @classmethod
-    def of_numbers(cls, numbers: Sequence[float]) -> "Similarity":
-        """In float32, on the host: scale, rotation row by row, translation."""
-        values = torch.tensor(numbers, dtype=torch.float32)
+    def of_numbers(cls, numbers: Sequence[float], dtype: torch.dtype = torch.float32) -> "Similarity":
+        """On the host: scale, rotation row by row, translation."""
+        values = torch.tensor(numbers, dtype=dtype)
         return cls(values[0], values[1:10].reshape(3, 3), values[10:])
 
+    @classmethod
+    def of_matrix(cls, matrix: Float[Tensor, "4 4"]) -> "Similarity":
+        """From one that acts on homogeneous points, whose rotation is scaled."""
+        scale = torch.linalg.det(matrix[:3, :3]).pow(1 / 3)
+        return cls(scale, matrix[:3, :3] / scale, matrix[:3, 3])
+
     def numbers(self) -> tuple[float, ...]:
-        """From which `of_numbers` makes it again, if it is in float32."""
+        """From which `of_numbers` makes it again, in its own number type."""
         parts = (self.scale, self.rotation, self.translation)
         return tuple(torch.cat([part.reshape(-1) for part in parts]).tolist())
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from longtake.errors import InputError
 from longtake.spatial.pose import matrix_from_quaternion, rigid_pose
+from longtake.takes.corrections import Corrections, read_corrections
 from longtake.takes.depth_files import CONFIDENCE_FILES, read_array
 from longtake.takes.descriptors import parse_descriptor
 from longtake.takes.fields import content_of, read_objects
@@ -21,6 +22,7 @@ from longtake.takes.frames import FrameRecord
 from longtake.takes.header import (
     DESCRIPTORS_NAME,
     FRAMES_NAME,
+    ONLINE_POSES_NAME,
     POSES_NAME,
     QUESTIONS_NAME,
     TakeHeader,
@@ -44,6 +46,8 @@ class Take:
     trajectory: Trajectory
     intrinsics: Float64[Tensor, "frames 3 3"]
     records: tuple[FrameRecord, ...]
+    corrections: Corrections | None = None
+    """What became of poses that were said while the video ran; None where they stayed as they were."""
 
     def __len__(self) -> int:
         return len(self.records)
@@ -52,7 +56,9 @@ class Take:
         """Depth along z as float32, 0 where it is invalid."""
         if self.header.depth is None:
             raise InputError(f"The take {self.folder} has no depth; make it with depth.")
-        return self.header.depth.read(self.folder, self._index_at(position), self.header.size)
+        index = self._index_at(position)
+        said = self.header.depth.read(self.folder, index, self.header.size)
+        return said if self.corrections is None else said * np.float32(self.corrections.scale_at(index))
 
     def confidence(self, position: int) -> Float[np.ndarray, "height width"]:
         if not self.header.confidence:
@@ -148,10 +154,16 @@ class Take:
 def read_take(folder: Path) -> Take:
     """The frames that are complete in both of a take's files, one at least; of a take that was closed, all of them."""
     header = read_header(folder)
-    lines = {name: _complete_lines(folder / name) for name in (FRAMES_NAME, POSES_NAME)}
+    corrections = read_corrections(folder)
+    # Where only one of the two is there, poses were being corrected; those that were said count until that is done.
+    is_broken_off = corrections is None and (folder / ONLINE_POSES_NAME).exists()
+    poses_path = folder / (ONLINE_POSES_NAME if is_broken_off else POSES_NAME)
+    lines = {path: _complete_lines(path) for path in (folder / FRAMES_NAME, poses_path)}
     if header.num_frames is not None:
-        _require_all(folder, header.num_frames, lines)
-    pairs = list(zip(lines[FRAMES_NAME], lines[POSES_NAME], strict=False))
+        _require_all(header.num_frames, lines)
+    if corrections is not None:
+        corrections.require_theirs(poses_path, lines[poses_path])
+    pairs = list(zip(*lines.values(), strict=False))
     if not pairs and header.num_frames is not None:
         raise InputError(f"Expected frames in the take {folder}, but it was ended before the first; make it again.")
     if not pairs:
@@ -160,9 +172,9 @@ def read_take(folder: Path) -> Take:
         FrameRecord.parse(line, f"{folder / FRAMES_NAME} line {number}")
         for number, (line, _) in enumerate(pairs, start=1)
     )
-    poses = [_pose_numbers(line, folder / POSES_NAME, number) for number, (_, line) in enumerate(pairs, start=1)]
+    poses = [_pose_numbers(line, poses_path, number) for number, (_, line) in enumerate(pairs, start=1)]
     _require_order(folder, records)
-    _require_one_clock(folder, records, poses)
+    _require_one_clock(poses_path, records, poses)
     numbers = torch.tensor(poses, dtype=torch.float64)
     return Take(
         folder=folder,
@@ -173,6 +185,7 @@ def read_take(folder: Path) -> Take:
         ),
         intrinsics=torch.stack([record.intrinsics_matrix() for record in records]),
         records=records,
+        corrections=corrections,
     )
 
 
@@ -186,12 +199,12 @@ def _complete_lines(path: Path) -> list[bytes]:
         ) from error
 
 
-def _require_all(folder: Path, num_frames: int, lines: Mapping[str, Sequence[bytes]]) -> None:
+def _require_all(num_frames: int, lines: Mapping[Path, Sequence[bytes]]) -> None:
     """Refuse a file that has lost lines, or got more, since its writer closed it."""
-    for name, found in lines.items():
+    for path, found in lines.items():
         if len(found) != num_frames:
             raise InputError(
-                f"Expected {counted(num_frames, 'line')} in {folder / name}, one a frame of this finished take, but "
+                f"Expected {counted(num_frames, 'line')} in {path}, one a frame of this finished take, but "
                 f"found {len(found)}; copy the take again from where it is whole, or make it again."
             )
 
@@ -218,10 +231,10 @@ def _require_order(folder: Path, records: tuple[FrameRecord, ...]) -> None:
             )
 
 
-def _require_one_clock(folder: Path, records: tuple[FrameRecord, ...], poses: list[list[float]]) -> None:
+def _require_one_clock(path: Path, records: tuple[FrameRecord, ...], poses: list[list[float]]) -> None:
     for number, (record, pose) in enumerate(zip(records, poses, strict=True), start=1):
         if abs(record.timestamp_s - pose[0]) > _LARGEST_CLOCK_DIFFERENCE_S:
             raise InputError(
-                f"Expected the time {record.timestamp_s} s of {FRAMES_NAME} in {folder / POSES_NAME} line {number}, "
+                f"Expected the time {record.timestamp_s} s of {FRAMES_NAME} in {path} line {number}, "
                 f"but got {pose[0]} s; the two files must be of one take."
             )

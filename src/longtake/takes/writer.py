@@ -12,15 +12,18 @@ from typing import Any
 
 from longtake.errors import InputError
 from longtake.takes.atomic_files import GrowingFile, Grown, replacing, require_unchanged, sync_path, writing
+from longtake.takes.corrections import restore_online
 from longtake.takes.depth_files import CONFIDENCE_FILES, write_array
 from longtake.takes.descriptors import descriptor_line
 from longtake.takes.fields import require_file
 from longtake.takes.frames import FrameRecord, TakeFrame
 from longtake.takes.header import (
     ANSWERS_NAME,
+    CORRECTIONS_NAME,
     DESCRIPTORS_NAME,
     FRAMES_NAME,
     HEADER_NAME,
+    ONLINE_POSES_NAME,
     POSES_NAME,
     QUESTIONS_NAME,
     TakeHeader,
@@ -110,6 +113,7 @@ class TakeWriter:
 
     def _cut_off(self, num_frames: int) -> _Kept:
         """Delete what came after the first frames, of which the take must have so many; their lines stay as yet."""
+        restore_online(self._folder)
         records, last_line = _first_lines(self._folder / FRAMES_NAME, num_frames)
         poses, _ = _first_lines(self._folder / POSES_NAME, num_frames)
         descriptors = None
@@ -332,7 +336,7 @@ def _lacks_lines(path: Path, num_lines: int, found: str) -> InputError:
 def _delete_take(folder: Path) -> None:
     """Delete a take's files, those that make it one last; whatever else lies in its folder stays."""
     _delete_numbered(folder, after=-1)
-    lines = (DESCRIPTORS_NAME, FRAMES_NAME, POSES_NAME)
+    lines = (DESCRIPTORS_NAME, FRAMES_NAME, CORRECTIONS_NAME, ONLINE_POSES_NAME, POSES_NAME)
     for name in (ImageFiles.VIDEO, QUESTIONS_NAME, ANSWERS_NAME, *lines, HEADER_NAME):
         (folder / name).unlink(missing_ok=True)
 

@@ -31,6 +31,21 @@ _VERSION = 1
 _DIRECTIONS = 8
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """How far the first frames of a video, or pairs of them, were from what a network knows, added up."""
+
+    number: int = 0
+    distance_sum: float = 0.0
+
+    def with_distances(self, distances: Float[Tensor, " frames"]) -> "Judged":
+        """Once these are among them."""
+        return Judged(self.number + len(distances), self.distance_sum + float(distances.sum()))
+
+
+UNJUDGED = Judged()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Familiarity:
     """Statistics of a network's descriptors over its training, and what is calibrated by them."""

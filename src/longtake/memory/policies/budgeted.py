@@ -93,11 +93,12 @@ class Budgeted(PerLayerPolicy):
         candidates = range(1, _MOST_TOKENS)
         num_tokens = bisect_right(candidates, budget_bytes, key=taken)
         if num_tokens == 0 or taken(num_tokens) == 0:
-            least = bisect_right(candidates, 0, key=taken) + 1
+            least_bytes = taken(bisect_right(candidates, 0, key=taken) + 1)
             raise BudgetError(
                 f"A budget of {format_bytes(budget_bytes)} cannot hold {self.anchors} anchors, {self.recent} recent "
                 f"frames and the special tokens of {self.special_frames}; the smallest that works is "
-                f"{format_bytes(taken(least))}."
+                f"{format_bytes(least_bytes)}.",
+                least_bytes=least_bytes,
             )
         return replace(self, num_tokens=num_tokens)
 

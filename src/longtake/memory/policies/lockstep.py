@@ -189,10 +189,11 @@ class ContextRetention(LockstepPolicy):
         windows = range(1, self.window + 1)
         fitting = bisect_right(windows, budget_bytes, key=lambda window: num_bytes(self._only_window(window)))
         if not fitting:
-            least = format_bytes(num_bytes(self._only_window(1)))
+            least_bytes = num_bytes(self._only_window(1))
             raise BudgetError(
                 f"A budget of {format_bytes(budget_bytes)} cannot hold {self.anchors} anchors, the first clip and a "
-                f"window of one; the smallest that works is {least}."
+                f"window of one; the smallest that works is {format_bytes(least_bytes)}.",
+                least_bytes=least_bytes,
             )
         return self._only_window(windows[fitting - 1])
 

@@ -2,6 +2,8 @@
 
 import { byId, clock, element, icon, seconds } from "./dom.js";
 
+const EMPTY = "Answers come with the moments they looked at.";
+
 export class Chat {
   // `send(record)` says whether it went out.
   constructor(state, evidence, send) {
@@ -17,8 +19,15 @@ export class Chat {
 
   clear() {
     this.items.clear();
-    byId("log").replaceChildren(element("li", { class: "empty", text: "Answers come with the moments they looked at." }));
+    byId("log").replaceChildren(element("li", { class: "empty", text: EMPTY }));
     byId("watches").replaceChildren();
+  }
+
+  // All of them anew, when earlier ones became known.
+  showAll() {
+    this.items.clear();
+    byId("log").replaceChildren();
+    for (const key of this.state.answers.keys()) this.update(key);
   }
 
   ask(text) {
@@ -34,6 +43,11 @@ export class Chat {
     const known = models.find(({ id, kind }) => kind === "language" && id === language);
     byId("ask-model").textContent = session && !language ? "this session only maps" : language ?? "";
     for (const place of byId("ask-panel").querySelectorAll("input, button")) place.disabled = !language;
+    const isAsked = !session || language;
+    byId("question").placeholder = isAsked ? "Ask about what was seen" : "Start one that answers to ask";
+    const empty = byId("log").querySelector(".empty");
+    if (empty) empty.textContent = isAsked ? EMPTY : "This session only maps; to ask, start one whose settings say: map and answer.";
+    this.#offerWebhook(session?.webhook_hosts ?? []);
     byId("suggestions").replaceChildren(...(known?.questions ?? []).slice(0, 3).map((question) => element("button", {
       type: "button", text: question, onclick: () => this.ask(question),
     })));
@@ -97,14 +111,21 @@ export class Chat {
     }
   }
 
+  // Only where the operator allows hosts to be posted to.
+  #offerWebhook(hosts) {
+    byId("watch-webhook-field").hidden = !hosts.length;
+    byId("watch-webhook").placeholder = hosts.length ? `an address at ${hosts.join(" or ")}` : "";
+  }
+
   #openWatch() {
     byId("watch-question").value = byId("question").value;
     byId("watch").showModal();
   }
 
   #watch() {
+    const webhook = byId("watch-webhook").value.trim();
     this.send({
-      type: "watch.create", question: byId("watch-question").value, expected: byId("watch-expected").value,
+      type: "watch.create", ...(webhook && { webhook }), question: byId("watch-question").value, expected: byId("watch-expected").value,
       every_s: Number(byId("watch-every").value), hold_s: Number(byId("watch-hold").value),
     });
   }

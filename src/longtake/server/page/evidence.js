@@ -42,6 +42,7 @@ export class Evidence {
     if (!frame) return blank;
     const image = element("img", { alt: `Frame ${frame.index}`, loading: "lazy" });
     image.onerror = () => image.replaceWith(blank);
+    image.onload = () => URL.revokeObjectURL(image.src); // of a server with a token, whose pictures are fetched beforehand
     this.picture(frame.index, THUMBNAIL_PX).then((address) => { image.src = address; }, () => image.replaceWith(blank));
     return image;
   }

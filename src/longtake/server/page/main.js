@@ -3,6 +3,7 @@
 import { Api } from "./api.js";
 import { CameraPanel } from "./camera_panel.js";
 import { Chat } from "./chat.js";
+import { Choose } from "./choose.js";
 import { Compare } from "./compare.js";
 import { Connection } from "./connection.js";
 import { byId, clock } from "./dom.js";
@@ -42,6 +43,7 @@ class Page {
     this.timeline = new Timeline(this.state, (frame) => this.#flyToFrame(frame), this.view.isSlow);
     this.sources = new Sources(this.api, this.settings, this);
     this.compare = new Compare(this.api, () => this.id);
+    this.choose = new Choose(this.api, () => this.id);
     fillDownloads(this.api, () => this.id, () => this.view.photograph(), (words) => this.notify(words));
     this.state.listen((event, isLive) => this.#hear(event, isLive));
     this.#wireButtons();
@@ -76,7 +78,7 @@ class Page {
 
   watch(id) {
     this.#leave();
-    Object.assign(this, { id, heardMs: performance.now() });
+    Object.assign(this, { id, heardMs: performance.now(), lacksConversation: true });
     history.replaceState(null, "", `#session=${id}`);
     this.state.reset();
     for (const panel of [this.view, this.camera, this.chat]) panel.clear();
@@ -108,8 +110,14 @@ class Page {
     showNotice(words, actions);
   }
 
+  // Ends a session for good; whoever watches it is told.
+  async remove(id) {
+    await this.api.request("DELETE", `/v1/sessions/${id}`);
+  }
+
   async #openHouse() {
-    const { sessions } = await this.api.get("/v1/sessions");
+    const { sessions } = await this.api.get("/v1/sessions"), take = sessions.find((one) => one.read_only);
+    if (take) return this.watch(take.id); // of longtake view, where nothing can be opened
     const running = sessions.find((one) => one.source === HOUSE && !one.finished && one.state === "open");
     this.asksFirst = !running;
     if (running) this.watch(running.id);
@@ -148,12 +156,14 @@ class Page {
   #described(event) {
     this.chat.showWatches(this.state.session?.watches ?? []);
     this.chat.offer(this.state.session, this.settings.models);
-    byId("model-notes").textContent = (this.state.session?.notes ?? []).join(" ");
+    showNotes(this.state.session);
     if (event.session && this.onceDescribed) {
       this.onceDescribed();
       this.onceDescribed = null;
     } else if (event.session) this.feed?.goOn(event.session.next_sequence);
     if (event.session && this.lacksBeginning) this.#fillBeginning(this.id);
+    if (event.session && this.lacksConversation) this.#fillConversation(this.id, event.session);
+    if (this.state.session?.problem) this.notify(this.state.session.problem);
     this.#refresh();
   }
 
@@ -165,6 +175,19 @@ class Page {
       if (id === this.id) frames.forEach((frame) => this.view.setFrame(frame));
     } catch (error) {
       this.notify(`The beginning of this session cannot be shown. ${error.message}`);
+    }
+  }
+
+  async #fillConversation(id, session) {
+    this.lacksConversation = false;
+    if (!session.language) return;
+    try {
+      const { exchanges } = await this.api.get(`/v1/sessions/${id}/conversation`);
+      if (id !== this.id || !exchanges.length) return;
+      this.state.addExchanges(exchanges);
+      this.chat.showAll();
+    } catch (error) {
+      this.notify(`Earlier answers cannot be shown. ${error.message}`);
     }
   }
 
@@ -287,10 +310,21 @@ class Page {
   }
 
   #escape() {
+    for (const menu of document.querySelectorAll(".menu[open]")) {
+      menu.open = false;
+      menu.querySelector("summary").focus();
+    }
     this.view.measure(false);
     this.#lightUp(null);
     this.notify("");
   }
+}
+
+// What to know before this session is trusted; that the video is unlike what a model knows stands out.
+function showNotes(session) {
+  const { notes = [], unlikeness } = session ?? {}, isUnlike = Object.values(unlikeness ?? {}).some((far) => far > 1);
+  byId("model-notes").textContent = notes.join(" ");
+  byId("model-notes").classList.toggle("unlike", isUnlike);
 }
 
 // Said of what was asked before: nothing to do about it now.

@@ -6,6 +6,7 @@ const MOST_ANSWERS = 120;
 const MOST_SAMPLES = 1024;
 const MOST_MARKS = 400;
 const RATE_WINDOW_MS = 4000;
+const LEAST_RATE_MS = 500; // frames that came together say nothing of a rate
 
 // Samples over time; when there are too many, every second one goes.
 export class Series {
@@ -54,7 +55,7 @@ export class SessionState {
   get framesPerS() {
     const { arrivals } = this;
     const span = arrivals.length > 1 ? arrivals.at(-1) - arrivals[0] : 0;
-    return span > 0 ? ((arrivals.length - 1) * 1000) / span : null;
+    return span >= LEAST_RATE_MS ? ((arrivals.length - 1) * 1000) / span : null;
   }
 
   apply(event, isOwn = false) {
@@ -65,6 +66,12 @@ export class SessionState {
 
   addEarlier(frames) {
     for (const frame of frames) if (!this.tracks.get(frame.index)) this.tracks.set(frame);
+  }
+
+  // Questions and answers of before, oldest first, as the server keeps them.
+  addExchanges(exchanges) {
+    const earlier = exchanges.map(({ key, ...answer }) => [key, { ...answer, isDone: true, isFired: "watch" in answer }]);
+    this.answers = new Map([...earlier, ...this.answers].slice(-MOST_ANSWERS));
   }
 
   #take(event) {

@@ -17,7 +17,7 @@ export class Settings {
 
   async load() {
     this.models = (await this.api.get("/v1/models")).data;
-    const schema = await this.api.get("/v1/openapi.json").catch(() => ({}));
+    const schema = this.models.length ? await this.api.get("/v1/openapi.json").catch(() => ({})) : {};
     const properties = schema.components?.schemas?.SessionRequest?.properties ?? {};
     this.#fill(Object.entries(properties).filter(([name, { type }]) => !OWN.includes(name) && type !== "boolean"));
   }

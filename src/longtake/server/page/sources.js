@@ -1,6 +1,6 @@
 // Where frames come from: the dialog that starts a house, a camera, a phone, a file, or opens what was saved.
 
-import { byId, bytes, clock, counted, element } from "./dom.js";
+import { byId, bytes, clock, counted, element, icon } from "./dom.js";
 import { drawQr, qrCode } from "./qr.js";
 import { sourceInWords } from "./status.js";
 import { openCamera } from "./webcam.js";
@@ -15,7 +15,7 @@ const KINDS = {
 };
 
 export class Sources {
-  // `page` has open(request), watch(id), film(stream, settings).
+  // `page` has open(request), watch(id), remove(id), film(stream, settings).
   constructor(api, settings, page) {
     Object.assign(this, { api, settings, page, kind: null, fields: {}, stream: null });
     for (const button of byId("sources").children) {
@@ -106,11 +106,35 @@ export class Sources {
     const broken = Object.keys(damaged ?? {}).length;
     if (broken) this.#say(`${counted(broken, "saved session")} cannot be read; the server's log says why.`);
     if (!newest.length) return place.append(element("p", { text: "There is none yet." }));
-    place.append(element("div", { class: "sessions" }, ...newest.map((session) => element("button", {
-      type: "button", onclick: () => this.#watch(session.id),
-    }, element("span", { class: "name" }, element("strong", { text: sourceInWords(session.source) }),
-      element("span", { class: "soft", text: ` ${session.id.slice(0, 6)}` })),
-    element("span", { class: "soft", text: aboutSession(session) })))));
+    place.append(element("div", { class: "sessions" }, ...newest.map((session) => this.#entry(session))));
+  }
+
+  // A session, and beside it how to be rid of it: asked once more before anything is removed.
+  #entry(session) {
+    const name = sourceInWords(session.source), short = session.id.slice(0, 6);
+    const row = element("div", { class: "session" }), open = element("button", {
+      type: "button", class: "open", onclick: () => this.#watch(session.id),
+    }, element("span", { class: "name" }, element("strong", { text: name }), element("span", { class: "soft", text: ` ${short}` })),
+    element("span", { class: "soft", text: aboutSession(session) }),
+    ...(session.problem ? [element("small", { class: "problem", text: session.problem })] : []));
+    const ask = element("button", { type: "button", class: "plain", "aria-label": `Delete ${name} ${short}`, title: "Delete",
+      onclick: () => { row.replaceChildren(sure); keep.focus(); } }, icon("trash"));
+    const keep = element("button", { type: "button", text: "Keep", onclick: () => { row.replaceChildren(open, ask); ask.focus(); } });
+    const drop = element("button", { type: "button", class: "danger", text: "Delete", onclick: () => this.#remove(session.id, row) });
+    const sure = element("p", { class: "sure", role: "group" },
+      element("span", { text: `Delete ${name} ${short}, with all that was recorded and said?` }), keep, drop);
+    row.append(open, ask);
+    return row;
+  }
+
+  async #remove(id, row) {
+    try {
+      await this.page.remove(id);
+      row.remove();
+      if (!byId("start-own").querySelector(".session")) byId("start-own").append(element("p", { text: "There is none yet." }));
+    } catch (error) {
+      this.#say(error.message);
+    }
   }
 
   async #start() {
@@ -157,10 +181,16 @@ export class Sources {
     const bar = byId("start-progress");
     const id = await this.page.open({ ...request, source: "upload" });
     bar.hidden = false;
-    await this.api.upload(`/v1/sessions/${id}/video`, file, (share) => {
-      bar.value = share;
-      this.#say(`${Math.round(share * 100)} % of ${bytes(file.size)} sent`, false);
-    });
+    try {
+      await this.api.upload(`/v1/sessions/${id}/video`, file, (share) => {
+        bar.value = share;
+        this.#say(`${Math.round(share * 100)} % of ${bytes(file.size)} sent`, false);
+      });
+    } catch (error) {
+      bar.hidden = true;
+      await this.page.remove(id).catch(() => {}); // nothing will come into it
+      throw error;
+    }
     byId("start").close();
   }
 
@@ -200,8 +230,17 @@ export class Sources {
 }
 
 function aboutSession(session) {
-  const state = session.finished ? "ended" : session.paused ? "paused" : session.state === "saved" ? "on disk" : "running";
+  const state = stateInWords(session);
   const kinds = session.model && session.language ? "" : session.model ? ", map only" : ", answers only";
   const age = clock(Math.max(0, Date.now() / 1000 - session.active_s)).replace(/\.\d$/, "");
   return `${state}${kinds}, ${counted(session.num_frames, "frame")}, used ${age} ago`;
+}
+
+function stateInWords(session) {
+  if (session.problem) return "stopped";
+  if (session.finished) return "ended";
+  if (session.paused) return "paused";
+  if (session.state === "saved") return "on disk";
+  if (session.source === "upload" && !session.num_frames) return "no video yet";
+  return "running";
 }
