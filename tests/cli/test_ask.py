@@ -416,7 +416,11 @@ def test_pictures_of_another_size_than_the_first_are_told_and_counted_as_map_doe
     assert done.returncode == mapped.returncode == 0
     told = [line for line in done.stderr.splitlines() if line.startswith("frame ")]
     assert told == [line for line in mapped.stdout.splitlines() if line.startswith("frame ")]
-    assert [line.partition(" at ")[0] for line in told] == ["frame 2", "frame 3", "frame 5"]
+    assert [line.partition(" at ")[0] for line in told] == ["frame 2"]
+    for done_or_mapped in (done.stderr, mapped.stdout):
+        assert "2 more frames up to frame 5 at 2.500 s could not be read" in done_or_mapped
+    events = run_here("ask", str(tmp_path), "Which room are you in now?", "--json").of("unreadable")
+    assert [event["index"] for event in events] == [2, 3, 5]
     assert ", 3 unreadable;" in mapped.stdout
     assert "3 frames up to 00:02, 3 unreadable, " in done.stderr
     (watched,) = run_here("ask", str(tmp_path), "Which room are you in now?", "--json").of("watched")

@@ -31,6 +31,7 @@ from longtake.pipeline.map_results import Prepared, Stepped
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.outputs import SESSION_NAME
 from longtake.pipeline.run_folder import RunFolder
+from longtake.takes.corrections import Corrections
 from longtake.takes.take import read_take
 from longtake.takes.tum import read_tum
 from longtake.takes.video_file import VideoWriter
@@ -409,9 +410,9 @@ def test_asked_to_end_after_its_last_frame_a_run_does_not_begin_to_export(
 ) -> None:
     out, finish = tmp_path / "out", RunFolder.finish
 
-    def ending_first(folder: RunFolder, summary: MapSummary) -> None:
+    def ending_first(folder: RunFolder, summary: MapSummary, corrections: Corrections | None) -> None:
         signal.raise_signal(signal.SIGINT)
-        finish(folder, summary)
+        finish(folder, summary, corrections)
 
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "finish", ending_first)

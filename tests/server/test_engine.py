@@ -156,6 +156,7 @@ def test_what_is_refused_leaves_the_session_as_it_was(
     for frame, error in wrong:
         with pytest.raises(error):
             session.push(frame).result(timeout=60)
+    until(lambda: len(events_of(session, "error")) == len(wrong))  # they are told when whoever pushed was answered
     codes = [event["code"] for event in events_of(session, "error")]
     assert codes == ["sequence_gap", "bad_input", "bad_input"]
     with pytest.raises(RequestError, match="1 to 4000 characters"):

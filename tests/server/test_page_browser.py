@@ -148,10 +148,10 @@ def test_a_session_is_deleted_when_that_was_confirmed(browser: Any, server: Serv
     assert page.get_attribute("#question", "placeholder") == "Start one that answers to ask"
     assert "only maps" in page.text_content("#log")
     page.click("[data-source=saved]")
-    page.click(f"[aria-label='Delete Camera {id[:6]}']")
-    assert "Delete Camera" in page.text_content(".sure")
+    page.click(f"[aria-label='Delete Live camera {id[:6]}']")
+    assert "Delete Live camera" in page.text_content(".sure")
     page.click(".sure >> text=Keep")
-    page.click(f"[aria-label='Delete Camera {id[:6]}']")
+    page.click(f"[aria-label='Delete Live camera {id[:6]}']")
     page.click(".sure >> .danger")
     page.wait_for_function("id => !document.getElementById('start-own').textContent.includes(id)", arg=id[:6])
     assert id not in [one["id"] for one in server.call("GET", "/v1/sessions").record["sessions"]]

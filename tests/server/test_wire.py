@@ -183,7 +183,7 @@ def test_comparisons_that_read_for_minutes_hold_up_neither_requests_nor_the_end(
     session.pause(is_paused=True).result(timeout=20)
     until(lambda: not session.is_busy)
     # as where frames could not be read, so that all are read again
-    session._life.record = replace(session.record, next_sequence=50_000)
+    session._life._standing.know(next_sequence=50_000)
     statuses: list[int] = []
 
     def compare() -> None:
