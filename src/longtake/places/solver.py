@@ -117,7 +117,8 @@ class Solving:
     @property
     def cost(self) -> float:
         """Of the strain so far, over loops that are not withdrawn."""
-        return _cost(self.graph, self.strain, self._believed, self.rule)
+        world_from_node = placed(self.graph.measured, self.strain)
+        return _cost(self.graph, self.strain, world_from_node, self._believed, self.rule)
 
     @property
     def weights(self) -> Float64[np.ndarray, " loops"]:
@@ -211,10 +212,10 @@ class _Chain:
         if not len(loops):
             return np.zeros_like(self.strain)
         target = self._solved(loops, rule)
-        before = _cost(self.graph, self.strain, loops, rule)
+        before = _cost(self.graph, self.strain, self.world_from_node, loops, rule)
         for share in _SHORTER:
             strain = self.strain + share * (target - self.strain)
-            if _cost(self.graph, strain, loops, rule) < before:
+            if _cost(self.graph, strain, placed(self.graph.measured, strain), loops, rule) < before:
                 return strain
         return self.strain
 
@@ -268,6 +269,12 @@ def _solve_loops(
     return solve_positive(blocks, right.reshape(num_blocks, BLOCK)).reshape(-1, TANGENT)[: len(loops)]
 
 
-def _cost(graph: PlaceGraph, strain: Float64[np.ndarray, "nodes 7"], loops: Loops, rule: SolverRule) -> float:
+def _cost(
+    graph: PlaceGraph,
+    strain: Float64[np.ndarray, "nodes 7"],
+    world_from_node: Similarities,
+    loops: Loops,
+    rule: SolverRule,
+) -> float:
     overlaps = float(((strain / by_number(graph.spread)) ** 2).sum())
-    return overlaps + float(rule.cost(loops.distances(placed(graph.measured, strain))).sum())
+    return overlaps + float(rule.cost(loops.distances(world_from_node)).sum())
