@@ -56,7 +56,7 @@ class IndexFigures:
 def graph_speed(
     *,
     frames: Annotated[int, typer.Option(min=200, help="Frames of the simulated video.")] = 100_000,
-    loops: Annotated[str, typer.Option(help="Numbers of loops, separated by commas.")] = "32,64,128,192",
+    loops: Annotated[str, typer.Option(help="Numbers of loops, separated by commas.")] = "32,64,128",
     places: Annotated[int, typer.Option(min=8, help="Places that the index may hold.")] = IndexRule().max_places,
     as_json: AsJson = False,
 ) -> None:

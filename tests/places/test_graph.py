@@ -62,7 +62,7 @@ def test_bytes_are_known_in_closed_form_and_saved_to_the_bit() -> None:
 
 
 def test_2100_windows_with_their_loops_take_less_than_a_megabyte() -> None:
-    assert 2100 * NODE_BYTES + 192 * LOOP_BYTES < 700_000
+    assert 2100 * NODE_BYTES + 128 * LOOP_BYTES < 700_000
 
 
 def test_damaged_graphs_are_refused_in_a_sentence() -> None:

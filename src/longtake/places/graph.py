@@ -27,8 +27,8 @@ from longtake.spatial.similarity import Similarity
 _SIMILARITY = 13
 NODE_BYTES = 8 * (2 * _SIMILARITY + 3 + TANGENT) + 1
 LOOP_BYTES = 8 * (3 + _SIMILARITY + 3 + 1) + 1
-MAX_LOOPS = 192
-"""Of the usual graph; a step of the solver takes time as their cube."""
+MAX_LOOPS = 128
+"""Of the usual graph; a step of the solver takes time as their cube, and with so many half of 50 ms."""
 
 
 _UNKNOWN = Spread(translation=1000.0, rotation_rad=30.0, log_scale=5.0)

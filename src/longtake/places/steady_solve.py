@@ -1,4 +1,4 @@
-"""A linear system solved to the same bits on any number of threads.
+"""Linear systems solved to the same bits on any number of threads.
 
 Libraries share large products among threads, and where they cut decides how sums are rounded. Blocks of 56 are below
 what any of them shares, so the factors here are made of such blocks, in a fixed order.
@@ -28,6 +28,23 @@ def solve_positive(
         below = (blocks[row + 1 :, row].transpose(0, 2, 1) @ found[row + 1 :, :, None])[:, :, 0]
         found[row] = inverses[row].T @ (found[row] - below.sum(axis=0))
     return found
+
+
+def inverse_factor(matrix: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
+    """The inverse of Cholesky's factor of a symmetric positive matrix: it takes what varies so to what varies alike."""
+    count = len(matrix)
+    rows = -(-count // BLOCK)
+    padded = np.eye(rows * BLOCK)
+    padded[:count, :count] = matrix
+    blocks = np.ascontiguousarray(padded.reshape(rows, BLOCK, rows, BLOCK).transpose(0, 2, 1, 3))
+    inverses = _factor(blocks)
+    inverse = np.zeros_like(blocks)
+    for column in range(rows):
+        inverse[column, column] = inverses[column]
+        for row in range(column + 1, rows):
+            above = (blocks[row, column:row] @ inverse[column:row, column]).sum(axis=0)
+            inverse[row, column] = -inverses[row] @ above
+    return np.ascontiguousarray(inverse.transpose(0, 2, 1, 3).reshape(rows * BLOCK, -1)[:count, :count])
 
 
 def _factor(blocks: Float64[np.ndarray, "rows rows 56 56"]) -> list[Float64[np.ndarray, "56 56"]]:

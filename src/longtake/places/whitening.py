@@ -15,9 +15,10 @@ from torch import Tensor
 
 from longtake.places.graph import array_of
 from longtake.places.steady_product import steady_product
+from longtake.places.steady_solve import inverse_factor
 
 MOST_CHANNELS = 192
-"""Wider descriptors are folded; up to here libraries factor a matrix on one thread."""
+"""Wider descriptors are folded: keys are computed anew now and then, in time as the square of their width."""
 _SHARED = 0.1
 """Of the mean variance, added to all."""
 _FEWEST = 16
@@ -47,7 +48,7 @@ class Whitening:
         shared = _SHARED * float(np.trace(covariance)) / len(mean)
         if not shared > 0:
             return cls.none(descriptors.shape[1])
-        return cls(mean, np.linalg.inv(np.linalg.cholesky(covariance + shared * np.eye(len(mean)))))
+        return cls(mean, inverse_factor(covariance + shared * np.eye(len(mean))))
 
     def keys(self, descriptors: Float16[np.ndarray, "places channels"]) -> Float32[np.ndarray, "places width"]:
         """Of unit length; zeros where a descriptor says nothing."""
