@@ -11,7 +11,7 @@ def test_solution_is_that_of_the_whole_matrix() -> None:
         size = rows * BLOCK
         root = random.normal(size=(size, size // 2))
         matrix, right = np.eye(size) + root @ root.T, random.normal(size=size)
-        blocks = np.ascontiguousarray(matrix.reshape(rows, BLOCK, rows, BLOCK).transpose(0, 2, 1, 3))
+        blocks = matrix.reshape(rows, BLOCK, rows, BLOCK).transpose(0, 2, 1, 3).copy()
         found = solve_positive(blocks, right.reshape(rows, BLOCK)).ravel()
         np.testing.assert_allclose(found, np.linalg.solve(matrix, right), atol=1e-10)
 
