@@ -152,7 +152,8 @@ def _seen(
     place = (row.nan_to_num(0, 0, 0).clamp(0, height - 1).long(), column.nan_to_num(0, 0, 0).clamp(0, width - 1).long())
     there = others[0][torch.arange(len(points))[:, None], *place]
     near = (there - points[..., 2]).abs() < _AGREE * points[..., 2] + 0.1
-    return inside & near & depth.isfinite()
+    seen: Tensor = inside & near & depth.isfinite()
+    return seen
 
 
 def _figures(family: Family, walks: int, judged: list[_Judged]) -> RecallFigures:

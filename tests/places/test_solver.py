@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
+from scipy.sparse import csr_matrix, lil_matrix
 from walked_graph import DRIFT, NOISE, aligned_error, error, relative, walked_graph
 
 from longtake.errors import SettingError
@@ -41,28 +42,41 @@ def oracle(graph: PlaceGraph, rule: SolverRule, start: NDArray[np.float64]) -> f
         return np.concatenate([(overlap / deviations[1:]).ravel(), (robust[:, None] * far).ravel()])
 
     begin = placed(graph.measured, start)
-    found = least_squares(residuals, np.zeros(7 * (len(graph) - 1)), x_scale=0.01, xtol=1e-12, ftol=1e-9)
+    found = least_squares(
+        residuals, np.zeros(7 * (len(graph) - 1)), jac_sparsity=touched(graph), x_scale="jac", ftol=1e-10, max_nfev=150
+    )
     return float(2 * found.cost)
+
+
+def touched(graph: PlaceGraph) -> csr_matrix:
+    """Which residuals depend on which nodes; the first one is fixed."""
+    overlaps = [(node - 1, node) for node in range(1, len(graph))]
+    ends = [*overlaps, *zip(graph.loops.first.tolist(), graph.loops.second.tolist(), strict=True)]
+    matrix = lil_matrix((7 * len(ends), 7 * (len(graph) - 1)))
+    for row, (first, second) in enumerate(ends):
+        matrix[7 * row : 7 * row + 7, 7 * second - 7 : 7 * second] = 1
+        matrix[7 * row : 7 * row + 7, max(0, 7 * first - 7) : 7 * first] = 1
+    return matrix.tocsr()
 
 
 def require_cost_of_oracle(seed: int, *, nodes: int, loops: int, wrong: float) -> None:
     """From the same start within 1 % of it or better; and from where we ended it finds nothing better."""
-    graph = walked_graph(seed, nodes=nodes, loops=loops, wrong=wrong, drift=2.0).graph
+    graph = walked_graph(seed, nodes=nodes, loops=loops, wrong=wrong, drift=1.5).graph
     solved = Solving.of(graph, KEEP_ALL).solved()
     assert not solved.is_withdrawn.any()
     assert solved.cost <= 1.01 * oracle(graph, KEEP_ALL, np.zeros_like(graph.strain))
     assert solved.cost <= (1 + 1e-6) * oracle(graph, KEEP_ALL, solved.strain)
 
 
-@pytest.mark.parametrize(("nodes", "loops", "wrong", "seed"), [(5, 2, 0.0, 0), (6, 4, 0.3, 1)])
+@pytest.mark.parametrize(("nodes", "loops", "wrong", "seed"), [(5, 2, 0.0, 0), (6, 5, 0.3, 1), (21, 10, 0.2, 2)])
 def test_cost_is_that_of_an_independent_solver(nodes: int, loops: int, wrong: float, seed: int) -> None:
     require_cost_of_oracle(seed, nodes=nodes, loops=loops, wrong=wrong)
 
 
 @pytest.mark.by_hand
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(("nodes", "loops", "wrong"), [(21, 22, 0.2), (40, 9, 0.0), (60, 20, 0.3)])
+@pytest.mark.parametrize(("nodes", "loops", "wrong"), [(60, 20, 0.3), (120, 30, 0.2), (300, 40, 0.2)])
 def test_cost_of_longer_chains_is_that_of_an_independent_solver(
     nodes: int, loops: int, wrong: float, seed: int
 ) -> None:

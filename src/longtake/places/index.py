@@ -133,7 +133,7 @@ class PlaceIndex:
 
     @property
     def num_channels(self) -> int:
-        return self.descriptor.shape[1]
+        return int(self.descriptor.shape[1])
 
     @property
     def num_bytes(self) -> int:

@@ -115,7 +115,9 @@ class Loops:
 
     def distances(self, world_from_node: Similarities) -> Float64[np.ndarray, " loops"]:
         """Squares of the residuals, in standard deviations."""
-        return ((self.residuals(world_from_node) / by_number(self.spread)) ** 2).sum(axis=1)
+        whitened = self.residuals(world_from_node) / by_number(self.spread)
+        squares: Float64[np.ndarray, " loops"] = (whitened**2).sum(axis=1)
+        return squares
 
 
 def by_number(spread: Float64[np.ndarray, "n 3"]) -> Float64[np.ndarray, "n 7"]:

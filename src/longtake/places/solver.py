@@ -214,7 +214,7 @@ class _Chain:
         target = self._solved(loops, rule)
         before = _cost(self.graph, self.strain, self.world_from_node, loops, rule)
         for share in _SHORTER:
-            strain = self.strain + share * (target - self.strain)
+            strain: Float64[np.ndarray, "nodes 7"] = self.strain + share * (target - self.strain)
             if _cost(self.graph, strain, placed(self.graph.measured, strain), loops, rule) < before:
                 return strain
         return self.strain
@@ -230,12 +230,17 @@ class _Chain:
         right = trust * residual - (rows @ (moves[loops.second] - moves[loops.first])[:, :, None])[:, :, 0]
         forces = -_solve_loops(loops, rows, np.cumsum(self.drifts, axis=0), right)
         pulls = (rows.transpose(0, 2, 1) @ forces[:, :, None])[:, :, 0]
-        return self.variance * (self.moved.transpose(0, 2, 1) @ self._pulled(loops, pulls)[:, :, None])[:, :, 0]
+        pulled = (self.moved.transpose(0, 2, 1) @ self._pulled(loops, pulls)[:, :, None])[:, :, 0]
+        strain: Float64[np.ndarray, "nodes 7"] = self.variance * pulled
+        return strain
 
     @property
     def drifts(self) -> Float64[np.ndarray, "nodes 7 7"]:
         """The covariance that each overlap adds to all nodes behind it, in the world."""
-        return (self.moved * self.variance[:, None, :]) @ self.moved.transpose(0, 2, 1)
+        added: Float64[np.ndarray, "nodes 7 7"] = (self.moved * self.variance[:, None, :]) @ self.moved.transpose(
+            0, 2, 1
+        )
+        return added
 
     def _pulled(self, loops: Loops, pulls: Float64[np.ndarray, "loops 7"]) -> Float64[np.ndarray, "nodes 7"]:
         """The sum of the pulls of all loops that span each node's overlap with the one before."""

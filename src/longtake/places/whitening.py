@@ -81,4 +81,5 @@ def _folded(descriptors: Float16[np.ndarray, "places channels"]) -> Float64[np.n
         return whole
     signs = np.random.default_rng(num_channels).choice([-1.0, 1.0], num_channels)
     padded = np.pad(whole * signs, ((0, 0), (0, -num_channels % MOST_CHANNELS)))
-    return padded.reshape(len(whole), -1, MOST_CHANNELS).sum(axis=1)
+    folded: Float64[np.ndarray, "places width"] = padded.reshape(len(whole), -1, MOST_CHANNELS).sum(axis=1)
+    return folded
