@@ -91,6 +91,17 @@ def test_what_cannot_be_is_refused() -> None:
         PlaceGraph.of_first(Similarity.identity(torch.device("cpu")), max_loops=0)
 
 
+def test_what_moved_takes_nodes_from_where_they_were_to_where_they_are() -> None:
+    before = walked_graph(8, nodes=20, loops=6, drift=2.0).graph
+    now = Solving.of(before).solved().adopted_by(before.followed_by(STEP, DRIFT))
+    moved = now.now_from(before)
+    assert len(moved) == 20
+    again = (moved @ before.world_from_node).translation
+    np.testing.assert_allclose(again, now.world_from_node.translation[:20], atol=1e-12)
+    np.testing.assert_allclose(moved.translation[0], 0, atol=1e-12)
+    assert np.abs(moved.translation[1:]).max() > 0.01
+
+
 def test_islands_are_joined_by_loops_that_are_believed() -> None:
     graph = walked_graph(6, nodes=4, loops=0).graph.followed_by_sub_map(STEP).followed_by(STEP, DRIFT)
     graph = graph.followed_by_sub_map(STEP)

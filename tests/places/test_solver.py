@@ -121,6 +121,20 @@ def test_wrong_loops_are_withdrawn_and_right_ones_stay() -> None:
         assert aligned_error(solved, walked.true) < 1.02 * aligned_error(without, walked.true)
 
 
+def test_a_wrong_loop_makes_it_no_worse() -> None:
+    """Than without loops, where it is alone, and than without it, where others are."""
+    for seed in range(3):
+        alone = walked_graph(seed, nodes=60, loops=1, wrong=1.0, drift=1.5)
+        solved = Solving.of(alone.graph).solved().adopted_by(alone.graph)
+        assert aligned_error(solved, alone.true) < 1.001 * aligned_error(alone.graph, alone.true)
+        others = walked_graph(seed, nodes=60, loops=12, drift=1.5)
+        without = Solving.of(others.graph).solved().adopted_by(others.graph)
+        wrong = exp(np.array([[0.5, -0.4, 0.3, 0.2, 0.3, -0.2, 0.1]])).one(0)
+        misled = others.graph.with_loop(5 * seed + 3, 50, wrong, NOISE)
+        solved = Solving.of(misled).solved().adopted_by(misled)
+        assert aligned_error(solved, others.true) < 1.001 * aligned_error(without, others.true)
+
+
 def test_withdrawn_loop_returns_when_others_speak_for_it() -> None:
     """A right loop against a chain that drifts more than it says and wrong loops that say the same; then more right."""
     walked = walked_graph(5, nodes=30, loops=0, drift=3.0)

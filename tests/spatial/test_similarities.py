@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.linalg import expm
 
+from longtake.errors import InputError
 from longtake.spatial.similarities import (
     Similarities,
     bracket,
@@ -114,3 +115,14 @@ def test_single_ones_come_out_as_they_went_in() -> None:
         kept.rotation @ kept.rotation.transpose(0, 2, 1), np.tile(np.eye(3), (2, 1, 1)), atol=1e-15
     )
     torch.testing.assert_close(kept.one(1).matrix, turned.matrix, rtol=0, atol=1e-6)
+
+
+def test_what_is_no_similarity_is_refused() -> None:
+    whole = Similarity.identity(torch.device("cpu"))
+    for broken in (
+        Similarity(torch.tensor(0.0), whole.rotation, whole.translation),
+        Similarity(whole.scale, whole.rotation * torch.nan, whole.translation),
+        Similarity(whole.scale, whole.rotation, whole.translation + torch.inf),
+    ):
+        with pytest.raises(InputError, match="finite numbers and scales above 0"):
+            Similarities.of([whole, broken])

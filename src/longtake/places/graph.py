@@ -99,6 +99,10 @@ class PlaceGraph:
             loops = loops[np.delete(np.arange(len(loops)), loops.least_missed())]
         return replace(self, loops=loops)
 
+    def now_from(self, before: "PlaceGraph") -> Similarities:
+        """now_from_before of each node that an earlier graph had: what moves all that lies in its window."""
+        return self.world_from_node[slice(len(before))] @ before.world_from_node.inverse()
+
     def islands(self) -> Int64[np.ndarray, " nodes"]:
         """Of each node the first one with which overlaps and loops that are believed connect it."""
         begins = np.maximum.accumulate(np.where(self.is_broken, np.arange(len(self)), 0))

@@ -18,6 +18,7 @@ from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
+from longtake.errors import InputError
 from longtake.spatial.pose import matrix_from_quaternion, nearest_rotation, quaternion_from_matrix
 from longtake.spatial.similarity import Similarity
 
@@ -44,8 +45,13 @@ class Similarities:
 
     @classmethod
     def of(cls, similarities: Iterable[Similarity]) -> "Similarities":
-        """In double precision; rotations that were rounded become the nearest ones that are none."""
+        """In double precision; rotations that were rounded become the nearest that are rotations again."""
         given = list(similarities)
+        if not all(one.scale > 0 and bool(one.matrix.isfinite().all()) for one in given):
+            raise InputError(
+                "Expected similarities of finite numbers and scales above 0, but got others; leave those out, or run "
+                "the network in another precision."
+            )
         scale = np.array([float(one.scale) for one in given])
         rotations = [nearest_rotation(one.rotation.detach().cpu().double()).numpy() for one in given]
         translations = [one.translation.detach().cpu().double().numpy() for one in given]
