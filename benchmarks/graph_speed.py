@@ -11,6 +11,7 @@ import typer
 
 from longtake.cli.options import AsJson
 from longtake.cli.tables import show, table
+from longtake.errors import SettingError
 from longtake.places.graph import PlaceGraph
 from longtake.places.index import IndexRule, PlaceIndex
 from longtake.places.loops import Spread
@@ -62,6 +63,8 @@ def graph_speed(
 ) -> None:
     """Time the graph of a simulated video with some numbers of loops, and an index of its places as it fills."""
     torch.set_num_threads(1)
+    if not all(count.isdecimal() and int(count) for count in loops.split(",")):
+        raise SettingError(f"Expected numbers of loops such as 32,64, but got '{loops}'.")
     graphs = [measure_graph(frames // _WINDOW, int(count)) for count in loops.split(",")]
     indices = measure_index(frames, places)
     record = {"graphs": [asdict(figures) for figures in graphs], "indices": [asdict(figures) for figures in indices]}

@@ -166,14 +166,14 @@ def _figures(family: Family, walks: int, judged: list[_Judged]) -> RecallFigures
         enough = np.flatnonzero(precision >= least)
         last = int(enough[-1]) if len(enough) else None
         found_at[str(least)] = (
-            (1.0, 0.0) if last is None else (ordered[last].similarity, float(right[last]) / len(known))
+            (1.0, 0.0) if last is None else (ordered[last].similarity, float(right[last]) / max(1, len(known)))
         )
     return RecallFigures(
         family=family,
         walks=walks,
         asked=len(judged),
         known=len(known),
-        recall_first=float(np.mean([one.is_right for one in known])),
-        recall_five=float(np.mean([one.any_is_right for one in known])),
+        recall_first=sum(one.is_right for one in known) / max(1, len(known)),
+        recall_five=sum(one.any_is_right for one in known) / max(1, len(known)),
         found_at=found_at,
     )

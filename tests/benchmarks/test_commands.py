@@ -45,6 +45,7 @@ def test_command_prints_its_figures(arguments: list[str], words: tuple[str, ...]
     [
         (["soak", "--frames", "10"], "two stretches"),
         (["precision", "--at", "ten"], "Expected frame numbers such as 10,72,100"),
+        (["graph-speed", "--loops", "some"], "Expected numbers of loops such as 32,64, but got 'some'"),
         (["pipeline", "--network", "huge"], "Expected --network as tiny, micro, but got 'huge'"),
     ],
 )
