@@ -1,9 +1,5 @@
 """An index of places: what it finds on a way that comes back, what leaves when it is full, bytes and bits."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -202,27 +198,3 @@ def test_products_are_those_of_matrices() -> None:
     for rows, inner, columns in ((1, 1, 1), (56, 56, 56), (57, 130, 3), (200, 5, 60)):
         a, b = random.normal(size=(rows, inner)), random.normal(size=(inner, columns))
         np.testing.assert_allclose(steady_product(a, b), a @ b, atol=1e-12)
-
-
-_PRINTED = """
-import hashlib
-import numpy as np
-from longtake.places.index import PlaceIndex
-from longtake.places.whitening import Whitening
-random, index = np.random.default_rng(0), PlaceIndex.empty(144)
-descriptors = np.cumsum(random.normal(size=(1500, 144)), axis=0).astype(np.float16)
-whitening = Whitening.of(descriptors)
-print(hashlib.sha256(whitening.factor.tobytes() + whitening.keys(descriptors).tobytes()).hexdigest())
-"""
-
-
-def test_bits_are_the_same_in_another_process_with_more_threads() -> None:
-    found = set()
-    for threads in ("1", "2"):
-        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-        environment = {**os.environ, **dict.fromkeys(names, threads), "PYTHONPATH": os.pathsep.join(sys.path)}
-        done = subprocess.run(
-            [sys.executable, "-c", _PRINTED], env=environment, capture_output=True, text=True, check=True
-        )
-        found.add(done.stdout)
-    assert len(found) == 1

@@ -1,8 +1,5 @@
 """Solutions of graphs: against an independent solver, against the truth, with wrong loops, and to the bit."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -260,25 +257,3 @@ def test_rules_that_cannot_be_are_refused() -> None:
     for wrong in ({"square": 0.0}, {"withdrawn_below": 1.0}, {"num_last": 0}):
         with pytest.raises(SettingError):
             SolverRule(**wrong)  # type: ignore[arg-type]
-
-
-_PRINTED = """
-import hashlib, sys
-sys.path.insert(0, "tests/support")
-from walked_graph import walked_graph
-from longtake.places.solver import Solving
-graph = walked_graph(8, nodes=120, loops=60, wrong=0.2, drift=1.5).graph
-print(hashlib.sha256(Solving.of(graph).solved().adopted_by(graph).world_from_node.translation.tobytes()).hexdigest())
-"""
-
-
-def test_bits_are_the_same_in_another_process_with_more_threads() -> None:
-    found = set()
-    for threads in ("1", "2"):
-        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-        environment = {**os.environ, **dict.fromkeys(names, threads), "PYTHONPATH": os.pathsep.join(sys.path)}
-        done = subprocess.run(
-            [sys.executable, "-c", _PRINTED], env=environment, capture_output=True, text=True, check=True
-        )
-        found.add(done.stdout)
-    assert len(found) == 1
