@@ -21,7 +21,8 @@ MOST_CHANNELS = 192
 """Wider descriptors are folded: keys are computed anew now and then, in time as the square of their width."""
 _SHARED = 0.1
 """Of the mean variance, added to all."""
-_FEWEST = 16
+_FEWEST, _MOST = 16, 1024
+"""Places whose covariance is computed; of more, some at equal distances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Whitening:
         """By the places of a walk."""
         if len(descriptors) < _FEWEST:
             return cls.none(descriptors.shape[1])
-        folded = _folded(descriptors)
+        folded = _folded(descriptors[:: -(-len(descriptors) // _MOST)])
         mean = folded.mean(axis=0)
         covariance = steady_product(np.ascontiguousarray((folded - mean).T), folded - mean) / len(folded)
         shared = _SHARED * float(np.trace(covariance)) / len(mean)
