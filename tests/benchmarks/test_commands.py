@@ -31,6 +31,8 @@ def test_ask_compares_a_session_with_encoding_anew() -> None:
         ),
         (["precision", "--at", "10", "--device", "cpu"], ("10, sdpa", "plain: encoder")),
         (["soak", "--frames", "60", "--stretch", "20"], ("memory of", "live tensors")),
+        (["graph-speed", "--frames", "480", "--loops", "2,9", "--places", "32"], ("a step, ms", "a query, ms")),
+        (["place-recall", "--worlds", "1", "--frames", "240"], ("seen before", "precision 0.99")),
     ],
 )
 def test_command_prints_its_figures(arguments: list[str], words: tuple[str, ...]) -> None:
@@ -43,6 +45,7 @@ def test_command_prints_its_figures(arguments: list[str], words: tuple[str, ...]
     [
         (["soak", "--frames", "10"], "two stretches"),
         (["precision", "--at", "ten"], "Expected frame numbers such as 10,72,100"),
+        (["graph-speed", "--loops", "some"], "Expected numbers of loops such as 32,64, but got 'some'"),
         (["pipeline", "--network", "huge"], "Expected --network as tiny, micro, but got 'huge'"),
     ],
 )

@@ -1,0 +1,285 @@
+"""Where the nodes of a graph lie, by all overlaps and loops: Gauss-Newton on the strain, in steps of bounded time.
+
+                     2                          2
+cost = Σ |strain / σ|  + Σ loss(|residual / σ| ),    residual = log(measured⁻¹ · node_first⁻¹ · node_second)
+       overlaps          loops
+
+Strains are numbers in a straight space, and overlaps depend on nothing else; so only loops are linearised, and a step
+is a dense system as large as the loops are many, whatever the length of the chain (Woodbury's identity):
+
+strain = -C Jᵀ (1 + J C Jᵀ)⁻¹ (residual - J strain)         J C Jᵀ of two loops: the drift, C, that the chain gathers
+                                                            between nodes which both of them span
+
+The loss of Cauchy lets a wrong loop pull less the farther away it is, and leads home from far: over random walks it
+withdrew as many wrong loops as sharper ones (Geman and McClure, graduated or not) and, where overlaps are worse than
+they say, a tenth of the right ones that those did. Loops that are hardly believed after some steps are withdrawn, and
+the rest is solved to the end.
+
+Every solution begins with all loops and nothing strained: what was withdrawn returns when others speak for it, and a
+solution depends on what a graph holds and on nothing before.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float64
+from torch import Tensor
+
+from longtake.errors import SettingError
+from longtake.places.graph import MAX_LOOPS, PlaceGraph, array_of, placed
+from longtake.places.loops import Loops, Spread, by_number
+from longtake.places.steady_solve import BLOCK, solve_positive
+from longtake.places.sub_maps import with_sub_maps_laid
+from longtake.spatial.similarities import TANGENT, Similarities, inverse_right_jacobian, right_jacobian
+from longtake.spatial.similarity import Similarity
+
+_SHORTER = (1.0, 0.5, 0.25, 0.125)
+_LOOPS_A_BLOCK = BLOCK // TANGENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolverRule:
+    """How far loops are believed, and how many steps a solution has."""
+
+    square: float = 18.5
+    """Squared distance in standard deviations at which a loop is half believed: 99 % of right ones are nearer."""
+    withdrawn_below: float = 0.2
+    num_first: int = 8
+    """Steps with all loops."""
+    num_last: int = 6
+    """Steps with those that were not withdrawn then."""
+
+    def __post_init__(self) -> None:
+        if not self.square > 0 or not 0 <= self.withdrawn_below < 1 or min(self.num_first, self.num_last) < 1:
+            raise SettingError(
+                "Expected a squared distance above 0, a weight below 1 to withdraw at and one step at least before and "
+                f"after that, but got {self}."
+            )
+
+    @property
+    def num_steps(self) -> int:
+        return self.num_first + self.num_last
+
+    def cost(self, distance: Float64[np.ndarray, " loops"]) -> Float64[np.ndarray, " loops"]:
+        """Of squared distances."""
+        return self.square * np.log1p(distance / self.square)
+
+    def weight(self, distance: Float64[np.ndarray, " loops"]) -> Float64[np.ndarray, " loops"]:
+        """How much of a loop is believed: the cost's slope."""
+        return self.square / (self.square + distance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solving:
+    """A solution on its way. Each step makes another value, in a time that the size of the graph bounds."""
+
+    graph: PlaceGraph
+    """As it was when the solution began, its sub-maps laid by their loops."""
+    rule: SolverRule
+    strain: Float64[np.ndarray, "nodes 7"]
+    is_withdrawn: Bool[np.ndarray, " loops"]
+    num_done: int = 0
+
+    @classmethod
+    def of(cls, graph: PlaceGraph, rule: SolverRule | None = None) -> "Solving":
+        """Before its first step, with nothing strained and all loops."""
+        rule = rule or SolverRule()
+        return cls(
+            graph=with_sub_maps_laid(graph, rule.cost),
+            rule=rule,
+            strain=np.zeros_like(graph.strain),
+            is_withdrawn=np.zeros(len(graph.loops), dtype=bool),
+        )
+
+    @property
+    def is_done(self) -> bool:
+        return self.num_done >= self.rule.num_steps or not len(self.graph.loops)
+
+    def stepped(self) -> "Solving":
+        """One step further; the same value when it is done."""
+        if self.is_done:
+            return self
+        strain = _Chain.of(self.graph, self.strain).improved(self._believed, self.rule)
+        after = replace(self, strain=strain, num_done=self.num_done + 1)
+        if after.num_done == self.rule.num_first:
+            return replace(after, is_withdrawn=after.weights < self.rule.withdrawn_below)
+        return after._no_worse_than_nothing() if after.is_done else after
+
+    def solved(self) -> "Solving":
+        """After all steps."""
+        solving = self
+        while not solving.is_done:
+            solving = solving.stepped()
+        return solving
+
+    @property
+    def cost(self) -> float:
+        """Of the strain so far, over loops that are not withdrawn."""
+        world_from_node = placed(self.graph.measured, self.strain)
+        return _cost(self.graph, self.strain, world_from_node, self._believed, self.rule)
+
+    @property
+    def weights(self) -> Float64[np.ndarray, " loops"]:
+        """How much of each loop is believed."""
+        return self.rule.weight(self.graph.loops.distances(placed(self.graph.measured, self.strain)))
+
+    def adopted_by(self, graph: PlaceGraph) -> PlaceGraph:
+        """A graph that this one has since become, laid by this solution; nodes added since follow by their overlaps."""
+        known, added = len(self.graph), len(graph) - len(self.graph)
+        measured = self.graph.measured.followed_by(graph.measured[slice(known, None)])
+        strain = np.concatenate([self.strain, np.zeros((added, TANGENT))])
+        judged = self.graph.loops.number.tolist()
+        verdicts = dict(zip(judged, zip(self.weights.tolist(), self.is_withdrawn.tolist(), strict=True), strict=True))
+        found = [verdicts.get(number, (1.0, False)) for number in graph.loops.number.tolist()]
+        loops = replace(
+            graph.loops,
+            weight=np.array([weight for weight, _ in found], dtype=np.float64),
+            is_withdrawn=np.array([is_withdrawn for _, is_withdrawn in found], dtype=bool),
+        )
+        return replace(graph, measured=measured, strain=strain, world_from_node=placed(measured, strain), loops=loops)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All but the rule, to be saved."""
+        return {
+            **{f"graph.{name}": tensor for name, tensor in self.graph.tensors().items()},
+            "strain": torch.from_numpy(self.strain.copy()),
+            "is_withdrawn": torch.from_numpy(self.is_withdrawn.astype(np.uint8)),
+            "num_done": torch.tensor(self.num_done),
+        }
+
+    @classmethod
+    def of_tensors(
+        cls, tensors: Mapping[str, Tensor], rule: SolverRule | None = None, *, max_loops: int = MAX_LOOPS
+    ) -> "Solving":
+        """What `tensors` gave, to the bit."""
+        inside = {name.removeprefix("graph."): tensor for name, tensor in tensors.items() if name.startswith("graph.")}
+        graph = PlaceGraph.of_tensors(inside, max_loops=max_loops)
+        return cls(
+            graph=graph,
+            rule=rule or SolverRule(),
+            strain=array_of(tensors, "strain", torch.float64, (len(graph), TANGENT)),
+            is_withdrawn=array_of(tensors, "is_withdrawn", torch.uint8, (len(graph.loops),)).astype(bool),
+            num_done=int(array_of(tensors, "num_done", torch.int64, ())),
+        )
+
+    @property
+    def _believed(self) -> Loops:
+        return self.graph.loops[np.flatnonzero(~self.is_withdrawn)]
+
+    def _no_worse_than_nothing(self) -> "Solving":
+        """Without any strain, should loops cost more with it: they then contradict the overlaps."""
+        unstrained = replace(self, strain=np.zeros_like(self.strain))
+        return unstrained if unstrained.cost < self.cost else self
+
+
+def surprise(graph: PlaceGraph, first: int, second: int, first_from_second: Similarity, spread: Spread) -> float:
+    """How far a loop is from where nodes lie, squared, in standard deviations of its own and of the overlaps between.
+
+    About 7 for a right one if all spreads are; nothing else than overlaps is asked.
+    """
+    loop = Loops.one(0, (first, second), first_from_second, spread)
+    chain = _Chain.of(graph, graph.strain)
+    residual = loop.residuals(chain.world_from_node)
+    rows = inverse_right_jacobian(residual) @ chain.world_from_node[loop.second].inverse().adjoint()
+    between = chain.drifts[slice(first + 1, second + 1)].sum(axis=0)
+    covariance = rows[0] @ between @ rows[0].T + np.diag(by_number(loop.spread)[0] ** 2)
+    return float(residual[0] @ np.linalg.solve(covariance, residual[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """A graph at one strain, ready to be linearised."""
+
+    graph: PlaceGraph
+    strain: Float64[np.ndarray, "nodes 7"]
+    world_from_node: Similarities
+    variance: Float64[np.ndarray, "nodes 7"]
+    moved: Float64[np.ndarray, "nodes 7 7"]
+    """What a change of strain moves, in the world."""
+
+    @classmethod
+    def of(cls, graph: PlaceGraph, strain: Float64[np.ndarray, "nodes 7"]) -> "_Chain":
+        world_from_node = placed(graph.measured, strain)
+        variance = by_number(graph.spread) ** 2
+        variance[0] = 0  # the first node stays
+        moved = world_from_node.adjoint() @ right_jacobian(strain)
+        return cls(graph, strain, world_from_node, variance, moved)
+
+    def improved(self, loops: Loops, rule: SolverRule) -> Float64[np.ndarray, "nodes 7"]:
+        """A strain that costs less; the same one if there is none on the way to what the linear system says."""
+        if not len(loops):
+            return np.zeros_like(self.strain)
+        target = self._solved(loops, rule)
+        before = _cost(self.graph, self.strain, self.world_from_node, loops, rule)
+        for share in _SHORTER:
+            strain: Float64[np.ndarray, "nodes 7"] = self.strain + share * (target - self.strain)
+            if _cost(self.graph, strain, placed(self.graph.measured, strain), loops, rule) < before:
+                return strain
+        return self.strain
+
+    def _solved(self, loops: Loops, rule: SolverRule) -> Float64[np.ndarray, "nodes 7"]:
+        residual = loops.residuals(self.world_from_node)
+        deviations = by_number(loops.spread)
+        weight = rule.weight(((residual / deviations) ** 2).sum(axis=1))
+        trust = np.sqrt(weight)[:, None] / deviations
+        back = self.world_from_node[loops.second].inverse().adjoint()
+        rows = trust[:, :, None] * (inverse_right_jacobian(residual) @ back)
+        moves = np.cumsum((self.moved @ self.strain[:, :, None])[:, :, 0], axis=0)
+        right = trust * residual - (rows @ (moves[loops.second] - moves[loops.first])[:, :, None])[:, :, 0]
+        forces = -_solve_loops(loops, rows, np.cumsum(self.drifts, axis=0), right)
+        pulls = (rows.transpose(0, 2, 1) @ forces[:, :, None])[:, :, 0]
+        pulled = (self.moved.transpose(0, 2, 1) @ self._pulled(loops, pulls)[:, :, None])[:, :, 0]
+        strain: Float64[np.ndarray, "nodes 7"] = self.variance * pulled
+        return strain
+
+    @property
+    def drifts(self) -> Float64[np.ndarray, "nodes 7 7"]:
+        """The covariance that each overlap adds to all nodes behind it, in the world."""
+        added: Float64[np.ndarray, "nodes 7 7"] = (self.moved * self.variance[:, None, :]) @ self.moved.transpose(
+            0, 2, 1
+        )
+        return added
+
+    def _pulled(self, loops: Loops, pulls: Float64[np.ndarray, "loops 7"]) -> Float64[np.ndarray, "nodes 7"]:
+        """The sum of the pulls of all loops that span each node's overlap with the one before."""
+        ends = np.zeros((len(self.strain) + 1, TANGENT))
+        np.add.at(ends, loops.first + 1, pulls)
+        np.subtract.at(ends, loops.second + 1, pulls)
+        return np.cumsum(ends, axis=0)[:-1]
+
+
+def _solve_loops(
+    loops: Loops,
+    rows: Float64[np.ndarray, "loops 7 7"],
+    drift: Float64[np.ndarray, "nodes 7 7"],
+    right: Float64[np.ndarray, "loops 7"],
+) -> Float64[np.ndarray, "loops 7"]:
+    """(1 + J C Jᵀ)⁻¹ right, where `drift` is what the chain has gathered up to each node."""
+    num_blocks = -(-len(loops) // _LOOPS_A_BLOCK)
+    padding = num_blocks * _LOOPS_A_BLOCK - len(loops)
+    first, second = np.pad(loops.first, (0, padding)), np.pad(loops.second, (0, padding))
+    rows, right = np.pad(rows, ((0, padding), (0, 0), (0, 0))), np.pad(right, ((0, padding), (0, 0)))
+    columns = rows.transpose(0, 2, 1)
+    blocks = np.empty((num_blocks, num_blocks, BLOCK, BLOCK))
+    for block in range(num_blocks):
+        here, before = slice(block * _LOOPS_A_BLOCK, (block + 1) * _LOOPS_A_BLOCK), (block + 1) * _LOOPS_A_BLOCK
+        begin = np.maximum(first[here, None], first[None, :before])
+        end = np.maximum(np.minimum(second[here, None], second[None, :before]), begin)
+        products = rows[here, None] @ (drift[end] - drift[begin]) @ columns[None, :before]
+        grouped = products.reshape(_LOOPS_A_BLOCK, block + 1, _LOOPS_A_BLOCK, TANGENT, TANGENT)
+        blocks[block, : block + 1] = grouped.transpose(1, 0, 3, 2, 4).reshape(block + 1, BLOCK, BLOCK)
+        blocks[block, block] += np.eye(BLOCK)
+    return solve_positive(blocks, right.reshape(num_blocks, BLOCK)).reshape(-1, TANGENT)[: len(loops)]
+
+
+def _cost(
+    graph: PlaceGraph,
+    strain: Float64[np.ndarray, "nodes 7"],
+    world_from_node: Similarities,
+    loops: Loops,
+    rule: SolverRule,
+) -> float:
+    overlaps = float(((strain / by_number(graph.spread)) ** 2).sum())
+    return overlaps + float(rule.cost(loops.distances(world_from_node)).sum())
