@@ -110,7 +110,9 @@ class _Way:
     def unlike(self, view: View) -> "_Way":
         """Those views alone that share nothing with this one."""
         places = [
-            place for place, other in enumerate(self.views) if max(shared(other, view), shared(view, other)) < _SAME_SHARE
+            place
+            for place, other in enumerate(self.views)
+            if max(shared(other, view), shared(view, other)) < _SAME_SHARE
         ]
         return replace(self, views=[self.views[place] for place in places], descriptors=self.descriptors[places])
 

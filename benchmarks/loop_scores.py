@@ -112,13 +112,15 @@ def judge(candidate: Candidate, side: SideLook | None) -> Judged:
         evidence=evidence,
         error=None if evidence is None else LoopError.of(evidence.new_from_old, candidate),
         side_error=None if word is None else LoopError.of(word.new_from_old, candidate),
-        disagreement=Disagreement.between(word.new_from_old, evidence.new_from_old, median_depth(new)) if both else None,
+        disagreement=Disagreement.between(word.new_from_old, evidence.new_from_old, median_depth(new))
+        if both
+        else None,
         log_confidence=None if word is None else word.log_confidence,
     )
 
 
 def choose_card(judged: Sequence[Judged], known_family: str) -> LoopCard:
-    """Limits halfway between what 95 % of the false stay below and what 95 % of the right ones of a family reach.
+    """Limits halfway between what 95 % of the false stay below and what 98 % of the right ones of a family reach.
 
     Agreeing points are half as many again, at least, as of any false candidate that keeps all other limits. The network
     may disagree by a quarter more than it does about 98 % of the right ones.
@@ -127,13 +129,13 @@ def choose_card(judged: Sequence[Judged], known_family: str) -> LoopCard:
     false = [one.evidence for one in judged if not one.is_right and one.evidence is not None]
     if len(right) < _FEWEST_RIGHT:
         raise InputError(
-            f"Expected {_FEWEST_RIGHT} right loops at least to choose limits by, but of {len(judged)} candidates there are "
-            f"{len(right)}; take more --worlds."
+            f"Expected {_FEWEST_RIGHT} right loops at least to choose limits by, but of {len(judged)} candidates there "
+            f"are {len(right)}; take more --worlds."
         )
     good = [one.evidence for one in right if one.evidence is not None]
 
     def between(of: Callable[[Evidence], float]) -> float:
-        reached = float(np.quantile([of(one) for one in good], 0.05))
+        reached = float(np.quantile([of(one) for one in good], 0.02))
         return (min(float(np.quantile([of(one) for one in false], 0.95)), reached) + reached) / 2 if false else reached
 
     shares = {
@@ -164,7 +166,9 @@ def _side_limits(right: Sequence[Judged]) -> SideLimits | None:
         return round(1.25 * float(np.quantile([of(one) for one in said], 0.98)), 3)
 
     return SideLimits(
-        turn_deg=limit(lambda one: one.turn_deg), shift=limit(lambda one: one.shift), log_scale=limit(lambda one: one.log_scale)
+        turn_deg=limit(lambda one: one.turn_deg),
+        shift=limit(lambda one: one.shift),
+        log_scale=limit(lambda one: one.log_scale),
     )
 
 
@@ -209,10 +213,10 @@ class MethodFigures:
     recall_at_precision_1: float
     """Share of the true ones that are right and score higher than all that is false or wrong: by points that agree (of
     both: if the network does not object), by confidence of the network."""
-    turn_deg: tuple[float, float]
-    shift_m: tuple[float, float]
-    scale_percent: tuple[float, float]
-    """Median and 90 % quantile over those accepted; NaN where there are none."""
+    turn_deg: tuple[float, float] | None
+    shift_m: tuple[float, float] | None
+    scale_percent: tuple[float, float] | None
+    """Median and 90 % quantile over those accepted; None where there are none."""
 
 
 def figures(judged: Sequence[Judged], card: LoopCard, method: Method) -> MethodFigures:
@@ -222,9 +226,9 @@ def figures(judged: Sequence[Judged], card: LoopCard, method: Method) -> MethodF
     errors = [error for one in accepted if (error := _error(one, method)) is not None]
     false = [one for one in judged if one.kind is not Kind.TRUE]
 
-    def quantiles(of: Callable[[LoopError], float]) -> tuple[float, float]:
-        values = [of(error) for error in errors] or [math.nan]
-        return float(np.quantile(values, 0.5)), float(np.quantile(values, 0.9))
+    def quantiles(of: Callable[[LoopError], float]) -> tuple[float, float] | None:
+        values = [of(error) for error in errors]
+        return (float(np.quantile(values, 0.5)), float(np.quantile(values, 0.9))) if values else None
 
     return MethodFigures(
         family=judged[0].family,

@@ -41,7 +41,7 @@ class Evidence:
     colour_agreement: float
     """Correlation of colours where depths agree, about their means."""
     texture_agreement: float
-    """Mean correlation of brightness within small squares where depths agree: walls of one kind differ in their grain."""
+    """Mean correlation of brightness within small squares where depths agree: walls of one kind differ in grain."""
 
     @property
     def agreeing_share(self) -> float:

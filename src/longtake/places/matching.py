@@ -1,6 +1,6 @@
 """Points of two pictures that look alike: corners, described by the directions of edges and the tints around them.
 
-4 x 4 squares around a corner, of 8 directions each (after Lowe, IJCV 2004), upright as cameras are held; and 2 x 2 tints.
+4 x 4 squares around a corner, of 8 directions each (after Lowe, IJCV 2004), upright as cameras are held; 2 x 2 tints.
 Pictures are looked at in two sizes, for whoever comes nearer sees the same thing larger.
 """
 
@@ -96,7 +96,9 @@ def _described(
     rows: Int64[np.ndarray, " corners"],
     columns: Int64[np.ndarray, " corners"],
 ) -> Float32[np.ndarray, "corners channels"]:
-    edges = _around(blurred(blurred(_edges(colours.mean(axis=-1)), 1), 1), rows, columns, _SQUARE * (np.arange(4) - 1.5))
+    edges = _around(
+        blurred(blurred(_edges(colours.mean(axis=-1)), 1), 1), rows, columns, _SQUARE * (np.arange(4) - 1.5)
+    )
     edges = np.minimum(_of_length_1(edges), _HIGHEST)
     tints = colours / (colours.sum(axis=-1, keepdims=True) + 0.1) - 1 / 3
     tint = _around(blurred(blurred(tints[..., :2], _SQUARE), 1), rows, columns, np.array([-_SQUARE, _SQUARE]))

@@ -1,4 +1,4 @@
-"""Pictures of two views in the form in which they are compared: numpy, small, and the same bits on any number of threads.
+"""Pictures of two views as they are compared: in numpy, small, and with the same bits on any number of threads.
 
 Libraries share large products and sums among threads, and where they cut decides how they are rounded; what is used
 here is computed by one thread in one order.
@@ -113,9 +113,7 @@ def _whole(maps: np.ndarray, step: int) -> np.ndarray:  # type: ignore[type-arg]
     return maps[: height - height % step, : width - width % step]
 
 
-def _averaged(
-    colours: Float64[np.ndarray, "height width 3"], step: int
-) -> Float64[np.ndarray, "rows columns 3"]:
+def _averaged(colours: Float64[np.ndarray, "height width 3"], step: int) -> Float64[np.ndarray, "rows columns 3"]:
     whole = _whole(colours, step)
     height, width = whole.shape[:2]
     squares = whole.reshape(height // step, step, width // step, step, 3)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float64
 
 from longtake.places.pictures import DepthPicture
 from longtake.spatial.similarity import Similarity
@@ -91,9 +91,7 @@ class Registration:
     agrees: Bool[np.ndarray, " pairs"]
 
 
-def register(
-    pairs: PointPairs, old: DepthPicture, new: DepthPicture, seed: tuple[int, int]
-) -> Registration | None:
+def register(pairs: PointPairs, old: DepthPicture, new: DepthPicture, seed: tuple[int, int]) -> Registration | None:
     """The similarity that most pairs agree on; none where there are too few of them."""
     if len(pairs) < _FEWEST_PAIRS:
         return None
@@ -132,9 +130,7 @@ def _samples(pairs: PointPairs, rng: np.random.Generator) -> Motion:
     return Motion(scale, rotation, translation)
 
 
-def _agree(
-    motion: Motion, pairs: PointPairs, new: DepthPicture, *, wide: float
-) -> Bool[np.ndarray, "*batch pairs"]:
+def _agree(motion: Motion, pairs: PointPairs, new: DepthPicture, *, wide: float) -> Bool[np.ndarray, "*batch pairs"]:
     """Whether old points are seen where their partners are, and as far away."""
     points = motion.of_points(pairs.old)
     away = new.projected(points) - pairs.new_pixels

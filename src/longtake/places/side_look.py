@@ -7,7 +7,6 @@ old clip                  new clip
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 

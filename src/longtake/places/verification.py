@@ -1,4 +1,4 @@
-"""Whether a candidate for a loop is believed: matched points, depths and colours, and the network's own word must agree.
+"""Whether a candidate for a loop is believed: points, depths, colours and the network's own word must agree.
 
 Cheap questions come first: the network is asked only about what points speak for.
 """
