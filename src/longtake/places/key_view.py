@@ -20,11 +20,14 @@ class KeyView:
     """
 
     frame_index: int
-    image: Shaped[Tensor, "3 height width"]
-    """As bytes, or as floats from 0 to 1."""
-    depth: Float[Tensor, "height width"]
-    depth_confidence: Float[Tensor, "height width"]
-    intrinsics: Float[Tensor, "3 3"]
+    image: Shaped[Tensor, "..."]
+    """3 x height x width, as bytes or as floats from 0 to 1; checked here, as all that follows."""
+    depth: Float[Tensor, "..."]
+    """Height x width; what is not finite and above 0 is left out."""
+    depth_confidence: Float[Tensor, "..."]
+    """Likewise."""
+    intrinsics: Float[Tensor, "..."]
+    """3 x 3."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be one frame, in one sentence."""

@@ -102,7 +102,7 @@ def register(pairs: PointPairs, old: DepthPicture, new: DepthPicture, seed: tupl
     best = int(votes.argmax())
     if votes[best] < _FEWEST_PAIRS:
         return None
-    motion = Motion(samples.scale[best], samples.rotation[best], samples.translation[best])
+    motion = Motion(np.asarray(samples.scale[best]), samples.rotation[best], samples.translation[best])
     for number in range(_NUM_STEPS):
         step = _step(motion, pairs, old, new, wide=2.0 if number < _WIDE_STEPS else 1.0)
         if step is None:

@@ -26,9 +26,9 @@ CLIP = 8
 class Clips:
     """Frames as sessions take them."""
 
-    old: Shaped[Tensor, "frames 3 height width"]
-    """Ends with the old view."""
-    new: Shaped[Tensor, "frames 3 height width"]
+    old: Shaped[Tensor, "..."]
+    """Frames x 3 x height x width, checked here; ends with the old view."""
+    new: Shaped[Tensor, "..."]
     """Begins with the new view."""
 
     def __post_init__(self) -> None:
