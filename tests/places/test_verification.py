@@ -120,14 +120,15 @@ def test_looking_aside_leaves_no_trace_in_the_main_session(tiny: GeometryModel) 
     alone, beside = (open_session(tiny, settings, size) for _ in range(2))
     look = SideLook(tiny, settings)
     said = []
-    for frame in frames:
+    for number, frame in enumerate(frames):
+        if number in (3, 8, 15):  # while the scale block fills, right after it, and later
+            said.append(look.look(views[0], views[1], clips_of(size)))
         expected, got = alone.step(frame), beside.step(frame)
-        said.append(look.look(views[0], views[1], clips_of(size)))
         assert got.frame_index == expected.frame_index
         for name in ("pose_encoding", "depth", "depth_confidence", "descriptor"):
             assert torch.equal(getattr(got, name), getattr(expected, name))
     matrices = [word.new_from_old.matrix for word in said if word is not None]
-    assert len(matrices) == len(frames)
+    assert len(matrices) == 3
     assert all(torch.equal(matrix, matrices[0]) for matrix in matrices)
 
 
