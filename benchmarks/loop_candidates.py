@@ -90,7 +90,7 @@ class _Known:
     clip: UInt8[Tensor, "frames 3 height width"]
     world_from_camera: Float64[Tensor, "4 4"]
     metres: float
-    intrinsics: Float[Tensor, "frames 3 3"]
+    intrinsics: Float[Tensor, "stretch 3 3"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
