@@ -17,7 +17,6 @@ import torch
 from jaxtyping import Float, Float64, UInt8
 from torch import Tensor
 
-from longtake.bench.places import revisits
 from longtake.geometry.model import GeometryModel
 from longtake.places.key_view import KeyView, shared_intrinsics
 from longtake.runtime.build import open_session, usual_settings
@@ -32,7 +31,11 @@ CLIP = 8
 """Frames of a side session from each of the two stretches."""
 _STRETCH = 2 * CLIP
 _EVERY = 16
-"""Of a way, the frames among which a false candidate is looked for."""
+"""Frames of a way, each of them a view."""
+_LONG_AGO = 60
+"""Frames."""
+_KNOWN_SHARE = 0.3
+"""Of each picture, which the other must hold too of a place that is seen again."""
 _SAME_SHARE = 0.02
 """Of the picture: views that have more in common are not false."""
 _SAMPLED = 4
@@ -57,7 +60,7 @@ class CandidateSettings:
     split: Split = Split.VALIDATION
     num_worlds: int = 8
     num_places: int = 2
-    """Of each world, where the camera comes back so often."""
+    """Of each world, if its camera comes back so often."""
     way: int = 1000
     size: tuple[int, int] = (98, 126)
     """Height and width."""
@@ -107,43 +110,44 @@ class _Way:
         place = int(alike.argmax())
         return float(alike[place]), self.views[place].index
 
-    def unlike(self, view: View) -> "_Way":
-        """Those views alone that share nothing with this one."""
-        places = [
-            place
-            for place, other in enumerate(self.views)
-            if max(shared(other, view), shared(view, other)) < _SAME_SHARE
-        ]
+    def only(self, fits: Callable[[View], bool]) -> "_Way":
+        """Some of its views alone."""
+        places = [place for place, view in enumerate(self.views) if fits(view)]
         return replace(self, views=[self.views[place] for place in places], descriptors=self.descriptors[places])
 
 
 def candidates(
     model: GeometryModel, settings: CandidateSettings, progress: Callable[[int], None]
 ) -> Iterator[Candidate]:
-    """World by world: each place again, what looks most like it elsewhere, and in the worlds before."""
+    """World by world: places seen again, what looks most like them elsewhere, and in the worlds before."""
     before: list[_Way] = []
     for seed in itertools.islice(seeds(settings.split), settings.num_worlds):
         height, width = settings.size
-        tour = Tour(seed=seed, width=width, height=height, family=settings.family)
-        found = revisits(tour.cameras(settings.way)) + torch.tensor([CLIP - 1, 0])
-        found = found[(found[:, 0] >= _STRETCH - 1) & (found[:, 1] + CLIP <= settings.way)]
-        way = _way(model, tour, settings.way)
-        chosen = np.random.default_rng([seed, CLIP]).permutation(len(found))[: settings.num_places]
-        for old_frame, new_frame in found[chosen].tolist():
-            yield from _of_place(model, settings, way, before, (old_frame, new_frame))
+        way = _way(model, Tour(seed=seed, width=width, height=height, family=settings.family), settings.way)
+        order = np.random.default_rng([seed, CLIP]).permutation(len(way.views)).tolist()
+        known = (place for place in order if _again(way, way.views[place]).views)
+        for place in itertools.islice(known, settings.num_places):
+            yield from _of_place(model, settings, way, before, place)
         before.append(way)
         progress(1)
 
 
+def _again(way: _Way, view: View) -> _Way:
+    """What was seen long before and has a good part of the picture in common."""
+    return way.only(
+        lambda other: (
+            other.index <= view.index - _LONG_AGO and min(shared(other, view), shared(view, other)) >= _KNOWN_SHARE
+        )
+    )
+
+
 def _of_place(
-    model: GeometryModel, settings: CandidateSettings, way: _Way, before: Sequence[_Way], pair: tuple[int, int]
+    model: GeometryModel, settings: CandidateSettings, way: _Way, before: Sequence[_Way], place: int
 ) -> Iterator[Candidate]:
-    old_frame, new_frame = pair
-    new = _look(model, way.tour, new_frame - CLIP, CLIP)
-    (view,) = way.tour.views_at([new_frame])
-    descriptor = _describe(model, [view])[0]
-    olds = [(Kind.TRUE, way.tour, old_frame)]
-    elsewhere = way.unlike(view)
+    view, descriptor = way.views[place], way.descriptors[place]
+    new = _look(model, way.tour, view.index - CLIP, CLIP)
+    olds = [(Kind.TRUE, way.tour, _again(way, view).most_alike(descriptor)[1])]
+    elsewhere = way.only(lambda other: max(shared(other, view), shared(view, other)) < _SAME_SHARE)
     if elsewhere.views:
         olds.append((Kind.SAME_WORLD, way.tour, elsewhere.most_alike(descriptor)[1]))
     if before:
@@ -152,14 +156,15 @@ def _of_place(
         olds.append((Kind.OTHER_WORLD, tour, frame))
     for kind, tour, frame in olds:
         old = _look(model, tour, frame - _STRETCH + 1, _STRETCH - 1)
-        is_same = kind is not Kind.OTHER_WORLD
-        focal = shared_intrinsics([*old.intrinsics, *new.intrinsics]) if is_same else None
+        guesses = [old.intrinsics, new.intrinsics]
+        if kind is not Kind.OTHER_WORLD:
+            guesses = [torch.cat(guesses)] * 2  # one camera
         yield Candidate(
             kind=kind,
             family=settings.family,
             seed=way.tour.seed,
-            old=replace(old.view, intrinsics=shared_intrinsics(old.intrinsics) if focal is None else focal),
-            new=replace(new.view, intrinsics=shared_intrinsics(new.intrinsics) if focal is None else focal),
+            old=replace(old.view, intrinsics=shared_intrinsics(guesses[0])),
+            new=replace(new.view, intrinsics=shared_intrinsics(guesses[1])),
             old_clip=old.clip,
             new_clip=new.clip,
             new_from_old=_truth(old, new) if kind is Kind.TRUE else None,

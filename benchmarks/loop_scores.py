@@ -102,7 +102,9 @@ def judge(candidate: Candidate, side: SideLook | None) -> Judged:
     word: SideWord | None = None
     if side is not None:
         word = side.look(old, new, Clips(old=candidate.old_clip, new=candidate.new_clip))
-    both = evidence is not None and word is not None
+    disagreement = None
+    if evidence is not None and word is not None:
+        disagreement = Disagreement.between(word.new_from_old, evidence.new_from_old, median_depth(new))
     return Judged(
         kind=candidate.kind,
         family=candidate.family,
@@ -112,9 +114,7 @@ def judge(candidate: Candidate, side: SideLook | None) -> Judged:
         evidence=evidence,
         error=None if evidence is None else LoopError.of(evidence.new_from_old, candidate),
         side_error=None if word is None else LoopError.of(word.new_from_old, candidate),
-        disagreement=Disagreement.between(word.new_from_old, evidence.new_from_old, median_depth(new))
-        if both
-        else None,
+        disagreement=disagreement,
         log_confidence=None if word is None else word.log_confidence,
     )
 

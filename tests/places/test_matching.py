@@ -1,12 +1,13 @@
 """Corners that look alike are found again where the picture moved to, and plain pictures have none."""
 
 import numpy as np
+from jaxtyping import Float64
 
 from longtake.places.matching import find_corners, match
 from longtake.places.pictures import blurred, sampled
 
 
-def texture(seed: int) -> np.ndarray:  # type: ignore[type-arg]
+def texture(seed: int) -> Float64[np.ndarray, "140 160 3"]:
     rng = np.random.default_rng(seed)
     soft = blurred(blurred(rng.random((140, 160, 3)), 2), 1)
     return np.asarray((soft - soft.min()) / (soft.max() - soft.min()))

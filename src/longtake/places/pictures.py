@@ -7,7 +7,7 @@ here is computed by one thread in one order.
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, Shaped
 
 from longtake.places.key_view import KeyView
 
@@ -61,11 +61,11 @@ class DepthPicture:
     def has_depth(self, pixels: Float64[np.ndarray, "points 2"]) -> Bool[np.ndarray, " points"]:
         """Whether the nearest pixel of each has depth."""
         column, row = pixels.round().astype(int).T
-        return self.usable[row, column]
+        return np.asarray(self.usable[row, column])
 
     def projected(self, points: Float64[np.ndarray, "*batch 3"]) -> Float64[np.ndarray, "*batch 2"]:
         """Pixels of points before the camera; of those behind it, none that means anything."""
-        return points[..., :2] / np.maximum(points[..., 2:], 1e-9) * self.focal + self.centre
+        return np.asarray(points[..., :2] / np.maximum(points[..., 2:], 1e-9) * self.focal + self.centre)
 
     def holds(self, pixels: Float64[np.ndarray, "*batch 2"]) -> Bool[np.ndarray, "*batch"]:
         height, width = self.size
@@ -107,7 +107,7 @@ def blurred(
     return np.asarray(across / count**2)
 
 
-def _whole(maps: np.ndarray, step: int) -> np.ndarray:  # type: ignore[type-arg]  # of numbers or truth values
+def _whole(maps: Shaped[np.ndarray, "..."], step: int) -> Shaped[np.ndarray, "..."]:
     """Without the last rows and columns that fill no square of this side."""
     height, width = maps.shape[:2]
     return maps[: height - height % step, : width - width % step]
