@@ -85,7 +85,7 @@ class Judged:
         record = {name: getattr(self, name) for name in ("kind", "family", "seed", "old_frame", "new_frame")}
         evidence = None
         if self.evidence is not None:
-            names = ("num_matches", "num_agreeing", "spread_share", "overlap", *_SHARES)
+            names = ("num_matches", "num_agreeing", "overlap", *_SHARES)
             evidence = {name: getattr(self.evidence, name) for name in names}
         parts = {"error": self.error, "side_error": self.side_error, "disagreement": self.disagreement}
         written = {name: None if part is None else asdict(part) for name, part in parts.items()}

@@ -76,7 +76,6 @@ def judged(kind: Kind, num_agreeing: int, share: float, turn_deg: float = 0.5, d
         new_from_old=Similarity(torch.tensor(1.0), torch.eye(3), torch.zeros(3)),
         num_matches=200,
         num_agreeing=num_agreeing,
-        spread_share=0.5,
         overlap=0.5,
         depth_agreement=share,
         colour_agreement=share,

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from jaxtyping import Float64
 
 from longtake.places.pictures import DepthPicture
@@ -10,6 +11,7 @@ from longtake.places.registration import Motion, PointPairs, register
 PICTURE = DepthPicture(
     colours=np.zeros((98, 126, 3)),
     depth=np.ones((98, 126)),
+    unit=1.0,
     usable=np.ones((98, 126), dtype=bool),
     focal=np.array([84.0, 80.0]),
     centre=np.array([63.0, 49.0]),
@@ -102,8 +104,7 @@ def test_a_motion_and_its_inverse_undo_each_other() -> None:
     motion = Motion(np.array(1.7), about_y(1.1), np.array([0.4, -0.1, 0.2]))
     points = np.random.default_rng(0).normal(size=(10, 3))
     np.testing.assert_allclose(motion.inverse().of_points(motion.of_points(points)), points, atol=1e-12)
-    np.testing.assert_allclose(
-        motion.similarity.matrix.numpy() @ motion.inverse().similarity.matrix.numpy(), np.eye(4), atol=1e-12
-    )
-    again = Motion.of(motion.similarity)
-    np.testing.assert_array_equal(again.rotation, motion.rotation)
+    there, back = motion.similarity(1.0, 1.0), motion.inverse().similarity(1.0, 1.0)
+    np.testing.assert_allclose((there @ back).matrix.numpy(), np.eye(4), atol=1e-12)
+    in_units = motion.similarity(2.0, 5.0).of_points(torch.from_numpy(2 * points))
+    np.testing.assert_allclose(in_units.numpy(), 5 * motion.of_points(points), atol=1e-12)

@@ -15,7 +15,6 @@ _EVERY = 2
 """Pixels of the pictures that are laid over each other, each way."""
 _LOG_DEPTH = 0.1
 """By which depths of the same surface may differ."""
-_CELLS = 4
 _SQUARE = 12
 """Pixels along each side of a square whose grain is compared."""
 _PLAIN = 0.01
@@ -32,8 +31,6 @@ class Evidence:
     """Points that look alike."""
     num_agreeing: int
     """Those of them that the similarity explains, in both directions."""
-    spread_share: float
-    """Of the 4 x 4 parts of the new picture, those with an agreeing point."""
     overlap: float
     """Share of a view that the other one holds; the lesser of the two directions, as all that follow."""
     depth_agreement: float
@@ -61,10 +58,9 @@ def examine(old: KeyView, new: KeyView) -> Evidence | None:
     forth = _laid_over(old_picture, new_picture, found.new_from_old)
     back = _laid_over(new_picture, old_picture, found.new_from_old.inverse())
     return Evidence(
-        new_from_old=found.new_from_old.similarity,
+        new_from_old=found.new_from_old.similarity(old_picture.unit, new_picture.unit),
         num_matches=len(pairs),
         num_agreeing=int(found.agrees.sum()),
-        spread_share=_spread(pairs.new_pixels[found.agrees], new_picture.size),
         overlap=min(forth.overlap, back.overlap),
         depth_agreement=min(forth.depth_agreement, back.depth_agreement),
         colour_agreement=min(forth.colour_agreement, back.colour_agreement),
@@ -150,9 +146,3 @@ def _texture(
 
 def _brightness(picture: DepthPicture) -> Float64[np.ndarray, "height width 1"]:
     return blurred(picture.colours.mean(axis=-1, keepdims=True), 1)
-
-
-def _spread(pixels: Float64[np.ndarray, "points 2"], size: tuple[int, int]) -> float:
-    height, width = size
-    cells = np.minimum((pixels / np.array([width, height]) * _CELLS).astype(int), _CELLS - 1)
-    return len(np.unique(cells[:, 0] * _CELLS + cells[:, 1])) / _CELLS**2

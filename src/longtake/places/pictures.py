@@ -22,7 +22,9 @@ class DepthPicture:
     colours: Float64[np.ndarray, "height width 3"]
     """From 0 to 1."""
     depth: Float64[np.ndarray, "height width"]
-    """1 where there is none."""
+    """Over its median, so that the window's unit is of no account; 1 where there is none."""
+    unit: float
+    """That median."""
     usable: Bool[np.ndarray, "height width"]
     """Where there is depth."""
     focal: Float64[np.ndarray, "2"]
@@ -39,10 +41,12 @@ class DepthPicture:
         step = -(-max(depth.shape) // LONGEST_SIDE)
         middle = (step - 1) / 2
         nearest = slice(step // 2, None, step)
-        usable = _whole(usable, step)[nearest, nearest]
+        usable, depth = _whole(usable, step)[nearest, nearest], _whole(depth, step)[nearest, nearest]
+        unit = float(np.median(depth[usable])) if usable.any() else 1.0
         return cls(
             colours=np.nan_to_num(_averaged(colours.astype(np.float64), step)),
-            depth=np.where(usable, _whole(depth, step)[nearest, nearest], 1.0),
+            depth=np.where(usable, depth, unit) / unit,
+            unit=unit,
             usable=usable,
             focal=intrinsics[[0, 1], [0, 1]] / step,
             centre=(intrinsics[:2, 2] - middle) / step,
@@ -68,8 +72,9 @@ class DepthPicture:
         return np.asarray(points[..., :2] / np.maximum(points[..., 2:], 1e-9) * self.focal + self.centre)
 
     def holds(self, pixels: Float64[np.ndarray, "*batch 2"]) -> Bool[np.ndarray, "*batch"]:
+        """Whether places lie on a pixel, which reaches half of its side beyond its centre."""
         height, width = self.size
-        return np.asarray(((pixels >= 0) & (pixels <= np.array([width - 1, height - 1]))).all(axis=-1))
+        return np.asarray(((pixels >= -0.5) & (pixels < np.array([width, height]) - 0.5)).all(axis=-1))
 
     def grid(self, step: int) -> Float64[np.ndarray, "points 2"]:
         """Every so many pixels that have depth, each way."""

@@ -22,6 +22,7 @@ _PIXEL_SHARE = 0.008
 _LOG_DEPTH = 0.1
 """What a pixel and a depth are trusted by: residuals are divided by them."""
 _LARGEST_SCALE = 2.5
+"""Between depths over their medians: how much nearer everything may be in one view of a place."""
 _NUM_STEPS = 12
 _WIDE_STEPS = 3
 """First steps, in which more pairs count, for a sample is rough."""
@@ -69,18 +70,13 @@ class Motion:
             growth * np.einsum("ij,j->i", turn, self.translation) + step[3:6],
         )
 
-    @property
-    def similarity(self) -> Similarity:
+    def similarity(self, old_unit: float, new_unit: float) -> Similarity:
+        """In the units of the two views, whose depths were divided by these numbers."""
         return Similarity(
-            torch.tensor(float(self.scale), dtype=torch.float64),
+            torch.tensor(float(self.scale) * new_unit / old_unit, dtype=torch.float64),
             torch.from_numpy(np.ascontiguousarray(self.rotation)),
-            torch.from_numpy(np.ascontiguousarray(self.translation)),
+            torch.from_numpy(np.ascontiguousarray(self.translation)) * new_unit,
         )
-
-    @classmethod
-    def of(cls, similarity: Similarity) -> "Motion":
-        parts = (similarity.scale, similarity.rotation, similarity.translation)
-        return cls(*(part.detach().double().cpu().numpy() for part in parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
