@@ -13,7 +13,7 @@ from longtake.hub.load import load_model, random_model
 from longtake.places.evidence import examine
 from longtake.places.loop_card import LoopCard, LoopNoise, SideLimits
 from longtake.places.side_look import Clips, SideLook
-from longtake.places.verification import Disagreement, Doubt, Verifier, median_depth
+from longtake.places.verification import Disagreement, Doubt, Verifier, between_windows, median_depth
 from longtake.runtime.build import open_session, usual_settings
 from longtake.types import Geometry
 from longtake.weights.presets import TINY
@@ -52,6 +52,17 @@ def test_a_true_loop_is_believed_and_says_how_exact_it_is() -> None:
     assert verdict.noise is not None
     assert verdict.noise.translation == pytest.approx(0.01 * median_depth(NEW))
     assert verdict.noise.rotation_rad == NOISE.rotation_rad
+
+
+def test_a_loop_between_cameras_is_one_between_their_windows() -> None:
+    """Windows whose frames are the world in other units: what lies at one place is led to itself."""
+    old, new = filmed(HOUSE, 60), filmed(HOUSE, 70)
+    poses = [view.world_from_camera.clone() for view in (old, new)]
+    poses[0][:3, 3] /= 0.7
+    poses[1][:3, 3] /= 1.6
+    found = between_windows(truth(old, new, 0.7, 1.6), *poses)
+    points = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(found.of_points(points / 1.6), points / 0.7)
 
 
 def test_another_place_is_not_believed() -> None:

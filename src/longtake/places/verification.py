@@ -7,6 +7,10 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
 from longtake.errors import InputError, SettingError
 from longtake.evaluation.motion import rotation_angle_deg
 from longtake.places.evidence import Evidence, examine
@@ -113,6 +117,24 @@ class Verifier:
                 translation=noise.translation * depth, rotation_rad=noise.rotation_rad, log_scale=noise.log_scale
             ),
         )
+
+
+def between_windows(
+    new_from_old: Similarity,
+    old_window_from_camera: Float[Tensor, "4 4"],
+    new_window_from_camera: Float[Tensor, "4 4"],
+) -> Similarity:
+    """`old_window_from_new_window` of a loop between two of their cameras, depths in each window's own unit.
+
+    In double precision, on the host.
+    """
+    old_camera, new_camera = (_rigid(pose) for pose in (old_window_from_camera, new_window_from_camera))
+    return old_camera @ new_from_old.inverse() @ new_camera.inverse()
+
+
+def _rigid(pose: Float[Tensor, "4 4"]) -> Similarity:
+    pose = pose.detach().double().cpu()
+    return Similarity(torch.ones((), dtype=torch.float64), pose[:3, :3], pose[:3, 3])
 
 
 def doubt_of(evidence: Evidence, card: LoopCard) -> Doubt | None:
