@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from longtake.errors import CheckpointError, SettingError
+from longtake.hub.load import loop_card_of
 from longtake.places.loop_card import LoopCard, LoopNoise, SideLimits, read_loop_card
 
 CARD = LoopCard(
@@ -69,3 +70,10 @@ def test_limits_without_meaning_are_refused() -> None:
         SideLimits(turn_deg=float("nan"), shift=1.0, log_scale=1.0)
     with pytest.raises(SettingError, match="finite numbers above 0"):
         LoopNoise(translation=0.0, rotation_rad=1.0, log_scale=1.0)
+
+
+def test_a_model_by_its_file_has_the_card_beside_it_and_others_none(weights: Path) -> None:
+    CARD.save(weights)
+    assert loop_card_of(weights) == loop_card_of(str(weights)) == CARD
+    assert loop_card_of("tiny") is None
+    assert loop_card_of("lingbot-map") is None
