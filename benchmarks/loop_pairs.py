@@ -54,6 +54,9 @@ def loop_pairs(
             "--choose", help="Choose limits, write them beside the weights; the first family is the known one."
         ),
     ] = False,
+    points_only: Annotated[
+        bool, typer.Option("--points-only", help="Do not ask the network; a card chosen so does not either.")
+    ] = False,
     card: Annotated[Path | None, typer.Option(help="Write all figures into this file, as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -65,7 +68,8 @@ def loop_pairs(
     network, path = load_model(model), resolve(model)
     families = families_named(split_names(family))
     limits = None if choose else _require_card(path)
-    side = SideLook(network, usual_settings(network.config))
+    side = None if points_only else SideLook(network, usual_settings(network.config))
+    methods = [Method.POINTS] if points_only else list(Method)
     judged: list[Judged] = []
     with counting("coming back", len(families) * worlds) as advance:
         for kind in families:
@@ -85,7 +89,7 @@ def loop_pairs(
         figures(some, limits, method)
         for kind in families
         if (some := [one for one in judged if one.family == kind])
-        for method in Method
+        for method in methods
     ]
     record = _record(rows, limits, judged) | {"model": path.name, "split": split, "way": way}
     if card is not None:

@@ -13,7 +13,7 @@ from benchmarks.loop_pairs import loop_pairs
 from benchmarks.loop_scores import Judged, LoopError, Method, choose_card, figures, is_accepted
 from longtake.errors import InputError, SettingError
 from longtake.evaluation.motion import rotation_angle_deg
-from longtake.hub.load import random_model
+from longtake.hub.load import loop_card_of, random_model
 from longtake.places.evidence import Evidence
 from longtake.places.loop_card import LoopCard, LoopNoise
 from longtake.places.verification import Disagreement
@@ -119,6 +119,12 @@ def test_chosen_limits_keep_all_out_that_is_false_and_accept_what_is_right() -> 
     assert not is_accepted(strange, card, Method.BOTH)
 
 
+def test_a_card_of_points_alone_does_not_ask_the_network() -> None:
+    card = choose_card([replace(one, disagreement=None, log_confidence=None) for one in [*GOOD, *BAD]], "house")
+    assert card.side is None
+    assert all(is_accepted(one, card, Method.BOTH) for one in GOOD)
+
+
 def test_a_few_right_ones_are_too_few_to_choose_by() -> None:
     with pytest.raises(InputError, match="8 right loops at least"):
         choose_card([*GOOD[:5], *BAD], "house")
@@ -147,6 +153,10 @@ def test_the_command_judges_by_the_card_beside_the_weights(tmp_path: Path, capsy
     assert [row["method"] for row in record["rows"]] == list(Method)
     assert record["limits"] == card.to_record()
     assert [one["kind"] for one in record["candidates"]] == ["true", "same world"]
+    loop_pairs(model=str(path), worlds=1, places=1, way=500, split=Split.VALIDATION, points_only=True)
+    printed = capsys.readouterr().out
+    assert "house, points" in printed
+    assert "house, network" not in printed
     with pytest.raises(InputError, match="8 right loops at least"):
-        loop_pairs(model=str(path), worlds=1, places=1, way=500, split=Split.VALIDATION, choose=True)
-    assert card == LoopCard.from_record(record["limits"])
+        loop_pairs(model=str(path), worlds=1, places=1, way=500, split=Split.VALIDATION, choose=True, points_only=True)
+    assert loop_card_of(path) == card  # what was not chosen is not written
