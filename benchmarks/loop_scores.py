@@ -120,7 +120,7 @@ def judge(candidate: Candidate, side: SideLook | None) -> Judged:
 
 
 def choose_card(judged: Sequence[Judged], known_family: str) -> LoopCard:
-    """Limits halfway between what 95 % of the false stay below and what 98 % of the right ones of a family reach.
+    """Limits halfway between what 95 % of the false stay below and what 90 % of the right ones of a family reach.
 
     Agreeing points are half as many again, at least, as of any false candidate that keeps all other limits. The network
     may disagree by a quarter more than it does about 98 % of the right ones.
@@ -135,7 +135,7 @@ def choose_card(judged: Sequence[Judged], known_family: str) -> LoopCard:
     good = [one.evidence for one in right if one.evidence is not None]
 
     def between(of: Callable[[Evidence], float]) -> float:
-        reached = float(np.quantile([of(one) for one in good], 0.02))
+        reached = float(np.quantile([of(one) for one in good], 0.1))
         return (min(float(np.quantile([of(one) for one in false], 0.95)), reached) + reached) / 2 if false else reached
 
     shares = {

@@ -77,3 +77,8 @@ def test_a_model_by_its_file_has_the_card_beside_it_and_others_none(weights: Pat
     assert loop_card_of(weights) == loop_card_of(str(weights)) == CARD
     assert loop_card_of("tiny") is None
     assert loop_card_of("lingbot-map") is None
+
+
+def test_the_bundled_map_has_a_card_of_its_weights() -> None:
+    """Whoever changes the weights chooses anew: python -m benchmarks loop-pairs --split validation --choose."""
+    assert loop_card_of("micro-map") is not None
