@@ -19,6 +19,7 @@ from torch import Tensor
 
 from longtake.geometry.model import GeometryModel
 from longtake.places.key_view import KeyView, shared_intrinsics
+from longtake.places.side_look import CLIP
 from longtake.runtime.build import open_session, usual_settings
 from longtake.spatial.pose import invert_rigid
 from longtake.spatial.similarity import Similarity
@@ -27,8 +28,6 @@ from longtake.world.families import Family
 from longtake.world.seeds import Split, seeds
 from longtake.world.tour import Tour, View
 
-CLIP = 8
-"""Frames of a side session from each of the two stretches."""
 _STRETCH = 2 * CLIP
 _EVERY = 16
 """Frames of a way, each of them a view."""
