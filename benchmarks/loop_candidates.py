@@ -2,9 +2,9 @@
 
 Each frame is looked at by a session of its own that has seen the frames before it, as a window has:
 
-first of 16 frames                    the view
-│ 0  1  2  3  4  5  6  7 │ 8  9 10 11 12 13 14 15 │      old: its clip for a side session are the last 8
-                          │ 8  9 10 11 12 13 14 15 │      new: likewise the view, the first of the last 8
+16 frames                 │ the clip for a side session
+│ 0  1  2  3  4  5  6  7  │ 8  9 10 11 12 13 14 15 │
+                            └ the new view        └ the old view
 """
 
 import itertools
