@@ -17,6 +17,7 @@ from longtake.hub.presets import parse_name, require_name
 from longtake.hub.resolve import resolve
 from longtake.language.load import LanguageModel, load_language
 from longtake.pipeline.unlikeness import Knowledge
+from longtake.places.loop_card import LoopCard, read_loop_card
 from longtake.weights.familiarity import Familiarity, read_familiarity
 from longtake.weights.files import existing
 from longtake.weights.load import load_geometry
@@ -64,6 +65,12 @@ def familiarity_of(name_or_path: Path | str) -> Familiarity | None:
     if path is not None and path.is_dir():  # of a language model
         path = path / _LANGUAGE_WEIGHTS
     return None if path is None or not path.is_file() else read_familiarity(path)
+
+
+def loop_card_of(name_or_path: Path | str) -> LoopCard | None:
+    """By what loops of a geometry model are believed, likewise; none for a model that closes no loops."""
+    path = existing(name_or_path) or bundled_file(str(name_or_path))
+    return None if path is None or not path.is_file() else read_loop_card(path)
 
 
 def knowledge_of(name_or_path: Path | str, command: str) -> Knowledge | None:

@@ -1,0 +1,133 @@
+"""Points of two pictures that look alike: corners, described by the directions of edges and the tints around them.
+
+4 x 4 squares around a corner, of 8 directions each (after Lowe, IJCV 2004), upright as cameras are held; 2 x 2 tints.
+Pictures are looked at in two sizes, for whoever comes nearer sees the same thing larger.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int64
+
+from longtake.places.pictures import blurred, sampled
+
+_SIZES = (1.0, 0.7)
+_MOST_CORNERS = 500
+"""Of a picture as it is; of a smaller one in proportion."""
+_BORDER = 4
+_WEAKEST = 1e-7
+"""Change of brightness around a corner, squared, along the direction in which it is least."""
+_SQUARE = 3
+"""Pixels along each side of one of the 4 x 4 squares."""
+_DIRECTIONS = 8
+_HIGHEST = 0.2
+"""Of one number of a descriptor of length 1, so that one strong edge does not outweigh all others."""
+_TINT = 2.0
+_STEPS = 255
+"""Descriptors are rounded to whole numbers, of which this is 1: products of such numbers are exact in any order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corners:
+    """Where they are, and how they look."""
+
+    pixels: Float64[np.ndarray, "corners 2"]
+    """x before y."""
+    descriptors: Float32[np.ndarray, "corners channels"]
+    """Whole numbers."""
+
+
+def find_corners(colours: Float64[np.ndarray, "height width 3"]) -> Corners:
+    """Of a picture in all sizes."""
+    height, width = colours.shape[:2]
+    pixels, descriptors = [], []
+    for size in _SIZES:
+        picture = colours if size == 1 else _shrunken(colours, round(height * size), round(width * size))
+        rows, columns = _strongest(picture.mean(axis=-1), int(_MOST_CORNERS * size))
+        descriptors.append(_described(picture, rows, columns))
+        larger = np.array([width / picture.shape[1], height / picture.shape[0]])
+        pixels.append((np.stack([columns, rows], axis=1) + 0.5) * larger - 0.5)
+    inside = np.clip(np.concatenate(pixels), 0, [width - 1, height - 1])
+    return Corners(pixels=inside, descriptors=np.concatenate(descriptors))
+
+
+def match(old: Corners, new: Corners) -> Int64[np.ndarray, "pairs 2"]:
+    """Corners of which each is the other's nearest, by their places among the old and the new."""
+    if not (len(old.pixels) and len(new.pixels)):
+        return np.zeros((0, 2), dtype=np.int64)
+    a, b = old.descriptors, new.descriptors
+    distance = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * (a @ b.T)
+    nearest, back = distance.argmin(axis=1), distance.argmin(axis=0)
+    places = np.arange(len(a))
+    is_mutual = back[nearest] == places
+    return np.stack([places[is_mutual], nearest[is_mutual]], axis=1)
+
+
+def _shrunken(
+    colours: Float64[np.ndarray, "height width 3"], rows: int, columns: int
+) -> Float64[np.ndarray, "rows columns 3"]:
+    height, width = colours.shape[:2]
+    y, x = (np.arange(rows) + 0.5) * height / rows - 0.5, (np.arange(columns) + 0.5) * width / columns - 0.5
+    places = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    soft = (colours + blurred(colours, 1)) / 2
+    return sampled(soft, places).reshape(rows, columns, 3)
+
+
+def _strongest(
+    brightness: Float64[np.ndarray, "height width"], most: int
+) -> tuple[Int64[np.ndarray, " corners"], Int64[np.ndarray, " corners"]]:
+    """Rows and columns of the strongest corners (Shi and Tomasi, CVPR 1994) that no neighbour exceeds."""
+    down, right = np.gradient(brightness)
+    products = blurred(np.stack([right * right, right * down, down * down], axis=-1), 2)
+    a, b, c = products[..., 0], products[..., 1], products[..., 2]
+    strength = (a + c) / 2 - np.sqrt(((a - c) / 2) ** 2 + b * b)
+    height, width = strength.shape
+    around = np.pad(strength, 1)
+    highest = np.max([around[i : i + height, j : j + width] for i in range(3) for j in range(3)], axis=0)
+    inside = np.zeros(strength.shape, dtype=bool)
+    inside[_BORDER:-_BORDER, _BORDER:-_BORDER] = True
+    rows, columns = np.nonzero((strength == highest) & (strength > _WEAKEST) & inside)
+    order = np.argsort(-strength[rows, columns], kind="stable")[:most]
+    return rows[order], columns[order]
+
+
+def _described(
+    colours: Float64[np.ndarray, "height width 3"],
+    rows: Int64[np.ndarray, " corners"],
+    columns: Int64[np.ndarray, " corners"],
+) -> Float32[np.ndarray, "corners channels"]:
+    edges = _around(
+        blurred(blurred(_edges(colours.mean(axis=-1)), 1), 1), rows, columns, _SQUARE * (np.arange(4) - 1.5)
+    )
+    edges = np.minimum(_of_length_1(edges), _HIGHEST)
+    tints = colours / (colours.sum(axis=-1, keepdims=True) + 0.1) - 1 / 3
+    tint = _around(blurred(blurred(tints[..., :2], _SQUARE), 1), rows, columns, np.array([-_SQUARE, _SQUARE]))
+    whole = np.round(_STEPS * np.concatenate([_of_length_1(edges), _TINT * tint], axis=1))
+    return whole.astype(np.float32)
+
+
+def _edges(brightness: Float64[np.ndarray, "height width"]) -> Float64[np.ndarray, "height width directions"]:
+    """How strongly brightness changes at each pixel, along the two directions nearest to that of the change."""
+    down, right = np.gradient(brightness)
+    direction = np.arctan2(down, right) * (_DIRECTIONS / (2 * np.pi))
+    away = np.abs((direction[..., None] - np.arange(_DIRECTIONS) + _DIRECTIONS / 2) % _DIRECTIONS - _DIRECTIONS / 2)
+    return np.asarray(np.hypot(right, down)[..., None] * np.maximum(0, 1 - away))
+
+
+def _around(
+    maps: Float64[np.ndarray, "height width channels"],
+    rows: Int64[np.ndarray, " corners"],
+    columns: Int64[np.ndarray, " corners"],
+    offsets: Float64[np.ndarray, " offsets"] | Int64[np.ndarray, " offsets"],
+) -> Float64[np.ndarray, "corners numbers"]:
+    """All channels at all pairs of offsets from each corner; nothing outside of the picture."""
+    steps = np.round(offsets).astype(int)
+    margin = int(np.abs(steps).max())
+    padded = np.pad(maps, ((margin, margin), (margin, margin), (0, 0)))
+    squares = [padded[rows + margin + down, columns + margin + right] for down in steps for right in steps]
+    return np.concatenate(squares, axis=1)
+
+
+def _of_length_1(vectors: Float64[np.ndarray, "corners numbers"]) -> Float64[np.ndarray, "corners numbers"]:
+    lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
+    return np.asarray(vectors / np.maximum(lengths, 1e-9))

@@ -1,0 +1,110 @@
+"""A similarity found again from points that look alike: exact without noise, whatever the scale and the outliers."""
+
+import numpy as np
+import pytest
+import torch
+from jaxtyping import Float64
+
+from longtake.places.pictures import DepthPicture
+from longtake.places.registration import Motion, PointPairs, register
+
+PICTURE = DepthPicture(
+    colours=np.zeros((98, 126, 3)),
+    depth=np.ones((98, 126)),
+    unit=1.0,
+    usable=np.ones((98, 126), dtype=bool),
+    focal=np.array([84.0, 80.0]),
+    centre=np.array([63.0, 49.0]),
+)
+
+
+def about_y(angle_rad: float) -> Float64[np.ndarray, "3 3"]:
+    cosine, sine = np.cos(angle_rad), np.sin(angle_rad)
+    return np.array([[cosine, 0, sine], [0, 1, 0], [-sine, 0, cosine]])
+
+
+def exact_pairs(motion: Motion, count: int, rng: np.random.Generator) -> PointPairs:
+    old = np.stack([rng.uniform(-1, 1, count), rng.uniform(-1, 1, count), rng.uniform(2, 5, count)], axis=1)
+    new = motion.of_points(old)
+    return PointPairs(old=old, new=new, old_pixels=PICTURE.projected(old), new_pixels=PICTURE.projected(new))
+
+
+def with_outliers(pairs: PointPairs, share: float, rng: np.random.Generator) -> PointPairs:
+    """The partners of some points are those of others."""
+    moved = rng.permutation(len(pairs))[: int(share * len(pairs))]
+    order = np.arange(len(pairs))
+    order[moved] = np.roll(moved, 1)
+    return PointPairs(
+        old=pairs.old, old_pixels=pairs.old_pixels, new=pairs.new[order], new_pixels=pairs.new_pixels[order]
+    )
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.0, 2.2])
+@pytest.mark.parametrize("outliers", [0.0, 0.6])
+def test_exact_points_give_the_exact_similarity(scale: float, outliers: float) -> None:
+    rng = np.random.default_rng(3)
+    truth = Motion(np.array(scale), about_y(0.3), np.array([0.4, -0.1, 0.2]) * scale)
+    pairs = with_outliers(exact_pairs(truth, 200, rng), outliers, rng)
+    found = register(pairs, PICTURE, PICTURE, (7, 400))
+    assert found is not None
+    assert float(found.new_from_old.scale) == pytest.approx(scale, rel=1e-6)
+    np.testing.assert_allclose(found.new_from_old.rotation, truth.rotation, atol=1e-6)
+    np.testing.assert_allclose(found.new_from_old.translation, truth.translation, atol=1e-5)
+    assert found.agrees.sum() >= (1 - outliers) * 200
+
+
+def test_what_is_seen_outweighs_depths_that_are_wrong_by_a_tenth() -> None:
+    """Depths that both views guess wrong, each for itself, cost next to nothing of the rotation."""
+    rng = np.random.default_rng(5)
+    truth = Motion(np.array(1.3), about_y(0.2), np.array([0.3, 0.05, -0.2]))
+    pairs = exact_pairs(truth, 300, rng)
+    noisy = PointPairs(
+        old=pairs.old * rng.normal(1, 0.05, (300, 1)),
+        new=pairs.new * rng.normal(1, 0.05, (300, 1)),
+        old_pixels=pairs.old_pixels,
+        new_pixels=pairs.new_pixels,
+    )
+    found = register(noisy, PICTURE, PICTURE, (7, 400))
+    assert found is not None
+    turned = truth.rotation.T @ found.new_from_old.rotation
+    assert np.degrees(np.arccos(min((np.trace(turned) - 1) / 2, 1))) < 0.3
+    assert np.linalg.norm(found.new_from_old.translation - truth.translation) < 0.03
+    assert float(found.new_from_old.scale) == pytest.approx(1.3, rel=0.02)
+
+
+def test_points_that_share_nothing_agree_on_nothing() -> None:
+    rng = np.random.default_rng(1)
+    one, other = (exact_pairs(Motion(np.array(1.0), np.eye(3), np.zeros(3)), 150, rng) for _ in range(2))
+    pairs = PointPairs(old=one.old, old_pixels=one.old_pixels, new=other.new, new_pixels=other.new_pixels)
+    found = register(pairs, PICTURE, PICTURE, (7, 400))
+    assert found is None or found.agrees.sum() < 15
+
+
+def test_few_points_and_a_scale_beyond_reason_give_nothing() -> None:
+    rng = np.random.default_rng(2)
+    still = Motion(np.array(1.0), np.eye(3), np.zeros(3))
+    assert register(exact_pairs(still, 5, rng), PICTURE, PICTURE, (0, 1)) is None
+    assert register(exact_pairs(still, 0, rng), PICTURE, PICTURE, (0, 1)) is None
+    grown = Motion(np.array(4.0), np.eye(3), np.zeros(3))
+    assert register(exact_pairs(grown, 100, rng), PICTURE, PICTURE, (0, 1)) is None
+
+
+def test_points_that_coincide_break_nothing() -> None:
+    one = exact_pairs(Motion(np.array(1.0), np.eye(3), np.zeros(3)), 1, np.random.default_rng(4))
+    pairs = PointPairs(
+        old=one.old.repeat(20, axis=0),
+        new=one.new.repeat(20, axis=0),
+        old_pixels=one.old_pixels.repeat(20, axis=0),
+        new_pixels=one.new_pixels.repeat(20, axis=0),
+    )
+    assert register(pairs, PICTURE, PICTURE, (0, 1)) is None
+
+
+def test_a_motion_and_its_inverse_undo_each_other() -> None:
+    motion = Motion(np.array(1.7), about_y(1.1), np.array([0.4, -0.1, 0.2]))
+    points = np.random.default_rng(0).normal(size=(10, 3))
+    np.testing.assert_allclose(motion.inverse().of_points(motion.of_points(points)), points, atol=1e-12)
+    there, back = motion.similarity(1.0, 1.0), motion.inverse().similarity(1.0, 1.0)
+    np.testing.assert_allclose((there @ back).matrix.numpy(), np.eye(4), atol=1e-12)
+    in_units = motion.similarity(2.0, 5.0).of_points(torch.from_numpy(2 * points))
+    np.testing.assert_allclose(in_units.numpy(), 5 * motion.of_points(points), atol=1e-12)
