@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from longtake.errors import InputError, SettingError
 from longtake.exports.reexport import ExportSettings, export_take
 from longtake.geometry.model import GeometryModel
 from longtake.memory.policies.lockstep import ContextRetention
+from longtake.memory.saved import TensorFile
 from longtake.pipeline import run_folder, video_map
 from longtake.pipeline.checkpoint import CheckpointRule
 from longtake.pipeline.events import Frame, Moved
@@ -109,8 +111,8 @@ class Corrected(VideoSession):
     def close(self) -> None:
         self._inner.close()
 
-    def save(self, path: Path, *, fit: str | None = None, source_size: tuple[int, int] | None = None) -> None:
-        self._inner.save(path, fit=fit, source_size=source_size)
+    def as_file(self, **said: Any) -> TensorFile:
+        return self._inner.as_file(**said)
 
 
 def similarity(scale: float, turn: float) -> Similarity:
