@@ -7,7 +7,7 @@ SHA-256 of the whole file, in which the digits of the checksum itself count as z
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -128,6 +128,11 @@ class SavedTensors:
         except (OSError, SafetensorError, AttributeError, ValueError) as error:
             raise _incomplete(path, error) from error
         self.record: Mapping[str, Any] = record
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of all tensors."""
+        return tuple(self._file.keys())
 
     def __getitem__(self, name: str) -> Shaped[Tensor, "..."]:
         try:

@@ -163,6 +163,8 @@ class SessionRecord:
     """Height and width of the pictures; None where nobody said."""
     last_s: float | None = None
     """Time of the newest frame; None in files of earlier versions."""
+    loops: Mapping[str, Any] | None = None
+    """By what places are known again, as `longtake.places` has it; None where they are not."""
     judged: Judged = UNJUDGED
     """By which frames the video was found like or unlike what the model knows; none in files of earlier versions."""
 

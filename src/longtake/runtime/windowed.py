@@ -407,9 +407,12 @@ def _read_spans(saved: SavedTensors) -> list[WindowSpan]:
 
 
 def resume_session(path: Path, model: GeometryModel, backend: Backend | None = None) -> VideoSession:
-    """Go on with a saved session, with or without windows."""
+    """Go on with a saved session, with or without windows; one with loops is for `longtake.places.build`."""
     saved = SavedTensors(path)
-    return restored_session(saved, SessionRecord.from_dict(saved.record), model, backend)
+    record = SessionRecord.from_dict(saved.record)
+    if record.loops is not None:
+        raise SavedSessionError(f"{path} is a saved session with loops; resume it with `places.build.resume_session`.")
+    return restored_session(saved, record, model, backend)
 
 
 def restored_session(

@@ -1,0 +1,97 @@
+"""A session that knows places again: what it said moves when a loop closes."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import torch
+
+from longtake.memory.change import Changing
+from longtake.memory.saved import Pieces, SavedTensors, TensorFile
+from longtake.places.loop_card import LoopCard
+from longtake.places.saved_walk import rule_of, walk_of, walk_tensors
+from longtake.places.verification import Verifier
+from longtake.places.walk import LoopRule, Walk
+from longtake.runtime.steps import Frame, Look, VideoSession
+from longtake.types import Geometry
+from longtake.weights.familiarity import UNJUDGED, Judged
+
+_LOOPS = "loops."
+
+
+class LoopedSession(VideoSession):
+    """Takes frames like the session inside it, and moves what it said where places are known again.
+
+    `num_final` counts frames that no window will look at again; loops move such frames, too, in spans.
+    """
+
+    def __init__(self, session: VideoSession, verifier: Verifier, rule: LoopRule | None = None) -> None:
+        self._session, self._verifier = session, verifier
+        self._walk = Changing(Walk(rule=rule or LoopRule()))
+
+    @property
+    def session(self) -> VideoSession:
+        """The one inside, which knows of no loops."""
+        return self._session
+
+    @property
+    def walk(self) -> Walk:
+        return self._walk.value
+
+    @property
+    def num_final(self) -> int:
+        return self._session.num_final
+
+    @property
+    def provisional(self) -> Geometry:
+        return self._walk.value.corrected(self._session.provisional)
+
+    @contextmanager
+    def look(self, frame: Frame, timestamp_s: float | None = None) -> Iterator[Look]:
+        held = self._session.provisional
+        with self._session.look(frame, timestamp_s) as look:
+            yield self._looked(look, _bytes_of(frame), held)
+
+    @contextmanager
+    def look_at_rest(self) -> Iterator[Look]:
+        held = self._session.provisional
+        with self._session.look_at_rest() as look:
+            yield self._looked(look, None, held)
+
+    def _looked(self, look: Look, picture: torch.Tensor | None, held: Geometry) -> Look:
+        after, geometry = self._walk.value.stepped(picture, look.geometry, held, self._verifier)
+        return Look(geometry, look.num_kept, (partial(self._walk.become_with, after), *look.parts))
+
+    def fork(self) -> "LoopedSession":
+        branch = copy.copy(self)
+        branch._session, branch._walk = self._session.fork(), Changing(self._walk.value)
+        return branch
+
+    def close(self) -> None:
+        self._session.close()
+
+    def as_file(
+        self, *, fit: str | None = None, source_size: tuple[int, int] | None = None, judged: Judged = UNJUDGED
+    ) -> TensorFile:
+        """With all that is known of places, and by what they are known."""
+        inner = self._session.as_file(fit=fit, source_size=source_size, judged=judged)
+        loops = {f"{_LOOPS}{name}": Pieces.of(tensor) for name, tensor in walk_tensors(self.walk).items()}
+        rule, card = asdict(self.walk.rule), self._verifier.card.to_record()
+        return TensorFile({**inner.tensors, **loops}, {**inner.record, "loops": {"rule": rule, "card": card}})
+
+    @classmethod
+    def restored(cls, saved: SavedTensors, loops: Mapping[str, Any], session: VideoSession) -> "LoopedSession":
+        """The session that an opened file tells of, around the one inside it."""
+        tensors = {name.removeprefix(_LOOPS): saved[name] for name in saved.names if name.startswith(_LOOPS)}
+        looped = cls(session, Verifier(LoopCard.from_record(dict(loops["card"]))), rule_of(loops["rule"]))
+        looped._walk.become(walk_of(tensors, looped.walk.rule))
+        return looped
+
+
+def _bytes_of(frame: Frame) -> torch.Tensor:
+    """On the host, as bytes."""
+    frame = frame.detach().cpu()
+    return frame.clone() if frame.dtype == torch.uint8 else (frame.float() * 255).round().clamp(0, 255).byte()

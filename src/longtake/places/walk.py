@@ -1,0 +1,304 @@
+"""What a session remembers of its way, to know a place again: nodes, places, loops; a value that a step replaces.
+
+frames   0 ........ 48 ........ 96 ........ 144          a node begins with each window
+                                 ▲ looks like frame 20: a candidate
+                                   verified, one candidate in a few frames
+                                     believed: the graph is solved, one step a frame
+                                       ▲ adopted so many frames after it was believed: what was said moves
+
+Nothing here depends on how long anything took: the same frames give the same corrections, to the bit.
+"""
+
+import bisect
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from longtake.errors import SettingError
+from longtake.places.graph import PlaceGraph
+from longtake.places.index import Candidate, IndexRule, PlaceIndex
+from longtake.places.kept_view import KeptView
+from longtake.places.key_view import shared_intrinsics
+from longtake.places.loops import Spread
+from longtake.places.solver import Solving
+from longtake.places.verification import Verifier, between_windows
+from longtake.runtime.alignment import place as placed_by
+from longtake.spatial.similarity import Similarity
+from longtake.types import FrameKind, Geometry, Moved, MovedSpan
+
+_MOST_LOOPS_A_PAIR = 2
+_MOST_WAITING = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopRule:
+    """How a session looks for places that it knows, and when it acts on them."""
+
+    index: IndexRule = IndexRule(max_places=768)  # noqa: RUF009 (a frozen value)
+    least_similarity: float = 0.1
+    """Of candidates that are verified."""
+    verify_every: int = 8
+    """Frames between two candidates that are verified."""
+    adopt_after: int = 16
+    """Frames from when a loop is believed until what was said moves."""
+    longest_node: int = 96
+    """Frames of a node, where windows are longer or there are none."""
+    drift: Spread = Spread(translation=0.06, rotation_rad=0.045, log_scale=0.03)  # noqa: RUF009
+    """From one node to the next; the translation over the median depth."""
+
+    def __post_init__(self) -> None:
+        if min(self.verify_every, self.adopt_after, self.longest_node) < 1:
+            raise SettingError(f"Expected numbers of frames from 1 on in a rule for loops, but got {self}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Walk:
+    """How far a session has come on its way."""
+
+    rule: LoopRule
+    num_frames: int = 0
+    waiting: tuple[UInt8[Tensor, "3 height width"], ...] = ()
+    """Pictures of the newest frames, those that are not answered yet among them."""
+    index: PlaceIndex | None = None
+    """Once there was a keyframe."""
+    views: tuple[KeptView, ...] = ()
+    """Of the places of the index, in their order."""
+    starts: tuple[int, ...] = ()
+    """First frame of each node."""
+    windows: tuple[int, ...] = ()
+    anchors: tuple[Similarity, ...] = ()
+    """Where each node's first camera was said to be before any loop."""
+    graph: PlaceGraph | None = None
+    candidates: tuple[Candidate, ...] = ()
+    solving: Solving | None = None
+    adopts_at: int = 0
+    """With so many frames, if a solution is on its way."""
+    num_loops_seen: int = 0
+    """Loops of the graph that a solution has taken up."""
+    num_corrections: int = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all that is kept."""
+        index, graph = self.index, self.graph
+        pictures = sum(picture.numel() for picture in self.waiting)
+        return (
+            pictures
+            + sum(view.num_bytes for view in self.views)
+            + (0 if index is None else index.num_bytes)
+            + (0 if graph is None else graph.num_bytes)
+        )
+
+    def stepped(
+        self, picture: UInt8[Tensor, "3 height width"] | None, geometry: Geometry, held: Geometry, verifier: Verifier
+    ) -> tuple["Walk", Geometry]:
+        """After one more frame, or without one at the end, and what becomes known with it.
+
+        `held` are results given before that are not final, as the session has them.
+        """
+        walk = self if picture is None else self._with_picture(picture)
+        walk = walk._told(geometry)
+        walk = walk._thinking(verifier) if picture is not None else walk._thinking_to_the_end()
+        known = walk.corrected(geometry)
+        moved = known.moved
+        if walk._is_adopting(is_over=picture is None):
+            walk, moves = walk._adopted()
+            known = walk.corrected(geometry)
+            spans = (*(() if moved is None else moved.spans), *moves)
+            again = held if geometry.moved is None else geometry.moved.geometry
+            moved = Moved(version=0, spans=spans, geometry=walk.corrected(again))
+        if moved is not None:
+            walk = replace(walk, num_corrections=walk.num_corrections + 1)
+            moved = replace(moved, version=walk.num_corrections)
+        return walk, replace(known, moved=moved)
+
+    def corrected(self, geometry: Geometry) -> Geometry:
+        """Frames as they are known by the loops that were adopted."""
+        if self.graph is None or not self.graph.strain.any() or not len(geometry):
+            return geometry
+        nodes = [self._node_of(frame) for frame in geometry.frame_index]
+        parts = [
+            placed_by(geometry.frames(place, place + 1), _like(self._known_from_said(node), geometry))
+            for place, node in enumerate(nodes)
+        ]
+        moved = geometry.moved
+        if moved is not None:
+            moved = Moved(
+                version=moved.version,
+                spans=tuple(self._conjugated(span) for span in moved.spans),
+                geometry=self.corrected(moved.geometry),
+            )
+        return replace(Geometry.join(parts), moved=moved)
+
+    def known_from_said(self, frame: int) -> Similarity:
+        """What moves a frame from where it was first said to be to where it is known to be."""
+        return self._known_from_said(self._node_of(frame))
+
+    def _with_picture(self, picture: UInt8[Tensor, "3 height width"]) -> "Walk":
+        return replace(self, num_frames=self.num_frames + 1, waiting=(*self.waiting, picture))
+
+    def _told(self, geometry: Geometry) -> "Walk":
+        """With nodes that begin, and keyframes as places."""
+        walk = self
+        for given in (() if geometry.moved is None else (geometry.moved.geometry,)) + (geometry,):
+            for place, frame in enumerate(given.frame_index):
+                walk = walk._with_node_of(given, place)
+                if given is geometry and given.kind[place] is not FrameKind.PASSING:
+                    walk = walk._with_keyframe(given, place, frame)
+        num_unanswered = self.num_frames - (geometry.frame_index[-1] + 1) if len(geometry) else len(walk.waiting)
+        return replace(walk, waiting=walk.waiting[len(walk.waiting) - num_unanswered :] if num_unanswered else ())
+
+    def _with_node_of(self, geometry: Geometry, place: int) -> "Walk":
+        frame, window = geometry.frame_index[place], geometry.window[place]
+        if self.windows and window <= self.windows[-1] and frame - self.starts[-1] < self.rule.longest_node:
+            return self
+        anchor = _rigid(geometry.world_from_camera[place])
+        depth = geometry.depth[place].detach().double()
+        unit = float(depth[depth.isfinite() & (depth > 0)].median().cpu()) if bool((depth > 0).any()) else 1.0
+        if self.graph is None:
+            graph = PlaceGraph.of_first(anchor)
+        else:
+            drift = replace(self.rule.drift, translation=self.rule.drift.translation * unit)
+            graph = self.graph.followed_by(self.anchors[-1].inverse() @ anchor, drift)
+        return replace(
+            self,
+            starts=(*self.starts, frame),
+            windows=(*self.windows, window),
+            anchors=(*self.anchors, anchor),
+            graph=graph,
+        )
+
+    def _with_keyframe(self, geometry: Geometry, place: int, frame: int) -> "Walk":
+        if geometry.descriptor is None:
+            return self
+        descriptor = geometry.descriptor[place].detach().float().cpu().numpy()
+        index = self.index or PlaceIndex.empty(len(descriptor), self.rule.index)
+        before = index.frame[-1] if len(index) else -1
+        index = index.with_keyframe(
+            descriptor, frame=frame, window=self._node_of(frame), timestamp_s=geometry.timestamp_s[place]
+        )
+        if index.frame[-1] == before:
+            return replace(self, index=index)
+        picture = self.waiting[len(self.waiting) - (self.num_frames - frame)]
+        kept = set(index.frame.tolist())
+        views = (*self.views, KeptView.of(geometry, place, picture))
+        return replace(self, index=index, views=tuple(view for view in views if view.frame in kept))._with_candidates()
+
+    def _with_candidates(self) -> "Walk":
+        assert self.index is not None
+        new = [found for found in self.index.candidates(2) if found.similarity >= self.rule.least_similarity]
+        return replace(self, candidates=(*new, *self.candidates)[:_MOST_WAITING])
+
+    def _thinking(self, verifier: Verifier) -> "Walk":
+        """One piece of work of bounded time."""
+        if self.solving is not None and not self.solving.is_done:
+            return replace(self, solving=self.solving.stepped())
+        if self.num_frames % self.rule.verify_every == 0:
+            return self._verified(verifier)._solving_if_due()
+        return self
+
+    def _thinking_to_the_end(self) -> "Walk":
+        graph = self.graph
+        if graph is None or not len(graph.loops) or (self.solving is None and not self._has_new_loops):
+            return self
+        return replace(self, solving=Solving.of(graph).solved(), num_loops_seen=self._newest_loop)
+
+    def _verified(self, verifier: Verifier) -> "Walk":
+        """With the next candidate judged; those that are known enough are passed over."""
+        for number, candidate in enumerate(self.candidates):
+            rest = replace(self, candidates=self.candidates[number + 1 :])
+            views = {view.frame: view for view in self.views}
+            old, new = views.get(candidate.old_frame), views.get(candidate.frame)
+            if old is not None and new is not None and not self._is_known(candidate):
+                return rest._judged(verifier, old, new)
+        return replace(self, candidates=())
+
+    def _judged(self, verifier: Verifier, old: KeptView, new: KeptView) -> "Walk":
+        assert self.graph is not None
+        intrinsics = shared_intrinsics([view.intrinsics for view in self.views])
+        verdict = verifier.verify(old.as_view(intrinsics), new.as_view(intrinsics))
+        if not verdict.is_accepted:
+            return self
+        first, second = self._node_of(old.frame), self._node_of(new.frame)
+        cameras = [
+            anchor.inverse().of_cameras(view.world_from_camera)
+            for anchor, view in ((self.anchors[first], old), (self.anchors[second], new))
+        ]
+        noise = verdict.noise
+        assert noise is not None
+        lever = max(float(camera[:3, 3].norm()) for camera in cameras)
+        spread = Spread(
+            translation=math.hypot(noise.translation, noise.rotation_rad * lever),
+            rotation_rad=noise.rotation_rad,
+            log_scale=noise.log_scale,
+        )
+        measured = between_windows(verdict.new_from_old, *cameras)
+        return replace(self, graph=self.graph.with_loop(first, second, measured, spread))
+
+    def _solving_if_due(self) -> "Walk":
+        if self.solving is not None or not self._has_new_loops:
+            return self
+        assert self.graph is not None
+        return replace(
+            self,
+            solving=Solving.of(self.graph),
+            adopts_at=self.num_frames + self.rule.adopt_after,
+            num_loops_seen=self._newest_loop,
+        )
+
+    def _is_adopting(self, *, is_over: bool) -> bool:
+        return self.solving is not None and self.solving.is_done and (is_over or self.num_frames >= self.adopts_at)
+
+    def _adopted(self) -> tuple["Walk", tuple[MovedSpan, ...]]:
+        """With all that was said laid by the solution, and what moved."""
+        assert self.solving is not None
+        assert self.graph is not None
+        graph = self.solving.adopted_by(self.graph)
+        moves = graph.now_from(self.graph)
+        stops = (*self.starts[1:], self.num_frames)
+        spans = tuple(
+            MovedSpan(first_frame=start, last_frame=stop - 1, now_from_before=moves.one(node).matrix)
+            for node, (start, stop) in enumerate(zip(self.starts, stops, strict=True))
+            if stop > start
+        )
+        return replace(self, graph=graph, solving=None), spans
+
+    @property
+    def _newest_loop(self) -> int:
+        return 0 if self.graph is None else int(self.graph.loops.number.max(initial=-1)) + 1
+
+    @property
+    def _has_new_loops(self) -> bool:
+        return self._newest_loop > self.num_loops_seen
+
+    def _is_known(self, candidate: Candidate) -> bool:
+        assert self.graph is not None
+        first, second = self._node_of(candidate.old_frame), self._node_of(candidate.frame)
+        loops = self.graph.loops
+        return first == second or int(((loops.first == first) & (loops.second == second)).sum()) >= _MOST_LOOPS_A_PAIR
+
+    def _node_of(self, frame: int) -> int:
+        return bisect.bisect_right(self.starts, frame) - 1
+
+    def _known_from_said(self, node: int) -> Similarity:
+        assert self.graph is not None
+        return self.graph.node(node) @ self.anchors[node].inverse()
+
+    def _conjugated(self, span: MovedSpan) -> MovedSpan:
+        """A move among what was said, as one among what is known."""
+        known = self._known_from_said(self._node_of(span.first_frame))
+        moved = known.matrix @ span.now_from_before.double().cpu() @ known.inverse().matrix
+        return replace(span, now_from_before=moved)
+
+
+def _rigid(pose: Tensor) -> Similarity:
+    pose = pose.detach().double().cpu()
+    return Similarity(torch.ones((), dtype=torch.float64), pose[:3, :3].clone(), pose[:3, 3].clone())
+
+
+def _like(similarity: Similarity, geometry: Geometry) -> Similarity:
+    tensor = geometry.world_from_camera
+    return Similarity(similarity.scale.to(tensor), similarity.rotation.to(tensor), similarity.translation.to(tensor))
