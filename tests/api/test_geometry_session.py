@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from selected import rest_in_extra
+from selected import rest_by_hand, rest_in_extra
 from walked import newest
 
 import longtake
@@ -257,7 +257,7 @@ def test_a_memory_that_forks_have_filled_says_how_to_get_room(model: GeometryMod
         GeometrySession.from_pretrained(model, reserve_frames=-1)
 
 
-@pytest.mark.parametrize("number", rest_in_extra([12, 200], keep=1))
+@pytest.mark.parametrize("number", rest_by_hand([12, 200], keep=1))
 def test_forks_that_are_lost_without_being_closed_are_given_back(
     model: GeometryModel, frames: list[VideoFrame], number: int
 ) -> None:

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from selected import rest_in_extra
+from selected import rest_by_hand
 from walked import newest
 
 from longtake import GeometrySession, LiveSession
@@ -124,7 +124,7 @@ def test_a_save_that_fails_leaves_the_earlier_one_to_resume(
     assert LiveSession.resume(tmp_path, device="cpu").map.info.num_frames == 14
 
 
-@pytest.mark.parametrize("number", rest_in_extra([8, 200], keep=1))
+@pytest.mark.parametrize("number", rest_by_hand([8, 200], keep=1))
 def test_forks_that_are_lost_without_being_closed_are_given_back(
     model: GeometryModel, language: LanguageModel, frames: list[VideoFrame], number: int
 ) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from selected import rest_by_hand
 
 from benchmarks.soak import Ages, SoakFigures, Stretch, small, soak
 from longtake.errors import SettingError
@@ -18,8 +19,9 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.extra
-def test_long_run_stays_flat() -> None:
-    command = [sys.executable, "-m", "benchmarks", "soak", "--frames", "4000", "--json"]
+@pytest.mark.parametrize("frames", rest_by_hand(["2400", "4000"], keep=1))
+def test_long_run_stays_flat(frames: str) -> None:
+    command = [sys.executable, "-m", "benchmarks", "soak", "--frames", frames, "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     print(done.stdout, done.stderr)
     assert done.returncode == 0
@@ -44,7 +46,9 @@ def test_growth_is_called_growth() -> None:
 
 
 @pytest.mark.extra
-@pytest.mark.parametrize("name", ["managed", "key-diversity", "farthest-frames", "ratio", "window", "context"])
+@pytest.mark.parametrize(
+    "name", rest_by_hand(["managed", "window", "context", "key-diversity", "farthest-frames", "ratio"], keep=3)
+)
 def test_every_policy_with_a_bound_stays_below_it(name: str) -> None:
     ticks: list[int] = []
     rule = small(stream_policy_named(name))

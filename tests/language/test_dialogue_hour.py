@@ -12,6 +12,7 @@ import jaxtyping
 import pytest
 import torch
 from hearing import limit_positions
+from selected import rest_by_hand
 
 from longtake.language.load import LanguageModel, load_language
 from longtake.language.sampling import TextSampling
@@ -148,7 +149,9 @@ def grown(noted: Visibility, start: int) -> int:
     return max(noted.resident[minute] for minute in noted.resident if minute >= start) - noted.resident[start]
 
 
-@pytest.mark.parametrize("rule", [Window.for_dialogue(), Thinned(recent=16)], ids=["recent", "thinned"])
+@pytest.mark.parametrize(
+    "rule", rest_by_hand([Window.for_dialogue(), Thinned(recent=16)], keep=1), ids=["recent", "thinned"]
+)
 def test_hour_of_video_takes_no_more_than_its_first_minutes(rule: SegmentPolicy, language: LanguageModel) -> None:
     session = DialogueSession(language, budget_bytes=BUDGET, retaining=rule, answer_tokens=200)
     noted = watch(session, language, num_frames=7200, sizes=[8, 7, 16, 1, 12, 2, 9, 5], ask_every_s=150.0)
