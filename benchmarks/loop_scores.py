@@ -12,7 +12,8 @@ from benchmarks.loop_candidates import Candidate, Kind
 from longtake.errors import InputError
 from longtake.evaluation.motion import rotation_angle_deg
 from longtake.places.evidence import Evidence, examine
-from longtake.places.loop_card import LoopCard, LoopNoise, SideLimits
+from longtake.places.loop_card import LoopCard, SideLimits
+from longtake.places.loops import Spread
 from longtake.places.side_look import Clips, SideLook, SideWord
 from longtake.places.verification import Disagreement, doubt_of, median_depth
 from longtake.spatial.similarity import Similarity
@@ -144,7 +145,7 @@ def choose_card(judged: Sequence[Judged], known_family: str) -> LoopCard:
         "least_colour_agreement": round(between(lambda one: one.colour_agreement), 3),
         "least_texture_agreement": round(between(lambda one: one.texture_agreement), 3),
     }
-    noise = LoopNoise(translation=1.0, rotation_rad=1.0, log_scale=1.0)
+    noise = Spread(translation=1.0, rotation_rad=1.0, log_scale=1.0)
     card = LoopCard(least_agreeing=1, noise=noise, side=None, **shares)
     passing = [one.num_agreeing for one in false if doubt_of(one, card) is None]
     fewest = max(between(lambda one: one.num_agreeing), 1.5 * max(passing, default=0))
@@ -172,13 +173,13 @@ def _side_limits(right: Sequence[Judged]) -> SideLimits | None:
     )
 
 
-def _noise(accepted: Sequence[Judged]) -> LoopNoise:
+def _noise(accepted: Sequence[Judged]) -> Spread:
     errors = [one.error for one in accepted if one.error is not None]
 
     def above(of: Callable[[LoopError], float]) -> float:
         return float(np.quantile([of(one) for one in errors], 0.9))
 
-    return LoopNoise(
+    return Spread(
         translation=round(above(lambda one: one.shift) / _CHI_3, 4),
         rotation_rad=round(math.radians(above(lambda one: one.turn_deg)) / _CHI_3, 4),
         log_scale=round(above(lambda one: one.scale_percent) / 100 / _CHI_1, 4),

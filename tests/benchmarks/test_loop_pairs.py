@@ -15,7 +15,8 @@ from longtake.errors import InputError, SettingError
 from longtake.evaluation.motion import rotation_angle_deg
 from longtake.hub.load import loop_card_of, random_model
 from longtake.places.evidence import Evidence
-from longtake.places.loop_card import LoopCard, LoopNoise
+from longtake.places.loop_card import LoopCard
+from longtake.places.loops import Spread
 from longtake.places.verification import Disagreement
 from longtake.spatial.similarity import Similarity
 from longtake.weights.load import save_geometry
@@ -137,7 +138,7 @@ def test_the_command_judges_by_the_card_beside_the_weights(tmp_path: Path, capsy
         loop_pairs(model=str(path))
     with pytest.raises(SettingError, match="not chosen by test worlds"):
         loop_pairs(model=str(path), choose=True)
-    noise = LoopNoise(translation=0.01, rotation_rad=0.01, log_scale=0.01)
+    noise = Spread(translation=0.01, rotation_rad=0.01, log_scale=0.01)
     card = LoopCard(
         least_agreeing=40,
         least_agreeing_share=0.3,

@@ -7,7 +7,8 @@ import pytest
 
 from longtake.errors import CheckpointError, SettingError
 from longtake.hub.load import loop_card_of
-from longtake.places.loop_card import LoopCard, LoopNoise, SideLimits, read_loop_card
+from longtake.places.loop_card import LoopCard, SideLimits, read_loop_card
+from longtake.places.loops import Spread
 
 CARD = LoopCard(
     least_agreeing=40,
@@ -15,7 +16,7 @@ CARD = LoopCard(
     least_depth_agreement=0.8,
     least_colour_agreement=0.9,
     least_texture_agreement=0.8,
-    noise=LoopNoise(translation=0.01, rotation_rad=0.008, log_scale=0.012),
+    noise=Spread(translation=0.01, rotation_rad=0.008, log_scale=0.012),
     side=SideLimits(turn_deg=8.0, shift=0.2, log_scale=0.06),
 )
 
@@ -68,8 +69,8 @@ def test_limits_without_meaning_are_refused() -> None:
         replace(CARD, least_agreeing=0)
     with pytest.raises(SettingError, match="finite numbers above 0"):
         SideLimits(turn_deg=float("nan"), shift=1.0, log_scale=1.0)
-    with pytest.raises(SettingError, match="finite numbers above 0"):
-        LoopNoise(translation=0.0, rotation_rad=1.0, log_scale=1.0)
+    with pytest.raises(SettingError, match="standard deviations above 0"):
+        Spread(translation=0.0, rotation_rad=1.0, log_scale=1.0)
 
 
 def test_a_model_by_its_file_has_the_card_beside_it_and_others_none(weights: Path) -> None:

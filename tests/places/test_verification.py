@@ -11,14 +11,15 @@ from longtake.errors import InputError, SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import load_model, random_model
 from longtake.places.evidence import examine
-from longtake.places.loop_card import LoopCard, LoopNoise, SideLimits
+from longtake.places.loop_card import LoopCard, SideLimits
+from longtake.places.loops import Spread
 from longtake.places.side_look import Clips, SideLook
 from longtake.places.verification import Disagreement, Doubt, Verifier, between_windows, median_depth
 from longtake.runtime.build import open_session, usual_settings
 from longtake.types import Geometry
 from longtake.weights.presets import TINY
 
-NOISE = LoopNoise(translation=0.01, rotation_rad=0.008, log_scale=0.012)
+NOISE = Spread(translation=0.01, rotation_rad=0.008, log_scale=0.012)
 CARD = LoopCard(
     least_agreeing=40,
     least_agreeing_share=0.3,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from longtake.errors import CheckpointError, SettingError
+from longtake.places.loops import Spread
 from longtake.records import parse_json
 
 SUFFIX = ".loops"
@@ -32,19 +33,6 @@ class SideLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoopNoise:
-    """Standard deviations of a loop's similarity, along and about each axis."""
-
-    translation: float
-    """On a card over the median depth of the new view; of a loop in that view's unit."""
-    rotation_rad: float
-    log_scale: float
-
-    def __post_init__(self) -> None:
-        _require_positive(asdict(self))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LoopCard:
     """All that depends on the network."""
 
@@ -55,8 +43,8 @@ class LoopCard:
     least_depth_agreement: float
     least_colour_agreement: float
     least_texture_agreement: float
-    noise: LoopNoise
-    """Of accepted loops."""
+    noise: Spread
+    """Of accepted loops; translation over the median depth of the new view."""
     side: SideLimits | None = None
     """None where the network is not asked."""
 
@@ -78,7 +66,7 @@ class LoopCard:
     def from_record(cls, record: dict[str, Any]) -> "LoopCard":
         """What `to_record` gave."""
         side = record["side"]
-        parts = {"noise": LoopNoise(**record["noise"]), "side": None if side is None else SideLimits(**side)}
+        parts = {"noise": Spread(**record["noise"]), "side": None if side is None else SideLimits(**side)}
         return cls(**record | parts)
 
     def save(self, weights: Path) -> Path:

@@ -15,7 +15,8 @@ from longtake.errors import InputError, SettingError
 from longtake.evaluation.motion import rotation_angle_deg
 from longtake.places.evidence import Evidence, examine
 from longtake.places.key_view import KeyView
-from longtake.places.loop_card import LoopCard, LoopNoise, SideLimits
+from longtake.places.loop_card import LoopCard, SideLimits
+from longtake.places.loops import Spread
 from longtake.places.side_look import Clips, SideLook
 from longtake.spatial.similarity import Similarity
 
@@ -63,7 +64,7 @@ class Verdict:
     evidence: Evidence | None = None
     side: Disagreement | None = None
     """Of the network with the points; none where it was not asked, or had nothing to say."""
-    noise: LoopNoise | None = None
+    noise: Spread | None = None
     """Of a loop that is believed, in the unit of the new view."""
 
     @property
@@ -113,7 +114,7 @@ class Verifier:
             doubt=None,
             evidence=evidence,
             side=side,
-            noise=LoopNoise(
+            noise=Spread(
                 translation=noise.translation * depth, rotation_rad=noise.rotation_rad, log_scale=noise.log_scale
             ),
         )
