@@ -129,13 +129,14 @@ def between_windows(
 
     In double precision, on the host.
     """
-    old_camera, new_camera = (_rigid(pose) for pose in (old_window_from_camera, new_window_from_camera))
+    old_camera, new_camera = (rigid(pose) for pose in (old_window_from_camera, new_window_from_camera))
     return old_camera @ new_from_old.inverse() @ new_camera.inverse()
 
 
-def _rigid(pose: Float[Tensor, "4 4"]) -> Similarity:
+def rigid(pose: Float[Tensor, "4 4"]) -> Similarity:
+    """A pose as a similarity of scale 1, in double precision, on the host."""
     pose = pose.detach().double().cpu()
-    return Similarity(torch.ones((), dtype=torch.float64), pose[:3, :3], pose[:3, 3])
+    return Similarity(torch.ones((), dtype=torch.float64), pose[:3, :3].clone(), pose[:3, 3].clone())
 
 
 def doubt_of(evidence: Evidence, card: LoopCard) -> Doubt | None:

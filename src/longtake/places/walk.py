@@ -13,7 +13,6 @@ import bisect
 import math
 from dataclasses import dataclass, replace
 
-import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
@@ -24,7 +23,7 @@ from longtake.places.kept_view import KeptView
 from longtake.places.key_view import shared_intrinsics
 from longtake.places.loops import Spread
 from longtake.places.solver import Solving
-from longtake.places.verification import Verifier, between_windows
+from longtake.places.verification import Verifier, between_windows, rigid
 from longtake.runtime.alignment import place as placed_by
 from longtake.spatial.similarity import Similarity
 from longtake.types import FrameKind, Geometry, Moved, MovedSpan
@@ -155,7 +154,7 @@ class Walk:
         frame, window = geometry.frame_index[place], geometry.window[place]
         if self.windows and window <= self.windows[-1] and frame - self.starts[-1] < self.rule.longest_node:
             return self
-        anchor = _rigid(geometry.world_from_camera[place])
+        anchor = rigid(geometry.world_from_camera[place])
         depth = geometry.depth[place].detach().double()
         unit = float(depth[depth.isfinite() & (depth > 0)].median().cpu()) if bool((depth > 0).any()) else 1.0
         if self.graph is None:
@@ -292,11 +291,6 @@ class Walk:
         known = self._known_from_said(self._node_of(span.first_frame))
         moved = known.matrix @ span.now_from_before.double().cpu() @ known.inverse().matrix
         return replace(span, now_from_before=moved)
-
-
-def _rigid(pose: Tensor) -> Similarity:
-    pose = pose.detach().double().cpu()
-    return Similarity(torch.ones((), dtype=torch.float64), pose[:3, :3].clone(), pose[:3, 3].clone())
 
 
 def _like(similarity: Similarity, geometry: Geometry) -> Similarity:
