@@ -16,7 +16,7 @@ from longtake.exports.poses import KITTI_NAME
 from longtake.exports.report.folder import EVENTS_NAME
 from longtake.exports.take import TakeSettings
 from longtake.geometry.model import GeometryModel
-from longtake.pipeline.checkpoint import CheckpointRule
+from longtake.pipeline.checkpoint import CheckpointRule, Checkpoints
 from longtake.pipeline.events import Saved
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.video_map import MapSettings, map_video
@@ -94,10 +94,11 @@ def test_a_damaged_session_of_a_checkpoint_is_refused_with_the_way_out(
     broken_off: Path, tiny_model: GeometryModel, tmp_path: Path
 ) -> None:
     out = shutil.copytree(broken_off / "out", tmp_path / "out")
-    (session,) = out.rglob("session.safetensors")
-    damaged = bytearray(session.read_bytes())
+    checkpoint = Checkpoints(out).newest()  # the session of the next may be there too, which nothing names yet
+    assert checkpoint is not None
+    damaged = bytearray(checkpoint.session.read_bytes())
     damaged[-1] ^= 1
-    session.write_bytes(damaged)
+    checkpoint.session.write_bytes(damaged)
     with pytest.raises(InputError, match=r"checksum is another.*; start again with --overwrite \(overwrite=True\)\.$"):
         map_video(open_source(str(broken_off / "pictures")), tiny_model, out, SETTINGS, resume=True)
 
