@@ -1,5 +1,6 @@
 """Random clients on one server for a while: walkers that compare every bit, and all that may happen around them."""
 
+import faulthandler
 import random
 import re
 import signal
@@ -7,7 +8,8 @@ import subprocess
 import threading
 import time
 from collections import Counter, deque
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,8 @@ from benchmarks.serving.usage import Usage, usage_of
 _BUDGET_BYTES = 150_000_000
 _OPTIONS = ("--memory", "150MB", "--session-memory", "40MB", "--idle", "2", "--save-every", "6")
 _RESTING_S = 30.0
+_ENDING_S = 180.0
+"""After which clients have ended: they wait no longer for a server that is away, or has no room."""
 _LOOK_EVERY_S = 1.0
 _MORE_THREADS = _MORE_FILES = 16
 """That pools of threads may hold once they were used."""
@@ -132,12 +136,24 @@ class Soak(Ground):
 
     def _let_them_run(self) -> None:
         with ThreadPoolExecutor(self._num_clients + 2) as pool:
-            works = [pool.submit(self._be_client, number) for number in range(self._num_clients)]
-            works += [pool.submit(self._restart), pool.submit(self._look_on)]
-            wait(works, timeout=self._seconds, return_when=FIRST_EXCEPTION)
-            self._stopped.set()
-            for work in works:
-                work.result()
+            try:
+                works = [pool.submit(self._be_client, number) for number in range(self._num_clients)]
+                works += [pool.submit(self._restart), pool.submit(self._look_on)]
+                wait(works, timeout=self._seconds, return_when=FIRST_EXCEPTION)
+            finally:
+                self._stopped.set()
+            self._see_them_end(works)
+
+    def _see_them_end(self, works: "Sequence[Future[None]]") -> None:
+        """A client that waits for what never comes is a problem; without a server it does not wait much longer."""
+        if late := wait(works, timeout=_ENDING_S).not_done:
+            self.complain(f"{len(late)} clients still waited for something {_ENDING_S:.0f} s after the end")
+            faulthandler.dump_traceback(self._log)
+            self._server.kill()
+            wait(works)
+            self._come_back("kill of the server")
+        for work in works:
+            work.result()
 
     def _start(self, port: int) -> ServerProcess:
         return ServerProcess(

@@ -32,7 +32,7 @@ from longtake.server.machine import PushedFrame, SessionState
 from longtake.server.networks import Networks
 from longtake.server.pose_log import tum_lines
 from longtake.server.problems import RequestError
-from longtake.server.results import answer_record
+from longtake.server.results import answer_record, geometry_bytes
 from longtake.server.settings import ServerSettings
 from longtake.server.shelf import POSES_NAME
 from longtake.server.spec import Delivery, SessionSpec
@@ -131,16 +131,20 @@ def test_a_frame_sent_twice_is_taken_once(start: Start, frames: Sequence[VideoFr
     assert session.record.num_frames == 9
 
 
-def test_the_last_result_is_there_again_after_a_restart(start: Start, frames: Sequence[VideoFrame]) -> None:
+@pytest.mark.parametrize("spec", [MAP, ASK], ids=["map", "ask"])
+def test_the_last_result_is_there_again_after_a_restart(
+    start: Start, frames: Sequence[VideoFrame], spec: SessionSpec
+) -> None:
+    """A client that was not told of it waits for it; of a session that only answers it is that there is none."""
     engine = start()
-    session = open_session(engine, MAP)
+    session = open_session(engine, spec)
     known = push(session, frames[:9])
     engine.drain()
     again = start().session(session.id)
     again.push(pushed(frames[8], 8)).result(timeout=60)
     assert again.last is not None
     assert again.last.sequence == 8
-    assert len(known) == 9
+    assert (b"" if again.last.geometry is None else geometry_bytes(again.last.geometry)) == known[-1]
 
 
 def test_what_is_refused_leaves_the_session_as_it_was(

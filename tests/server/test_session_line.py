@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from longtake.errors import InputError, MemoryFullError
+from longtake.errors import BusyError, InputError, MemoryFullError
 from longtake.server.address import ServerAddress
 from longtake.server.exchange import Close, Effect, LostConnectionError, Open, Pause, Receive, Send, Steps
 from longtake.server.messages import BinaryMessage, Codec, MessageKind, unpack
@@ -28,6 +28,7 @@ class ScriptedServer:
         self.replies: deque[str | bytes] = deque()
         self.now_s = 0.0
         self.is_away = False
+        self.has_room, self.has_results = True, True
         self._breaks, self._num_replies, self._next_id = breaks or set(), 0, 1
 
     def event(self, type: str, **fields: Any) -> None:
@@ -59,10 +60,16 @@ class ScriptedServer:
 
     def _take(self, frame: BinaryMessage) -> None:
         self.sent.append(frame.sequence)
+        if not self.has_room:
+            self.event("error", sequence=frame.sequence, code="busy", message="There is no room now.")
+            return
+        if frame.sequence > len(self.taken):
+            self.event("error", sequence=frame.sequence, code="sequence_gap", message="Send them in order.")
+            return
         if frame.sequence == len(self.taken):
             self.taken.append(frame.sequence)
-        result = replace(frame, kind=MessageKind.GEOMETRY, codec=Codec.SAFETENSORS)
-        self.replies.append(result.pack())
+        if self.has_results:
+            self.replies.append(replace(frame, kind=MessageKind.GEOMETRY, codec=Codec.SAFETENSORS).pack())
         self.event("input_frame.ack", sequence=frame.sequence)
 
     def _answer(self, request: dict[str, Any]) -> None:
@@ -180,3 +187,45 @@ def test_a_server_that_stays_away_is_waited_for_as_long_as_was_said(line_to: Lin
     with pytest.raises(InputError, match="nobody there"):
         run(server, line_to(server).result_of(frame(0)))
     assert 1.0 < server.now_s < 1.5
+
+
+def test_a_server_that_breaks_off_each_time_is_waited_for_no_longer(line_to: Line) -> None:
+    """Such as one that a frame kills, and that is started again whenever it ends."""
+    server = ScriptedServer(breaks=set(range(2, 1000, 2)))
+    line = line_to(server)
+    with pytest.raises(InputError, match=r"was waited for 1 s; start it again and repeat this call"):
+        run(server, line.result_of(frame(0)))
+    assert 1.0 <= server.now_s < 1.5
+    assert len(server.opened) < 10
+
+
+def test_what_broke_off_before_counts_for_no_later_frame(line_to: Line) -> None:
+    server = ScriptedServer(breaks=set(range(4, 100, 4)))
+    line = line_to(server)
+    assert [run(server, line.result_of(frame(number))) for number in range(20)] == [bytes([n]) for n in range(20)]
+    assert server.now_s <= 1.0
+
+
+def test_a_frame_whose_result_the_server_lost_is_not_waited_for(line_to: Line) -> None:
+    server = ScriptedServer()
+    line = line_to(server)
+    run(server, line.result_of(frame(0)))
+    server.has_results = False
+    assert run(server, line.result_of(frame(1))) is None
+    server.has_results = True
+    assert run(server, line.result_of(frame(2))) == bytes([2])
+
+
+def test_where_an_earlier_frame_is_refused_all_from_it_on_are_sent_again(line_to: Line) -> None:
+    server = ScriptedServer()
+    line = line_to(server)
+    for number in range(3):
+        run(server, line.result_of(frame(number)))
+    del server.taken[1:]
+    run(server, line.close())
+    server.has_room = False
+    with pytest.raises(BusyError, match="no room now"):
+        run(server, line.result_of(frame(3)))
+    server.has_room = True
+    assert run(server, line.result_of(frame(3))) == bytes([3])
+    assert server.taken == [0, 1, 2, 3]

@@ -37,7 +37,7 @@ class ServerAddress:
     url: str
     token: str | None
     patience_s: float
-    """How long one that is away is waited for."""
+    """How long one that is away is waited for, by each call."""
     certificate: str | Path | None = None
     """Of a server that made its own; None for those that this machine trusts anyway."""
 
@@ -119,6 +119,13 @@ class ServerAddress:
             )
         why = cause.strerror if isinstance(cause, OSError) and cause.strerror else cause
         return InputError(f"The server at {self.url} cannot be reached ({why}); is it running?")
+
+    def gone(self, error: LostConnectionError) -> InputError:
+        """Of a server that was waited for."""
+        return InputError(
+            f"The server at {self.url} cannot be reached ({error}), and was waited for {self.patience_s:g} s; start it "
+            "again and repeat this call, or wait longer with patience_s."
+        )
 
     @contextmanager
     def breaking(self) -> Iterator[None]:

@@ -35,7 +35,8 @@ class Client:
             print(session.ask("Which room are you in now?").text)
 
     `token` is what `longtake serve` printed, where it needs one; so is `certificate`, the file of one that it made
-    itself. A server that is away is waited for up to `patience_s`.
+    itself. A server that is away, or breaks off each time, is waited for up to `patience_s` by each call; one that
+    ends with that can be repeated, with the same picture.
     """
 
     @checked_arguments

@@ -81,6 +81,11 @@ class SessionSteps:
             self._next += 1
             raise
         self._next += 1
+        if payload is None:
+            raise InputError(
+                f"The server took frame {frame.sequence}, but lost what became known with it; the session goes on with "
+                "the next frame."
+            )
         yield Told(geometry_of(payload) if payload else None)
 
     def ask(self, question: str, temperature: float, max_tokens: int | None) -> Steps[None]:

@@ -220,13 +220,21 @@ class Life:
             return
         if self.record.num_frames:
             self._machine.admission.shrink(self.id, watcher.num_bytes)
-        path = self.shelf.state_folder(self.record.number) / LAST_NAME
-        if self.last is None and path.is_file():
-            try:
-                self.last = StepResult(self.record.next_sequence - 1, geometry_of(path.read_bytes()))
-            except (InputError, OSError) as error:  # it can be done without
-                _log.warning("the last result is damaged: %s", error, extra={"session": self.id})
+        if self.last is None:
+            self.last = self._last_saved()
         self._events.add("session.resumed", next_sequence=self.record.next_sequence, lost_frames=None)
+
+    def _last_saved(self) -> StepResult | None:
+        """For who was not told of it; None where it is damaged, for it can be done without."""
+        sequence = self.record.next_sequence - 1
+        if self.record.spec.model is None:
+            return StepResult(sequence, None)
+        try:
+            content = (self.shelf.state_folder(self.record.number) / LAST_NAME).read_bytes()
+            return StepResult(sequence, geometry_of(content))
+        except (InputError, OSError) as error:
+            _log.warning("the last result is damaged: %s", error, extra={"session": self.id})
+            return None
 
     @property
     def _is_savable(self) -> bool:

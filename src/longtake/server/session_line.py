@@ -32,6 +32,7 @@ class SessionLine:
         self._connection, self._is_open = 0, False
         self._last_event: int | None = None
         self._held: deque[BinaryMessage] = deque()
+        self._num_lost, self._away_s = 0, 0.0  # since something last came that was waited for
         self._answers: dict[str, deque[dict[str, Any]]] = {}
         self.notes: Sequence[str] = ()
         """What the server said last of how far the session's models are to be trusted."""
@@ -40,23 +41,39 @@ class SessionLine:
         self._is_open = False
         yield Close()
 
-    def result_of(self, frame: BinaryMessage) -> Steps[bytes]:
-        """Send a frame, and return what the server makes of it; one that it refuses is not held."""
+    def result_of(self, frame: BinaryMessage) -> Steps[bytes | None]:
+        """Send a frame, and return what the server makes of it; None where it took it and has its result no more.
+
+        One that is refused is not held.
+        """
         self._held.append(frame)
         sending = _Sending(frame.pack())
+        self._num_lost, self._away_s = 0, 0.0
         try:
             while True:
                 message = yield from self._next_message(sending)
-                if isinstance(message, BinaryMessage) and message.sequence == frame.sequence:
-                    return message.payload
-                if isinstance(message, dict) and message.get("sequence") == frame.sequence:
-                    require_fine(message)
+                if isinstance(message, BinaryMessage):
+                    if message.sequence == frame.sequence:
+                        return message.payload
+                elif self._is_of_held(message):
+                    self._require_taken(message, frame)
+                    if message["type"] == "input_frame.ack" and message["sequence"] == frame.sequence:
+                        return None  # a result comes before this, where there is one
         except LongtakeError:
             self._held.remove(frame)
             raise
         except GeneratorExit:  # given up by the caller: whether it was sent is not known, so the next connection is
             self._is_open = False
             raise
+
+    def _is_of_held(self, event: Mapping[str, Any]) -> bool:
+        return any(event.get("sequence") == held.sequence for held in self._held)
+
+    def _require_taken(self, event: Mapping[str, Any], frame: BinaryMessage) -> None:
+        """Raise what the server refused; where that is an earlier frame, the next call sends all from it on again."""
+        if event["type"] == "error" and event["sequence"] != frame.sequence:
+            self._is_open = False
+        require_fine(event)
 
     def begin_answer(self, response: str) -> None:
         """Keep all that is told of this answer until it is read."""
@@ -67,6 +84,7 @@ class SessionLine:
 
     def next_event(self, response: str, sending: _Sending) -> Steps[dict[str, Any]]:
         """What is told next of an answer."""
+        self._num_lost, self._away_s = 0, 0.0
         while not self._answers[response]:
             yield from self._next_message(sending)
         event = self._answers[response].popleft()
@@ -89,8 +107,9 @@ class SessionLine:
                     yield Send(sending.content)
                     sending.connection = self._connection
                 return self._read((yield Receive()))
-            except LostConnectionError:
+            except LostConnectionError as error:
                 yield from self.close()
+                yield from self._try_again(error)
 
     def _let_held_count_as_sent(self, sending: _Sending) -> None:
         if isinstance(sending.content, bytes):
@@ -103,14 +122,22 @@ class SessionLine:
 
     def _connect(self) -> Steps[dict[str, Any]]:
         """Wait for the server, send it the held frames that it does not have; what it says of the session."""
-        ends_s = self._clock() + self._address.patience_s
         while True:
+            tried_s = self._clock()
             try:
                 return (yield from self._open())
             except LostConnectionError as error:
-                if self._clock() > ends_s:
-                    raise self._address.unreachable(error) from error
+                self._away_s += self._clock() - tried_s
+                yield from self._try_again(error)
+
+    def _try_again(self, error: LostConnectionError) -> Steps[None]:
+        """At once the first time; a server that is away, or breaks off each time, is waited for so long in all."""
+        if self._away_s > self._address.patience_s:
+            raise self._address.gone(error) from error
+        if self._num_lost:
             yield Pause(_AGAIN_S)
+            self._away_s += _AGAIN_S
+        self._num_lost += 1
 
     def _open(self) -> Steps[dict[str, Any]]:
         client = secrets.token_hex(8)
