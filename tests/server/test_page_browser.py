@@ -159,6 +159,22 @@ def test_a_session_is_deleted_when_that_was_confirmed(browser: Any, server: Serv
     page.close()
 
 
+def test_a_session_for_which_there_is_no_room_leads_to_those_that_take_it(
+    browser: Any, server: ServerProcess, session: str
+) -> None:
+    page = open_page(browser, server.url, [], fragment=f"#session={session}")  # a browser complains of the status
+    page.click("[data-source=house]")
+    page.click("#settings summary")
+    page.fill("[data-setting=memory]", "900GB")
+    page.click("#start-button")
+    wait_for_words(page, "#start-problem", "Expected room for 900.* Saved sessions$")
+    page.click("#start-problem button")
+    wait_for_words(page, "#start-heading", "^Saved sessions$")
+    wait_for_words(page, "#start-own", session[:6])
+    assert page.is_hidden("#start-problem")
+    page.close()
+
+
 def test_an_upload_that_cannot_be_read_says_why(
     browser: Any, server: ServerProcess, session: str, heard: list[str], tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ import { earlierFrames } from "./history.js";
 import { showNotice } from "./notice.js";
 import { SessionState } from "./session_state.js";
 import { Settings } from "./settings.js";
-import { Sources } from "./sources.js";
+import { Sources, wantsRoom } from "./sources.js";
 import { statusOf } from "./status.js";
 import { setUpTheme } from "./theme.js";
 import { Timeline } from "./timeline.js";
@@ -245,7 +245,8 @@ class Page {
 
   #fail(error) {
     this.#setLink({ name: "failed", words: "Nothing is running" });
-    this.notify(error.message, [["Try again", () => this.begin()]]);
+    const saved = wantsRoom(error) ? [["Saved sessions", () => this.sources.open("saved")]] : [];
+    this.notify(error.message, [["Try again", () => this.begin()], ...saved]);
   }
 
   #refresh() {

@@ -144,6 +144,7 @@ export class Sources {
       await this[`start_${this.kind}`]({ ...this.settings.request });
     } catch (error) {
       this.#say(error.message);
+      if (wantsRoom(error)) byId("start-problem").append(" ", this.#toSaved());
       byId("start-button").disabled = false;
     }
   }
@@ -194,6 +195,11 @@ export class Sources {
     byId("start").close();
   }
 
+  // Where sessions that take the room can be ended.
+  #toSaved() {
+    return element("button", { type: "button", class: "link", text: "Saved sessions", onclick: () => this.open("saved") });
+  }
+
   #watch(id) {
     byId("start").close();
     this.page.watch(id);
@@ -227,6 +233,11 @@ export class Sources {
     place.textContent = words;
     place.classList.toggle("problem", isProblem);
   }
+}
+
+// Whether ending another session helps.
+export function wantsRoom(error) {
+  return ["busy", "quota"].includes(error.code);
 }
 
 function aboutSession(session) {
