@@ -1,12 +1,14 @@
 """The public session of geometry: any picture in, poses and depth out, the same as `map` writes."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
+from weakref import ref
 
 import torch
 
@@ -14,9 +16,10 @@ from longtake.api.arguments import checked_arguments, one_of
 from longtake.api.models import model_and_execution
 from longtake.api.pictures import Picture, as_rgb, as_text, time_of
 from longtake.api.single import Single
+from longtake.api.snapshot import SessionSnapshot
 from longtake.attention.backend import Backend
 from longtake.attention.choose import backend_named
-from longtake.errors import InputError, SavedSessionError, SettingError
+from longtake.errors import InputError, MemoryFullError, SavedSessionError, SettingError
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_MODEL
@@ -33,6 +36,8 @@ from longtake.runtime.windowed import WindowedSession, restored_session
 from longtake.types import Geometry
 from longtake.video.resize import Fit, Resized
 from longtake.weights.familiarity import CLIP_FRAMES, FEWEST_FRAMES, UNJUDGED, Familiarity, Judged
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +117,7 @@ class GeometrySession(Single):
         self._clock = Changing(_Clock())
         self._is_closed = False
         self._stepping = threading.Lock()
+        self._snapshots: list[ref[SessionSnapshot]] = []
 
     @classmethod
     @checked_arguments
@@ -207,7 +213,8 @@ class GeometrySession(Single):
             num_frames=self._clock.value.num_frames + 1,
             last_s=ready.time_s,
         )
-        with ready.session.look(ready.seen.pixels, ready.time_s) as look:
+        with ExitStack() as looking:
+            look = self._with_room(lambda: looking.enter_context(ready.session.look(ready.seen.pixels, ready.time_s)))
             after = self._judged(after, look.geometry)
             yield replace(look, parts=(partial(self._clock.become_with, after), *look.parts))
 
@@ -222,7 +229,29 @@ class GeometrySession(Single):
 
     def finish(self) -> Geometry:
         """The remaining results when no more pictures come; those that were provisional are final then."""
-        return self._opened("finish").finish()
+        with self._look_at_rest() as look:
+            look.take()
+        return look.geometry
+
+    @contextmanager
+    def _look_at_rest(self) -> Iterator[Look]:
+        """What `finish` would return, in the same way."""
+        session = self._opened("finish")
+        with ExitStack() as looking:
+            yield self._with_room(lambda: looking.enter_context(session.look_at_rest()))
+
+    def _with_room(self, work: Callable[[], _Result]) -> _Result:
+        """Do this; where snapshots hold what should leave a full memory, once more when they have copies of it."""
+        taken = [snapshot() for snapshot in tuple(self._snapshots)]
+        holding = [snapshot for snapshot in taken if snapshot is not None and not snapshot.is_own]
+        try:
+            return work()
+        except MemoryFullError:
+            if not holding:
+                raise
+        for snapshot in holding:
+            snapshot.own()
+        return work()
 
     def fork(self) -> "GeometrySession":
         """A session that goes on from here on its own; end it with `close`.
@@ -246,16 +275,19 @@ class GeometrySession(Single):
             familiarity=self._familiarity,
         )
         branch._clock.become(replace(self._clock.value, session=None if session is None else session.fork()))
+        branch._snapshots = self._snapshots  # the memory that they hold is the same
         return branch
 
     @checked_arguments
     def save(self, path: str | Path) -> None:
         """Write all that is needed to go on in another process; the file is complete or absent."""
-        self._as_file().save(path)
+        self._filing()(self._opened("save")).save(path)
 
-    def snapshot(self) -> TensorFile:
+    def snapshot(self) -> SessionSnapshot:
         """All that `save` writes, as it is now; its own `save` may be called at any time, in any thread."""
-        return self._as_file().copied()
+        snapshot = SessionSnapshot(self._opened("save"), self._filing())
+        self._snapshots[:] = [ref(snapshot), *(one for one in self._snapshots if one() is not None)]
+        return snapshot
 
     @classmethod
     @checked_arguments
@@ -408,9 +440,10 @@ class GeometrySession(Single):
                 "for all or for none, or open another session."
             )
 
-    def _as_file(self) -> TensorFile:
-        clock = self._clock.value
-        return self._opened("save").as_file(fit=self._prepare.fit, source_size=clock.source_size, judged=clock.judged)
+    def _filing(self) -> Callable[[VideoSession], TensorFile]:
+        """Makes a file of the inner session as it is now."""
+        clock, fit = self._clock.value, self._prepare.fit
+        return lambda session: session.as_file(fit=fit, source_size=clock.source_size, judged=clock.judged)
 
     def _opened(self, purpose: str) -> VideoSession:
         self._require_open()

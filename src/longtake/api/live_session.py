@@ -19,6 +19,7 @@ from longtake.api.live_folder import read_live_folder, write_live_folder
 from longtake.api.pictures import Picture, time_of
 from longtake.api.shared_memory import SharedMemory
 from longtake.api.single import Single
+from longtake.api.snapshot import SessionSnapshot
 from longtake.errors import InputError, SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
@@ -59,7 +60,7 @@ class LiveAnswer:
 class LiveSnapshot:
     """All that `LiveSession.save` writes, as it was at a moment."""
 
-    map: TensorFile
+    map: SessionSnapshot
     dialogue: TensorFile
     trail: CameraTrail
 
@@ -195,7 +196,7 @@ class LiveSession(Single):
 
     def finish(self) -> Geometry:
         """The remaining results of the map when no more pictures come."""
-        with self._map._opened("finish").look_at_rest() as look:
+        with self._map._look_at_rest() as look:
             after = self._trail.value.with_poses(look.geometry)
             change_together(partial(self._trail.become_with, after), *look.parts)
         return look.geometry

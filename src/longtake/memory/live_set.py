@@ -46,6 +46,11 @@ class LiveSet:
         """The same tokens, all borrowed."""
         return LiveSet(self.sections, Tokens.empty(), Tokens.empty(), self.layer_stats)
 
+    def as_before_fork(self) -> "LiveSet":
+        """Of a fork that wrote nothing: the same as its parent's own, where that borrows nothing itself."""
+        retained, evict_next = self.borrowed
+        return LiveSet((), retained, evict_next, self.layer_stats)
+
     def as_merged_into(self, parent: "LiveSet") -> "LiveSet":
         """What this fork remembers, as its parent's own; the parent goes on borrowing what it borrowed itself."""
         still_borrowed, now_own = self.borrowed[: len(parent.borrowed)], self.borrowed[len(parent.borrowed) :]

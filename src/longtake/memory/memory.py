@@ -51,6 +51,7 @@ class Memory:
         self._pool = pool
         self._branch = branch
         self._parent = parent
+        self._is_held = False
         pool.end_with(self, branch)
 
     @property
@@ -180,6 +181,13 @@ class Memory:
             self._pool.publish(after)
             return child
 
+    def hold(self) -> "Memory":
+        """This memory as it is now, for `contents` alone, while it goes on: a fork that is only read."""
+        self._require_savable()
+        held = self.fork()
+        held._is_held = True
+        return held
+
     def commit_fork(self) -> None:
         """End this fork and let its parent remember what the fork does, if the parent has not moved on."""
         change_together(self.commit_fork_with)
@@ -224,11 +232,12 @@ class Memory:
         """All that a new memory needs to go on from here, to be written piece by piece."""
         with self._pool.lock:
             branch = self._require_nothing_staged(self._pool.current(), "saving")
-        if self.is_fork:
-            raise ForkError("A fork cannot be saved; save the memory it was made from.")
+        self._require_savable()
         tensors = {"num_kept": Pieces.of(torch.tensor(branch.num_kept))}
         for name, stream in self._pool.streams.items():
-            tensors |= stream_pieces(stream, branch.live[name])
+            live = branch.live[name]
+            own = tuple(part.as_before_fork() for part in live) if self._is_held else live
+            tensors |= stream_pieces(stream, own)
         return tensors
 
     def restore(self, saved: SavedTensors) -> None:
@@ -302,6 +311,10 @@ class Memory:
                 raise ForkError("This fork has ended; fork the session that it was made from again.")
             raise InputError("This session was closed; open another, or resume a saved one.")
         return state.branches[self._branch]
+
+    def _require_savable(self) -> None:
+        if self.is_fork and not self._is_held:
+            raise ForkError("A fork cannot be saved; save the memory it was made from.")
 
     def _require_nothing_staged(self, state: PoolState, doing: str) -> Branch:
         branch = self._require_usable(state)

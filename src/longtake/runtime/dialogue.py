@@ -11,7 +11,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
@@ -105,6 +105,7 @@ class DialogueSession:
             answer_tokens=answer_tokens,
         )
         self._seeing_s = 0.0
+        self._weights = cache(partial(fingerprint, language.model))  # looked for once
         self._familiarity, self._judged = familiarity, Changing(UNJUDGED)
 
     def see(
@@ -386,7 +387,7 @@ class DialogueSession:
         setup, pictures, state = self._memory.setup, self._language.picture_format, self._memory.state
         record = DialogueRecord(
             **self._settings,
-            weights=fingerprint(self._language.model),
+            weights=self._weights(),
             min_pixels=pictures.min_pixels,
             max_pixels=pictures.max_pixels,
             backend=setup.backend.name,

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -94,6 +94,7 @@ class SequenceSession(VideoSession):
         self._bounds = {TRUNK: _norm_bounds(model)}
         self._network, self._recorded = self._computing()
         self._clock = Changing(_Clock())
+        self._weights = cache(partial(fingerprint, model))  # shared with forks; looked for once
 
     @property
     def plan(self) -> MemoryPlan:
@@ -178,6 +179,17 @@ class SequenceSession(VideoSession):
         branch._memory, branch._clock = self._memory.fork(), Changing(self._clock.value)
         return branch
 
+    def hold(self) -> "SequenceSession | None":
+        """This session as it is now, for `as_file` alone, while it goes on; end it with `close`.
+
+        None on a GPU, which copies in turn with its steps.
+        """
+        if self._device.type != "cpu":
+            return None
+        held = copy.copy(self)
+        held._memory, held._clock = self._memory.hold(), Changing(self._clock.value)
+        return held
+
     def clear(self) -> None:
         """Forget everything and start a new sequence of the same size."""
         self._memory.leave()
@@ -206,7 +218,7 @@ class SequenceSession(VideoSession):
         clock = self._clock.value
         return SessionRecord.of(
             self._plan,
-            weights=fingerprint(self._model),
+            weights=self._weights(),
             keyframes=self._keyframes.to_record(),
             backend=self._backend.name,
             budget_bytes=self._budget_bytes,

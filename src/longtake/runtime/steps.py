@@ -87,6 +87,13 @@ class VideoSession(ABC):
     def fork(self) -> "VideoSession":
         """A session that goes on from here on its own; end it with `close`."""
 
+    def hold(self) -> "VideoSession | None":
+        """This session as it is now, for `as_file` alone, while it goes on; end it with `close`.
+
+        None where all that it is made of has to be copied at once.
+        """
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """End the session; a fork gives its slots back."""

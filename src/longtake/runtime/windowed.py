@@ -120,6 +120,15 @@ class WindowedSession(VideoSession):
         branch._session, branch._clock = self._session.fork(), Changing(self._clock.value)
         return branch
 
+    def hold(self) -> "WindowedSession | None":
+        """This session as it is now, for `as_file` alone, while it goes on; end it with `close`."""
+        session = self._session.hold()
+        if session is None:
+            return None
+        held = copy.copy(self)
+        held._session, held._clock = session, Changing(self._clock.value)
+        return held
+
     def close(self) -> None:
         """End the session; a fork gives its slots back."""
         self._session.close()

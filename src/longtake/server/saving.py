@@ -1,7 +1,7 @@
 """A session's saves: each is of a moment between two steps, and is written while the session goes on.
 
-worker    a moment, copied ─▶ goes on with frames
-saver                       └▶ the folder of the save ─▶ the record that names it ─▶ told
+worker    a moment, held ─▶ goes on with frames
+saver                     └▶ copied ─▶ the folder of the save ─▶ the record that names it ─▶ told
 writer    what was recorded until then ─┘
 """
 
