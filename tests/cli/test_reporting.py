@@ -56,9 +56,8 @@ def test_on_a_gpu_the_first_line_says_why_the_portable_path_is_taken(
     exact = ("--precision", "fp32")
     end = f", fp32 on cuda, attention by sdpa (portable path: {NO_TRITON})"
     assert first_line(run_here("ask", WALK, QUESTION, *exact)) == f"micro-vqa{end}"
-    assert (
-        first_line(run_here("live", WALK, QUESTION, "--model", "tiny", *exact)) == f"tiny and micro-vqa{end}{NO_LOOPS}"
-    )
+    line = first_line(run_here("live", WALK, QUESTION, "--model", "tiny", *exact))
+    assert line == f"tiny and micro-vqa{end}{NO_LOOPS}"
     out = ("--out", str(tmp_path / "mapped"))
     assert first_line(run_here("map", WALK, "--model", "tiny", *out, *exact)) == f"tiny{end}{NO_LOOPS}"
     (start,) = run_here("ask", WALK, QUESTION, *exact, "--json").of("start")

@@ -129,7 +129,7 @@ def test_a_run_goes_on_with_the_loops_that_it_was_begun_with(model: GeometryMode
     for number, _ in enumerate(first, start=1):
         if number == 12:
             first.stop()
-    with pytest.raises(SettingError, match="begun with other settings .*loops"):
+    with pytest.raises(SettingError, match=r"begun with other settings .*loops"):
         run(model, tmp_path / "out", loops=LoopChoice(), resume=True)
 
 

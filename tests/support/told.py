@@ -52,6 +52,4 @@ def known_poses(events: Iterable[Event]) -> dict[int, Tensor]:
                         moves[index] = move @ moves.get(index, NOT_MOVED)
             told |= now
             moves = {index: move for index, move in moves.items() if index not in now}
-    return {
-        index: as_written(moves[index].of_cameras(pose)) if index in moves else pose for index, pose in told.items()
-    }
+    return told | {index: as_written(move.of_cameras(told[index])) for index, move in moves.items()}

@@ -81,9 +81,8 @@ class CameraTrail:
         newest = self.newest
         if newest is not None and self.newest_frame is not None:
             newest = moved_along(moved.spans, self.newest_frame, newest)
-        for frame, time_s, pose in zip(
-            again.frame_index, again.timestamp_s, again.world_from_camera.cpu(), strict=True
-        ):
+        told = again.world_from_camera.cpu()
+        for frame, time_s, pose in zip(again.frame_index, again.timestamp_s, told, strict=True):
             if time_s in poses:
                 poses[time_s] = pose.clone()
             if frame == self.newest_frame:

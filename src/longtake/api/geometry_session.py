@@ -141,8 +141,9 @@ class GeometrySession(Single):
 
         `memory` is a budget such as "2GB" or "8 frames", `size` the longer side of what the network sees, in pixels.
         Where places are known again (`loops`, of a model by name that has a card of them), steps tell what earlier
-        frames became as `moved`. `reserve_frames` is room for so many frames more, which a session and its forks need to go on side by side. A
-        model that is loaded already stays on its device.
+        frames became as `moved`. `reserve_frames` is room for so many
+        frames more, which a session and its forks need to go on side by side. A model that is loaded already stays on
+        its device.
         """
         fitted = Fit(one_of("fit", fit, Fit))
         loaded, execution = model_and_execution(model, device, precision, backend)

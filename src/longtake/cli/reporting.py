@@ -40,8 +40,8 @@ from longtake.pipeline.events import (
 )
 from longtake.pipeline.question_schedule import Due, Every, Once, When, format_time
 from longtake.pipeline.run import KEPT, Run
-from longtake.runtime.answers import DialogueInfo, Ending, Evidence
 from longtake.places.loop_choice import LoopChoice
+from longtake.runtime.answers import DialogueInfo, Ending, Evidence
 from longtake.runtime.execution import Execution
 from longtake.types import FrameKind, counted
 from longtake.video.reading import Source
