@@ -121,11 +121,11 @@ def test_a_fork_and_what_is_refused_leave_no_trace(
 
 
 def test_loops_are_closed_of_a_model_by_its_name_and_can_be_declined(model: GeometryModel) -> None:
-    picture = Tour(seed=3, width=126, height=98).views_at([0])[0].image
+    (view,) = Tour(seed=3, width=126, height=98).views_at([0])
 
     def loops_of(*arguments: object, **words: object) -> object:
         with GeometrySession.from_pretrained(*arguments, **words) as session:  # type: ignore[arg-type]
-            session.step(picture)
+            session.step(view.image)
             return session.info.loops
 
     assert loops_of("micro-map") is not None
