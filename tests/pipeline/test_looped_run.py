@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -147,3 +149,23 @@ def test_whether_loops_are_closed_is_told_with_the_reason() -> None:
     assert str(choose_loops(card, are_wanted=False)) == "no loops: as asked for"
     assert str(choose_loops(None)) == "no loops: the model has no card of loops"
     assert easy_loops().rule == EASY_RULE
+
+
+@pytest.mark.by_hand
+@pytest.mark.timeout(3600)
+def test_a_walk_through_a_house_that_was_killed_ends_as_if_never_stopped(tmp_path: Path) -> None:
+    """With the bundled model, its own card and the command itself; the loop of this walk closes near frame 220."""
+    walk = ["world:8?frames=252&size=126x98", "--format", "tum,ply,kitti", "--checkpoint-every", "20"]
+    program = [sys.executable, "-m", "longtake", "map", *walk, "--json", "--out"]
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    subprocess.run([*program, str(whole)], check=True, capture_output=True)
+    with subprocess.Popen([*program, str(cut)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            event = json.loads(line)
+            if event["event"] == "saved" and event["num_frames"] >= 220:
+                process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    subprocess.run([*program, str(cut), "--resume"], check=True, capture_output=True)
+    assert read_take(whole).corrections is not None
+    assert files(cut) == files(whole)
