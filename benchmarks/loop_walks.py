@@ -82,7 +82,7 @@ def loop_walks(
         [
             *(one.family, str(one.seed), f"{one.said_m:.3f}", f"{one.known_m:.3f}"),
             *(f"{one.said_deg:.1f}", f"{one.known_deg:.1f}"),
-            *(f"{one.loops}, {one.withdrawn}, {one.wrong}"),
+            f"{one.loops}, {one.withdrawn}, {one.wrong}",
             *(f"{one.said_ms:.1f}", f"{one.known_ms:.1f}", f"{one.known_ms / one.said_ms - 1:.1%}"),
             f"{one.megabytes:.0f}",
         ]
