@@ -62,7 +62,7 @@ def test_model_of_houses_says_so_wherever_a_result_of_something_else_is_seen(
     done = longtake("map", str(tmp_path / "pictures"), *options)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(note) == 1
-    assert "\nmicro-map, fp32 on cpu, attention by sdpa\n" in done.stdout
+    assert "\nmicro-map, fp32 on cpu, attention by sdpa, loops are closed\n" in done.stdout
     summary, page = json.loads((out / "summary.json").read_text()), (out / "report.html").read_text()
     assert summary["model"] == "micro-map"
     assert summary["notes"][0].startswith(note)

@@ -18,6 +18,7 @@ from longtake.video.source import open_source
 WALK = "world:9?frames=4&size=56x56&fps=2"
 QUESTION = "Which room are you in now?"
 NO_TRITON = "the kernels need Triton"
+NO_LOOPS = ", no loops: the model has no card of loops"
 
 
 @pytest.fixture
@@ -55,9 +56,10 @@ def test_on_a_gpu_the_first_line_says_why_the_portable_path_is_taken(
     exact = ("--precision", "fp32")
     end = f", fp32 on cuda, attention by sdpa (portable path: {NO_TRITON})"
     assert first_line(run_here("ask", WALK, QUESTION, *exact)) == f"micro-vqa{end}"
-    assert first_line(run_here("live", WALK, QUESTION, "--model", "tiny", *exact)) == f"tiny and micro-vqa{end}"
+    line = first_line(run_here("live", WALK, QUESTION, "--model", "tiny", *exact))
+    assert line == f"tiny and micro-vqa{end}{NO_LOOPS}"
     out = ("--out", str(tmp_path / "mapped"))
-    assert first_line(run_here("map", WALK, "--model", "tiny", *out, *exact)) == f"tiny{end}"
+    assert first_line(run_here("map", WALK, "--model", "tiny", *out, *exact)) == f"tiny{end}{NO_LOOPS}"
     (start,) = run_here("ask", WALK, QUESTION, *exact, "--json").of("start")
     assert (start["backend"], start["why_portable"]) == ("sdpa", NO_TRITON)
 
@@ -71,7 +73,7 @@ def test_networks_with_different_reasons_are_named_with_theirs(
     assert first_line(run_here("ask", *asked)).endswith(f"attention by sdpa (portable path: {reason})")
     heads = "there are kernels for heads of 64 and 128 channels, not of 24"
     line = first_line(run_here("live", *asked, "--model", "tiny"))
-    assert line.endswith(f"(portable path: tiny: {heads}; micro-vqa: {reason})")
+    assert line.endswith(f"(portable path: tiny: {heads}; micro-vqa: {reason}){NO_LOOPS}")
 
 
 def test_nothing_is_said_of_it_where_all_is_recorded_and_on_a_cpu(

@@ -104,6 +104,9 @@ class Corrected(VideoSession):
 
     num_final = property(lambda self: self._inner.num_final)
     provisional = property(lambda self: self._inner.provisional)
+    progress = property(lambda self: self._inner.progress)
+    num_bytes = property(lambda self: self._inner.num_bytes)
+    live_bytes = property(lambda self: self._inner.live_bytes)
 
     def fork(self) -> VideoSession:
         return Corrected(self._inner.fork())

@@ -13,7 +13,7 @@ from weakref import ref
 import torch
 
 from longtake.api.arguments import checked_arguments, one_of
-from longtake.api.models import model_and_execution
+from longtake.api.models import loops_for, model_and_execution
 from longtake.api.pictures import Picture, as_rgb, as_text, time_of
 from longtake.api.single import Single
 from longtake.api.snapshot import SessionSnapshot
@@ -27,12 +27,12 @@ from longtake.hub.load import familiarity_of
 from longtake.memory.change import Changing
 from longtake.memory.saved import SavedTensors, TensorFile
 from longtake.pipeline.video_map import adjusted_session, preprocessor
+from longtake.places.build import restored_session, with_loops
+from longtake.places.loop_choice import LoopChoice
 from longtake.runtime.build import SessionSettings, open_session, usual_settings
 from longtake.runtime.execution import AUTO, Precision
 from longtake.runtime.record import SessionRecord
-from longtake.runtime.session import SequenceSession
-from longtake.runtime.steps import Look, VideoSession
-from longtake.runtime.windowed import WindowedSession, restored_session
+from longtake.runtime.steps import Look, LoopUse, VideoSession
 from longtake.types import Geometry
 from longtake.video.resize import Fit, Resized
 from longtake.weights.familiarity import CLIP_FRAMES, FEWEST_FRAMES, UNJUDGED, Familiarity, Judged
@@ -58,6 +58,9 @@ class SessionInfo:
     num_bytes: int
     """Declared for keys and values."""
     device: str
+    loops: LoopUse | None = None
+    """Loops that were closed and what that holds beside keys and values; None where none are, and before the first
+    frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +110,14 @@ class GeometrySession(Single):
         reserve_frames: int = 0,
         backend: Backend | None = None,
         familiarity: Familiarity | None = None,
+        loops: LoopChoice | None = None,
     ) -> None:
         """Prefer `from_pretrained`, which takes names."""
         if reserve_frames < 0:
             raise SettingError(f"Expected reserve_frames of 0 or more, but got {reserve_frames}.")
         self._model, self._settings, self._backend = model, settings, backend
         self._reserve_frames, self._familiarity = reserve_frames, familiarity
+        self._loops = loops or LoopChoice()
         self._prepare = preprocessor(settings, model.config, fit)
         self._clock = Changing(_Clock())
         self._is_closed = False
@@ -130,6 +135,7 @@ class GeometrySession(Single):
         keyframes: str | None = None,
         windows: str | None = None,
         align: str | None = None,
+        loops: bool = True,
         size: int | None = None,
         fit: str = Fit.CROP.value,
         reserve_frames: int = 0,
@@ -140,8 +146,10 @@ class GeometrySession(Single):
         """A session on a model by name, path or as `load_model` gave it; keywords as in `longtake.map`.
 
         `memory` is a budget such as "2GB" or "8 frames", `size` the longer side of what the network sees, in pixels.
-        `reserve_frames` is room for so many frames more, which a session and its forks need to go on side by side. A
-        model that is loaded already stays on its device.
+        Where places are known again (`loops`, of a model by name that has a card of them), steps tell what earlier
+        frames became as `moved`. `reserve_frames` is room for so many
+        frames more, which a session and its forks need to go on side by side. A model that is loaded already stays on
+        its device.
         """
         fitted = Fit(one_of("fit", fit, Fit))
         loaded, execution = model_and_execution(model, device, precision, backend)
@@ -162,6 +170,7 @@ class GeometrySession(Single):
             reserve_frames=reserve_frames,
             backend=backend_named(execution.backend),
             familiarity=None if isinstance(model, GeometryModel) else familiarity_of(model),
+            loops=loops_for(model, are_wanted=loops),
         )
 
     def step(self, picture: Picture, timestamp_s: float | None = None) -> Geometry:
@@ -198,9 +207,10 @@ class GeometrySession(Single):
         session = self._clock.value.session
         if session is None:
             _, *size = seen.pixels.shape
-            session = open_session(
+            opened = open_session(
                 self._model, self._settings, (size[0], size[1]), self._backend, reserve_frames=self._reserve_frames
             )
+            session = with_loops(opened, self._loops.card, self._loops.rule)
         return _Ready(session, seen, (height, width), time_s)
 
     @contextmanager
@@ -273,6 +283,7 @@ class GeometrySession(Single):
             reserve_frames=self._reserve_frames,
             backend=self._backend,
             familiarity=self._familiarity,
+            loops=self._loops,
         )
         branch._clock.become(replace(self._clock.value, session=None if session is None else session.fork()))
         branch._snapshots = self._snapshots  # the memory that they hold is the same
@@ -312,14 +323,14 @@ class GeometrySession(Single):
         fitted = _resumed_fit(fit, record.fit)
         loaded, execution = model_and_execution(model, device, held, backend)
         inner = restored_session(saved, record, loaded, None if backend == AUTO else backend_named(execution.backend))
-        settings = _resumed_settings(loaded.config, _sequence(inner).plan.size)
+        settings = _resumed_settings(loaded.config, inner.progress.size)
         known = None if isinstance(model, GeometryModel) else familiarity_of(model)
         session = cls(loaded, settings, fit=fitted, familiarity=known)
         session._clock.become(
             _Clock(
                 session=inner,
                 source_size=record.source_size,
-                num_frames=_num_frames(inner),
+                num_frames=inner.progress.num_frames,
                 last_s=record.last_s,
                 judged=record.judged,
             )
@@ -349,6 +360,11 @@ class GeometrySession(Single):
     def judge_by(self, familiarity: Familiarity | None) -> None:
         """Let these statistics say `unlikeness`, of a model that was given as it is and not by its name."""
         self._familiarity = familiarity
+
+    def close_loops_by(self, loops: LoopChoice) -> None:
+        """The same of loops, before the first frame; a session that is resumed closes those it was saved with."""
+        if self._clock.value.session is None:
+            self._loops = loops
 
     @property
     def num_judged(self) -> int:
@@ -387,27 +403,28 @@ class GeometrySession(Single):
     @property
     def num_bytes(self) -> int:
         """Bytes of all keys and values: allocated with the first frame, and never more."""
-        return 0 if self._clock.value.session is None else _sequence(self._clock.value.session).num_bytes
+        return 0 if self._clock.value.session is None else self._clock.value.session.num_bytes
 
     @property
     def live_bytes(self) -> int:
         """Bytes of keys and values that are in use; on a GPU this waits for it."""
         session = self._clock.value.session
-        return 0 if session is None else sum(use.live_bytes for use in _sequence(session).use().values())
+        return 0 if session is None else session.live_bytes
 
     @property
     def info(self) -> SessionInfo:
         session = self._clock.value.session
-        inner = None if session is None else _sequence(session)
+        progress = None if session is None else session.progress
         return SessionInfo(
-            size=None if inner is None else as_text(inner.plan.size),
+            size=None if progress is None else as_text(progress.size),
             num_frames=self._clock.value.num_frames,
-            num_kept=0 if inner is None else inner.num_kept,
-            capacity=None if inner is None else inner.plan.requirements.full_after,
-            num_windows=len(session.windows) if isinstance(session, WindowedSession) else 1,
-            first_frame=session.windows[-1].first_frame if isinstance(session, WindowedSession) else 0,
+            num_kept=0 if progress is None else progress.num_kept,
+            capacity=None if progress is None else progress.capacity,
+            num_windows=1 if progress is None else progress.num_windows,
+            first_frame=0 if progress is None else progress.first_frame,
             num_bytes=self.num_bytes,
             device=str(_device(self._model)),
+            loops=None if progress is None else progress.loops,
         )
 
     def _require_open(self) -> None:
@@ -463,20 +480,6 @@ def _resumed_settings(config: GeometryConfig, size: tuple[int, int]) -> SessionS
     """Those that make pictures of the height and width that a saved session takes."""
     usual = usual_settings(config)
     return replace(usual, sizes=(size,)) if size in usual.sizes else adjusted_session(usual, size=size[1])
-
-
-def _sequence(session: VideoSession) -> SequenceSession:
-    """The session that looks at the current window, or at all of the video."""
-    inner = session.session if isinstance(session, WindowedSession) else session
-    assert isinstance(inner, SequenceSession)
-    return inner
-
-
-def _num_frames(session: VideoSession) -> int:
-    if isinstance(session, WindowedSession):
-        return session.windows[-1].first_frame + session.windows[-1].num_frames
-    record = _sequence(session).record()
-    return record.num_answered + len(record.waiting_timestamps_s)
 
 
 def _device(model: GeometryModel) -> torch.device:

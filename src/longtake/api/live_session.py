@@ -108,6 +108,7 @@ class LiveSession(Single):
         ask_fps: float = 2.0,
         policy: str | None = None,
         ask_policy: str = "window",
+        loops: bool = True,
         max_tokens: int = 64,
         reserve_frames: int = 0,
         reserve_tokens: int = 0,
@@ -117,14 +118,15 @@ class LiveSession(Single):
     ) -> "LiveSession":
         """Both sessions on models by name; `share` of the memory is the map's, the rest the dialogue's.
 
-        The dialogue sees at most `ask_fps` frames a second, the map all. Policies are those of `longtake live`. Of the
-        memory `reserve_frames` and `reserve_tokens` are left free for forks.
+        The dialogue sees at most `ask_fps` frames a second, the map all. Policies and `loops` are those of `longtake
+        live`. Of the memory `reserve_frames` and `reserve_tokens` are left free for forks.
         """
         shared = SharedMemory(num_bytes=memory_bytes(memory), share=share)
         mapping = GeometrySession.from_pretrained(
             map,
             memory=shared.map_bytes,
             policy=policy,
+            loops=loops,
             reserve_frames=reserve_frames,
             device=device,
             precision=precision,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from longtake.api.arguments import checked_arguments, one_of
 from longtake.api.exporting import cloud_settings, export_adjustments, format_names
-from longtake.api.models import model_and_execution
+from longtake.api.models import loops_for, model_and_execution
 from longtake.api.progress import progress_bar
 from longtake.api.take import Take, open_take
 from longtake.api.video import frame_sampling, open_any
@@ -44,6 +44,7 @@ def map(
     keyframes: str | None = None,
     windows: str | None = None,
     align: str | None = None,
+    loops: bool = True,
     size: int | None = None,
     fit: str = Fit.CROP.value,
     format: str | Sequence[str] = "tum,ply,depth,confidence,images",
@@ -83,6 +84,7 @@ def map(
     watching = partial(
         adjusted_session, memory=memory, policy=policy, keyframes=keyframes, windows=windows, align=align, size=size
     )
+    closing = loops_for(model, are_wanted=loops)
     settings = MapSettings(
         session=watching(SMALL),  # until the network is known; what was asked for is checked now
         fit=Fit(one_of("fit", fit, Fit)),
@@ -92,9 +94,11 @@ def map(
             fps=fps,
             cloud=cloud_settings(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points),
             adjustments=export_adjustments(intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up),
+            may_move=closing.card is not None,
         ),
         when_full=WhenFull(one_of("when_full", when_full, WhenFull)),
         checkpoints=CheckpointRule(checkpoint_every),
+        loops=closing,
     )
     folder = Path(out)
     if skip_done and is_done(folder, settings.outputs):

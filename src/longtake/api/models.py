@@ -7,6 +7,7 @@ from longtake.errors import SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.hub import load
 from longtake.language.load import LanguageModel
+from longtake.places.loop_choice import NOT_NAMED, LoopChoice, choose_loops
 from longtake.runtime.execution import AUTO, Execution, Precision, choose_device, choose_execution
 
 
@@ -52,3 +53,10 @@ def model_and_execution(
         return model, choose_execution(product.device.type, held if precision == AUTO else precision, backend)
     chosen = choose_execution(device, precision, backend)
     return load.load_model(model, device=chosen.device, trunk_dtype=chosen.precision.dtype), chosen
+
+
+def loops_for(model: str | Path | GeometryModel, *, are_wanted: bool) -> LoopChoice:
+    """Whether sessions of a model close loops: by its card, which is found by its name."""
+    if not isinstance(model, GeometryModel):
+        return load.loops_of(model, are_wanted=are_wanted)
+    return NOT_NAMED if are_wanted else choose_loops(None, are_wanted=False)

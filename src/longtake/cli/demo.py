@@ -27,7 +27,7 @@ from longtake.exports.report.page import REPORT_NAME, write_report
 from longtake.exports.report.truth import TRUTH_NAME
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
-from longtake.hub.load import load_language_model, load_model
+from longtake.hub.load import load_language_model, load_model, loops_of
 from longtake.pipeline.events import Frame, MapSummary
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.video_map import MapSettings, adjusted_session, map_video
@@ -148,6 +148,7 @@ def _map(walk: Path, model: GeometryModel, out: Path, execution: Execution) -> M
         outputs=Outputs(formats=("ply", "kitti"), session=True, export=ExportSettings(formats=formats)),
         model_name=DEFAULT_MODEL,
         execution=execution,
+        loops=loops_of(DEFAULT_MODEL),
     )
     source, reporter = open_source(str(walk)), TerminalReporter()
     run = map_video(source, model, out, settings, overwrite=True, on_export=reporter.exporting)

@@ -18,7 +18,7 @@ from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, rep
 from longtake.errors import BudgetError, SettingError
 from longtake.exports.poses import LivePoses
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL, model_notes, unlike_note
-from longtake.hub.load import familiarity_of, knowledge_of, load_language_model, load_model
+from longtake.hub.load import familiarity_of, knowledge_of, load_language_model, load_model, loops_of
 from longtake.language.sampling import TextSampling
 from longtake.memory.budget import Budget
 from longtake.memory.registry import segment_policy_named
@@ -26,6 +26,7 @@ from longtake.pipeline.live import LiveSession, LiveSettings
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.run import Run
 from longtake.pipeline.video_map import adjusted_session, preprocessor
+from longtake.places.build import with_loops
 from longtake.runtime.build import open_session, usual_settings
 from longtake.runtime.dialogue import DialogueSession
 from longtake.runtime.execution import choose_execution
@@ -80,6 +81,7 @@ def live(
     policy: Annotated[
         str | None, typer.Option(help="What the map forgets: managed, window, context, ... By default as trained.")
     ] = None,
+    loops: options.Loops = True,
     fps: options.Fps = None,
     start: options.Start = None,
     end: options.End = None,
@@ -115,11 +117,12 @@ def live(
         adjusted_session(usual_settings(network.config), policy=policy, precision=execution.precision),
         budget=Budget(num_bytes=shares.map_bytes),
     )
-    retaining = segment_policy_named(ask_policy)
+    retaining, closing = segment_policy_named(ask_policy), loops_of(model, are_wanted=loops)
 
     def open_map(picture_size: tuple[int, int]) -> VideoSession:
         with _named_share("map"):
-            return open_session(network, mapping, picture_size, attention)
+            opened = open_session(network, mapping, picture_size, attention)
+        return with_loops(opened, closing.card, closing.rule)
 
     reporter: Reporter = JsonReporter() if as_json else TerminalReporter(has_answers=True)
     with ExitStack() as opened:
@@ -140,7 +143,7 @@ def live(
                 language: why_dialogue_portable(dialogue, execution),
             }
         )
-        reporter.uses(f"{model} and {language}", execution, why_portable)
+        reporter.uses(f"{model} and {language}", execution, why_portable, closing)
         require_askable(dialogue, asked)
         knowledge = knowledge_of(model, "longtake live VIDEO --model {}")
         mapper = Mapper(open_map, preprocessor(mapping, network.config), knowledge)

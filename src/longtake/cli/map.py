@@ -23,7 +23,7 @@ from longtake.errors import InputError, LongtakeError, SettingError
 from longtake.exports.take import PixelGrid
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_MODEL, MICRO_MAP, model_notes
-from longtake.hub.load import knowledge_of, load_model
+from longtake.hub.load import knowledge_of, load_model, loops_of
 from longtake.pipeline.checkpoint import CheckpointRule
 from longtake.pipeline.outputs import Outputs, choose_outputs
 from longtake.pipeline.prefetch import WhenFull
@@ -72,6 +72,7 @@ def map_(
         str | None, typer.Option(help="128/16: kept frames by shared frames; none for one. By default as trained.")
     ] = None,
     align: Annotated[str | None, typer.Option(help="Windows by first-frame, keyframe-pairs or robust.")] = None,
+    loops: options.Loops = True,
     size: Annotated[int | None, typer.Option(help="Longer side of what the network sees, in pixels.")] = None,
     fit: Annotated[
         str,
@@ -138,7 +139,7 @@ def map_(
         )
         return
     model = model or DEFAULT_MODEL
-    execution = choose_execution(device, precision, backend)
+    execution, closing = choose_execution(device, precision, backend), loops_of(model, are_wanted=loops)
     adjust = partial(
         adjusted_session,
         precision=execution.precision,
@@ -162,11 +163,13 @@ def map_(
             fps=fps,
             cloud=points,
             adjustments=adjustments,
+            may_move=closing.card is not None,
         ),
         when_full=WhenFull(one_of("--when-full", when_full, WhenFull)),
         checkpoints=CheckpointRule(checkpoint_every),
         model_name=model,
         execution=execution,
+        loops=closing,
     )
     sampling = frame_sampling(start, end, fps, stride)
     reading = SourceOptions(follow=follow, picture_fps=picture_fps, device=execution.device)
@@ -180,7 +183,7 @@ def map_(
     def network() -> GeometryModel:
         """Loaded, and said how it is computed, when the first source is to be mapped; once for all of them."""
         loaded = load_model(model, device=execution.device, trunk_dtype=execution.precision.dtype)
-        reporter.uses(model, execution, execution.why_portable(loaded.config.head_dim))
+        reporter.uses(model, execution, execution.why_portable(loaded.config.head_dim), closing)
         return loaded
 
     @cache

@@ -35,6 +35,13 @@ Sizes = Annotated[str, typer.Option(help="Width x height of the images; several 
 Families = Annotated[
     str, typer.Option(help="Families of worlds, with commas, or all: the one never trained on comes first.")
 ]
+Loops = Annotated[
+    bool,
+    typer.Option(
+        "--loops/--no-loops",
+        help="Know places again and move what was said; by default where the model has a card of loops.",
+    ),
+]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
 PrecisionName = Annotated[str, typer.Option("--precision", help="fp32 (exact), bf16, fp16, or auto: fast on a GPU.")]
 BackendName = Annotated[str, typer.Option("--backend", help="Attention backend, or auto: the fastest installed.")]

@@ -40,6 +40,7 @@ from longtake.pipeline.events import (
 )
 from longtake.pipeline.question_schedule import Due, Every, Once, When, format_time
 from longtake.pipeline.run import KEPT, Run
+from longtake.places.loop_choice import LoopChoice
 from longtake.runtime.answers import DialogueInfo, Ending, Evidence
 from longtake.runtime.execution import Execution
 from longtake.types import FrameKind, counted
@@ -95,8 +96,11 @@ class Reporter(ABC):
     def report(self, event: Event) -> None: ...
 
     @abstractmethod
-    def uses(self, model: str, execution: Execution, why_portable: str | None) -> None:
-        """Which model runs, how it is computed, and on a GPU why not on our kernels; before anything is watched."""
+    def uses(self, model: str, execution: Execution, why_portable: str | None, loops: LoopChoice | None = None) -> None:
+        """Which model runs, how it is computed, and on a GPU why not on our kernels; before anything is watched.
+
+        Of a map also whether it closes loops, or why it does not.
+        """
 
     @abstractmethod
     def uses_server(self, model: str, server: str) -> None:
@@ -190,10 +194,12 @@ class JsonReporter(Reporter):
     def __init__(self) -> None:
         self._used: dict[str, Any] = {}
 
-    def uses(self, model: str, execution: Execution, why_portable: str | None) -> None:
+    def uses(self, model: str, execution: Execution, why_portable: str | None, loops: LoopChoice | None = None) -> None:
         self._used = {"model": model, **asdict(execution)}
         if why_portable is not None:
             self._used["why_portable"] = why_portable
+        if loops is not None:
+            self._used["loops"] = loops.told
 
     def uses_server(self, model: str, server: str) -> None:
         self._used = {"model": model, "server": server}
@@ -288,10 +294,12 @@ class TerminalReporter(Reporter):
         self._num_more_unreadable = 0
         self._used = ""
 
-    def uses(self, model: str, execution: Execution, why_portable: str | None) -> None:
+    def uses(self, model: str, execution: Execution, why_portable: str | None, loops: LoopChoice | None = None) -> None:
         self._used = f"{model}, {execution.precision} on {execution.device}, attention by {execution.backend}"
         if why_portable is not None:
             self._used += f" (portable path: {why_portable})"
+        if loops is not None:
+            self._used += f", {loops}"
 
     def uses_server(self, model: str, server: str) -> None:
         self._used = f"{model} on {server}"
@@ -530,6 +538,8 @@ def _summary_line(summary: MapSummary, run: Watched | None) -> str:
     end = "" if summary.is_complete else "; interrupted, go on with --resume"
     dropped = f", {summary.num_dropped} dropped" if summary.num_dropped else ""
     windows = f", {summary.num_windows} windows" if summary.num_windows > 1 else ""
+    num_loops = summary.loops.get("num_loops", 0) - summary.loops.get("num_withdrawn", 0)
+    loops = f", {counted(num_loops, 'loop')} closed" if num_loops else ""
     place = "" if run is None else f"; in {run.out}"
     num_unreadable = summary.statuses.get(FrameStatus.UNREADABLE, 0)
     mapped = f"{summary.num_frames - num_unreadable} of " if num_unreadable else ""
@@ -538,7 +548,7 @@ def _summary_line(summary: MapSummary, run: Watched | None) -> str:
     final_after = f", each pose final at most {ages['largest_s']:.1f} s of video after its frame" if is_moved else ""
     return (
         f"{mapped}{counted(summary.num_frames, 'frame')} at {summary.frames_per_s:.1f} frames/s, "
-        f"{summary.num_keyframes} kept{windows}{final_after}{dropped}{_troubles(summary.statuses)}; "
+        f"{summary.num_keyframes} kept{windows}{loops}{final_after}{dropped}{_troubles(summary.statuses)}; "
         f"memory of {summary.memory_bytes / 1e6:.1f} MB, "
         f"at most {_megabytes(summary.peak_resident_bytes)} in all{place}{end}"
     )

@@ -56,11 +56,18 @@ class PosedFrame:
 
     def moved_along(self, spans: Sequence[MovedSpan]) -> "PosedFrame":
         """Where it is when the frames of these spans have moved."""
-        world_from_camera = self.world_from_camera
-        for span in spans:
-            if span.first_frame <= self.index <= span.last_frame:
-                world_from_camera = Similarity.of_matrix(span.now_from_before.double()).of_cameras(world_from_camera)
-        return replace(self, world_from_camera=world_from_camera)
+        return replace(self, world_from_camera=moved_along(spans, self.index, self.world_from_camera))
+
+
+def moved_along(
+    spans: Sequence[MovedSpan], index: int, world_from_camera: Float[Tensor, "4 4"]
+) -> Float[Tensor, "4 4"]:
+    """Where the camera of a frame is when the frames of these spans have moved."""
+    for span in spans:
+        if span.first_frame <= index <= span.last_frame:
+            now_from_before = Similarity.of_matrix(span.now_from_before.double())
+            world_from_camera = now_from_before.of_cameras(world_from_camera.double()).to(world_from_camera.dtype)
+    return world_from_camera
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from longtake.hub.resolve import resolve
 from longtake.language.load import LanguageModel, load_language
 from longtake.pipeline.unlikeness import Knowledge
 from longtake.places.loop_card import LoopCard, read_loop_card
+from longtake.places.loop_choice import LoopChoice, choose_loops
 from longtake.weights.familiarity import Familiarity, read_familiarity
 from longtake.weights.files import existing
 from longtake.weights.load import load_geometry
@@ -71,6 +72,11 @@ def loop_card_of(name_or_path: Path | str) -> LoopCard | None:
     """By what loops of a geometry model are believed, likewise; none for a model that closes no loops."""
     path = existing(name_or_path) or bundled_file(str(name_or_path))
     return None if path is None or not path.is_file() else read_loop_card(path)
+
+
+def loops_of(name_or_path: Path | str, *, are_wanted: bool = True) -> LoopChoice:
+    """Whether sessions of a geometry model close loops, and why."""
+    return choose_loops(loop_card_of(name_or_path) if are_wanted else None, are_wanted=are_wanted)
 
 
 def knowledge_of(name_or_path: Path | str, command: str) -> Knowledge | None:

@@ -13,7 +13,7 @@ Ended        the source has ended, and every question is answered; Exported: fil
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +159,8 @@ class MapSummary:
     settings: Mapping[str, Any]
     memory_bytes: int
     """Of keys and values."""
+    loops: Mapping[str, Any] = field(default_factory=dict)
+    """Whether loops are closed and why, how many were, and the bytes that places take beside keys and values."""
     peak_resident_bytes: int
     """Of this process, and of the one that writes where there is one."""
     notes: Sequence[str] = ()

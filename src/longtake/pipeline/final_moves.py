@@ -10,7 +10,7 @@ from longtake.spatial.similarity import Similarity
 from longtake.takes.corrections import CorrectedSpan, Corrections
 from longtake.types import MovedSpan
 
-_NOT_MOVED = Similarity(
+NOT_MOVED = Similarity(
     torch.ones((), dtype=torch.float64), torch.eye(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
 )
 
@@ -20,7 +20,7 @@ class FinalMoves:
 
     def __init__(self) -> None:
         self._starts = [0]
-        self._moves = [_NOT_MOVED]
+        self._moves = [NOT_MOVED]
 
     def move(self, spans: Sequence[MovedSpan], num_final: int) -> None:
         """Move the frames of these spans along, as far as they come before this one: later ones are not final."""
@@ -39,7 +39,7 @@ class FinalMoves:
         spans = tuple(
             CorrectedSpan(first_frame=start, last_frame=stop - 1, known_from_said=moved)
             for start, stop, moved in zip(self._starts, stops, self._moves, strict=True)
-            if moved is not _NOT_MOVED
+            if moved is not NOT_MOVED
         )
         return Corrections(spans) if spans else None
 
@@ -47,13 +47,13 @@ class FinalMoves:
         """As plain values."""
         return {
             "starts": list(self._starts),
-            "moves": [None if moved is _NOT_MOVED else list(moved.numbers()) for moved in self._moves],
+            "moves": [None if moved is NOT_MOVED else list(moved.numbers()) for moved in self._moves],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._starts = list(state.get("starts", [0]))
         self._moves = [
-            _NOT_MOVED if numbers is None else Similarity.of_numbers(numbers, dtype=torch.float64)
+            NOT_MOVED if numbers is None else Similarity.of_numbers(numbers, dtype=torch.float64)
             for numbers in state.get("moves", [None])
         ]
 

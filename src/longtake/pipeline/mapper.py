@@ -7,9 +7,7 @@ from typing import Any
 
 from longtake.pipeline.map_results import MapResults, Prepared, Stepped
 from longtake.pipeline.unlikeness import Knowledge
-from longtake.runtime.session import SequenceSession
-from longtake.runtime.steps import VideoSession
-from longtake.runtime.windowed import WindowedSession
+from longtake.runtime.steps import Progress, VideoSession
 from longtake.types import Geometry
 from longtake.video.frame import VideoFrame
 from longtake.video.resize import Preprocessor
@@ -33,14 +31,14 @@ class Mapper:
         return self._session
 
     @property
-    def num_windows(self) -> int:
-        return len(self._session.windows) if isinstance(self._session, WindowedSession) else 1
+    def progress(self) -> Progress | None:
+        """Once there was a frame."""
+        return None if self._session is None else self._session.progress
 
     @property
     def memory_bytes(self) -> int:
         """Of keys and values."""
-        inner = self._session.session if isinstance(self._session, WindowedSession) else self._session
-        return inner.num_bytes if isinstance(inner, SequenceSession) else 0
+        return 0 if self._session is None else self._session.num_bytes
 
     def resume(self, session: VideoSession, results_state: Mapping[str, Any]) -> None:
         """Go on with a session that was saved; frames that it still owes are to be recalled before the next step."""

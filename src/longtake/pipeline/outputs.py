@@ -55,17 +55,23 @@ def choose_outputs(
     fps: float | None = None,
     cloud: CloudSettings | None = None,
     adjustments: ExportAdjustments | None = None,
+    may_move: bool = False,
 ) -> Outputs:
-    """What these formats ask for, and what they need: an export of points has a take with depth and images."""
+    """What these formats ask for, and what they need: an export of points has a take with depth and images.
+
+    So has a cloud written while the video runs where frames `may_move` afterwards: it is made anew of them.
+    """
     for name in names:
         if ":" not in name:
             require_format(name, MAP_FORMATS)
     cloud = CloudSettings() if cloud is None else cloud
     formats = [name for name in names if name not in (*_TAKE_PARTS, _SESSION)]
     export = _choose_export(formats, adjustments or ExportAdjustments(), cloud)
+    running = tuple(name for name in formats if format_named(name).kind is SinkKind.APPEND)
+    made_anew = may_move and any(format_named(name).has_points for name in running)
     return Outputs(
-        take=_choose_take(names, export, pixels=pixels, fps=fps),
-        formats=tuple(name for name in formats if format_named(name).kind is SinkKind.APPEND),
+        take=_choose_take(names, export, pixels=pixels, fps=fps, made_anew=made_anew),
+        formats=running,
         cloud=cloud,
         session=_SESSION in names,
         export=export,
@@ -85,10 +91,10 @@ def _choose_export(
 
 
 def _choose_take(
-    names: Sequence[str], export: ExportSettings | None, *, pixels: PixelGrid, fps: float | None
+    names: Sequence[str], export: ExportSettings | None, *, pixels: PixelGrid, fps: float | None, made_anew: bool
 ) -> TakeSettings:
-    has_points = export is not None and export.has_points
-    needs_depth = export is not None and export.needs_depth
+    has_points = made_anew or (export is not None and export.has_points)
+    needs_depth = made_anew or (export is not None and export.needs_depth)
     depth = DepthKind.PNG if needs_depth or "depth" in names else None
     return TakeSettings(
         pixels=pixels,

@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.exports.reexport import ProgressCallback, no_progress
@@ -25,8 +26,10 @@ from longtake.pipeline.prefetch import Prefetcher, WhenFull
 from longtake.pipeline.question_schedule import Asked, Due, QuestionSchedule, When
 from longtake.pipeline.run_folder import RunFolder
 from longtake.pipeline.writer_process import WriterProcess, forget_peak, peak_bytes, resident_bytes
+from longtake.places.loop_choice import LoopChoice
 from longtake.runtime.answers import DialogueInfo
 from longtake.runtime.execution import Execution
+from longtake.runtime.steps import Progress
 from longtake.takes.atomic_files import writing
 from longtake.takes.corrections import Corrections
 from longtake.types import FrameKind
@@ -64,6 +67,7 @@ class Run(Iterator[Event]):
         model_name: str = "",
         notes: tuple[str, ...] = (),
         execution: Execution | None = None,
+        loops: LoopChoice | None = None,
         checkpoints: CheckpointRule | None = None,
         when_full: WhenFull = WhenFull.NEWEST_WINS,
         on_export: ProgressCallback = no_progress,
@@ -73,6 +77,7 @@ class Run(Iterator[Event]):
         self.source, self.session = source, session
         self._schedule = QuestionSchedule(asked)
         self._model_name, self._notes, self._execution = model_name, notes, execution or Execution()
+        self._loops = loops or LoopChoice()
         self._folder = output if isinstance(output, RunFolder) else None
         self._replacing = output if isinstance(output, ReplacingSink) else None
         self._keeping = output if self._replacing is None else None
@@ -428,15 +433,22 @@ class Run(Iterator[Event]):
             statuses={status.value: self.counts[status] for status in FrameStatus if self.counts[status]},
             num_keyframes=self.counts[KEPT],
             num_dropped=self.num_dropped,
-            num_windows=mapper.num_windows,
+            num_windows=1 if mapper.progress is None else mapper.progress.num_windows,
             provisional=asdict(mapper.results.ages),
             unlikeness=mapper.results.unlikeness,
             seconds=seconds,
             frames_per_s=frames_per_s,
             settings=folder.settings,
             memory_bytes=mapper.memory_bytes,
+            loops=_told_loops(self._loops, mapper.progress),
             peak_resident_bytes=self._peak_bytes,
         )
+
+
+def _told_loops(choice: LoopChoice, progress: Progress | None) -> dict[str, Any]:
+    """Whether loops are closed and why; how many were, and what places take."""
+    use = None if progress is None else progress.loops
+    return choice.told | ({} if use is None else asdict(use))
 
 
 def _drained(items: deque[_Stepped]) -> Iterator[_Stepped]:

@@ -24,12 +24,13 @@ from longtake.pipeline.run_folder import RunFolder
 from longtake.pipeline.run_record import plain
 from longtake.pipeline.unlikeness import Knowledge
 from longtake.pipeline.writer_process import WriterProcess
+from longtake.places.build import resume_session, with_loops
+from longtake.places.loop_choice import LoopChoice
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SessionSettings, open_session, parse_keyframes, parse_windows
 from longtake.runtime.execution import Execution, Precision
 from longtake.runtime.record import fingerprint
 from longtake.runtime.steps import VideoSession
-from longtake.runtime.windowed import resume_session
 from longtake.video.reading import Source
 from longtake.video.resize import Fit, Preprocessor
 
@@ -52,6 +53,8 @@ class MapSettings:
     """Of the model, where it is known what it was trained on."""
     execution: Execution = field(default_factory=Execution)
     """How the network is computed; its number type is that of the session."""
+    loops: LoopChoice = field(default_factory=LoopChoice)
+    """Whether places are known again, and by what."""
 
 
 def map_video(
@@ -87,7 +90,7 @@ def map_video(
     with ExitStack() as opened:
         opened.callback(folder.close)
         mapper = Mapper(
-            lambda size: open_session(model, settings.session, size, backend),
+            lambda size: _opened(open_session(model, settings.session, size, backend), settings.loops),
             preprocessor(settings.session, model.config, settings.fit),
             settings.knowledge,
         )
@@ -102,11 +105,16 @@ def map_video(
         model_name=settings.model_name,
         notes=settings.notes,
         execution=settings.execution,
+        loops=settings.loops,
         checkpoints=settings.checkpoints,
         when_full=settings.when_full,
         on_export=on_export,
         writer_process=writer_process,
     )
+
+
+def _opened(session: VideoSession, loops: LoopChoice) -> VideoSession:
+    return with_loops(session, loops.card, loops.rule)
 
 
 def _session_of(checkpoint: Checkpoint, model: GeometryModel, backend: Backend) -> VideoSession:
@@ -149,6 +157,7 @@ def preprocessor(session: SessionSettings, config: GeometryConfig, fit: Fit = Fi
 
 def _what_must_stay(source: Source, model: GeometryModel, settings: MapSettings) -> Mapping[str, Any]:
     """What must be the same when a run goes on; an export is made afterwards, and may be another."""
+    loops = settings.loops
     return {
         "source": {"name": source.name, **plain(source.extent), **source.identity},
         "address": source.digest,
@@ -158,6 +167,7 @@ def _what_must_stay(source: Source, model: GeometryModel, settings: MapSettings)
         "execution": {name: value for name, value in asdict(settings.execution).items() if name != "why"},
         "fit": settings.fit.value,
         "outputs": plain(replace(settings.outputs, export=None)),
+        **({} if loops.card is None else {"loops": {"card": loops.card.to_record(), "rule": plain(loops.rule)}}),
     }
 
 

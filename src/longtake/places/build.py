@@ -8,14 +8,15 @@ from longtake.memory.saved import SavedTensors
 from longtake.places.loop_card import LoopCard
 from longtake.places.looped_session import LoopedSession
 from longtake.places.verification import Verifier
+from longtake.places.walk import LoopRule
 from longtake.runtime.record import SessionRecord
 from longtake.runtime.steps import VideoSession
 from longtake.runtime.windowed import restored_session as restored_without_loops
 
 
-def with_loops(session: VideoSession, card: LoopCard | None) -> VideoSession:
+def with_loops(session: VideoSession, card: LoopCard | None, rule: LoopRule | None = None) -> VideoSession:
     """The session, which closes loops if there is a card that says how."""
-    return session if card is None else LoopedSession(session, Verifier(card))
+    return session if card is None else LoopedSession(session, Verifier(card), rule)
 
 
 def resume_session(path: Path, model: GeometryModel, backend: Backend | None = None) -> VideoSession:

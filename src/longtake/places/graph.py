@@ -74,6 +74,11 @@ class PlaceGraph:
         """Of all that `tensors` holds."""
         return NODE_BYTES * len(self) + LOOP_BYTES * len(self.loops)
 
+    @property
+    def most_bytes(self) -> int:
+        """With as many loops as there may be between these nodes."""
+        return NODE_BYTES * len(self) + LOOP_BYTES * self.max_loops
+
     def node(self, index: int) -> Similarity:
         """`world_from_node`, in double precision on the host."""
         return self.world_from_node.one(index)

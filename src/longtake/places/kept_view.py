@@ -28,8 +28,8 @@ class KeptView:
     def of(cls, geometry: Geometry, place: int, image: UInt8[Tensor, "3 height width"]) -> "KeptView":
         """One of the frames of a geometry; pixels beyond what is compared are left out."""
         depth = geometry.depth[place].detach().float().cpu()
-        step = -(-max(depth.shape) // LONGEST_SIDE)
-        some = slice(step // 2, None, step)
+        some = _kept_of((depth.shape[0], depth.shape[1]))
+        step = some.step
         usable = depth[depth.isfinite() & (depth > 0)]
         unit = float(usable.median()) if usable.numel() else 1.0
         intrinsics = geometry.intrinsics[place].detach().double().cpu().clone()
@@ -46,9 +46,15 @@ class KeptView:
             world_from_camera=geometry.world_from_camera[place].detach().double().cpu().clone(),
         )
 
+    @classmethod
+    def bytes_for(cls, size: tuple[int, int]) -> int:
+        """Of each view of frames of this height and width."""
+        height, width = (len(range(side)[_kept_of(size)]) for side in size)
+        return _bytes_of(height * width)
+
     @property
     def num_bytes(self) -> int:
-        return 7 * self.depth.numel() + 8 * (9 + 16 + 2)
+        return _bytes_of(self.depth.numel())
 
     def as_view(self, intrinsics: Float64[Tensor, "3 3"]) -> KeyView:
         return KeyView(
@@ -58,3 +64,13 @@ class KeptView:
             depth_confidence=self.confidence.double(),
             intrinsics=intrinsics,
         )
+
+
+def _kept_of(size: tuple[int, int]) -> slice:
+    """Which rows and columns are kept."""
+    step = -(-max(size) // LONGEST_SIDE)
+    return slice(step // 2, None, step)
+
+
+def _bytes_of(num_pixels: int) -> int:
+    return 7 * num_pixels + 8 * (9 + 16 + 2)

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from longtake.places.loop_card import LoopCard
 from longtake.places.saved_walk import rule_of, walk_of, walk_tensors
 from longtake.places.verification import Verifier
 from longtake.places.walk import LoopRule, Walk
-from longtake.runtime.steps import Frame, Look, VideoSession
+from longtake.runtime.steps import Frame, Look, LoopUse, Progress, VideoSession
 from longtake.types import Geometry
 from longtake.weights.familiarity import UNJUDGED, Judged
 
@@ -44,6 +44,30 @@ class LoopedSession(VideoSession):
     @property
     def num_final(self) -> int:
         return self._session.num_final
+
+    @property
+    def progress(self) -> Progress:
+        """With what it knows of places."""
+        inner, walk = self._session.progress, self.walk
+        loops = None if walk.graph is None else walk.graph.loops
+        return replace(
+            inner,
+            loops=LoopUse(
+                num_loops=0 if loops is None else len(loops),
+                num_withdrawn=0 if loops is None else int(loops.is_withdrawn.sum()),
+                num_bytes=walk.num_bytes,
+                most_bytes=walk.most_bytes(inner.size),
+            ),
+        )
+
+    @property
+    def num_bytes(self) -> int:
+        """Of the session inside it; what is known of places lies on the host, beside them."""
+        return self._session.num_bytes
+
+    @property
+    def live_bytes(self) -> int:
+        return self._session.live_bytes
 
     @property
     def provisional(self) -> Geometry:

@@ -86,9 +86,23 @@ class Walk:
         pictures = sum(picture.numel() for picture in self.waiting)
         return (
             pictures
-            + sum(view.num_bytes for view in self.views)
+            + (len(self.views) * self.views[0].num_bytes if self.views else 0)
             + (0 if index is None else index.num_bytes)
             + (0 if graph is None else graph.num_bytes)
+        )
+
+    def most_bytes(self, size: tuple[int, int]) -> int:
+        """Of all that is kept with as many places and loops as there may be, of frames of this height and width.
+
+        Nodes come for as long as the walk goes on: those of now are counted.
+        """
+        index, graph = self.index, self.graph
+        pictures = sum(picture.numel() for picture in self.waiting)
+        return (
+            pictures
+            + self.rule.index.max_places * KeptView.bytes_for(size)
+            + (0 if index is None else self.rule.index.num_bytes(index.num_channels))
+            + (0 if graph is None else graph.most_bytes)
         )
 
     def stepped(

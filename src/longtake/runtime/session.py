@@ -33,7 +33,7 @@ from longtake.runtime.keyframes import EveryNth, KeptCamera, KeyframeRule, rule_
 from longtake.runtime.memory_plan import MemoryPlan
 from longtake.runtime.record import DTYPES, SessionRecord, fingerprint
 from longtake.runtime.recorded_step import RecordedModel, recorded_model, why_step_unrecorded
-from longtake.runtime.steps import Frame, Look, VideoSession, check_frame, describe, own_pixels
+from longtake.runtime.steps import Frame, Look, Progress, VideoSession, check_frame, describe, own_pixels
 from longtake.types import FrameKind, Geometry
 from longtake.weights.familiarity import UNJUDGED, Judged
 
@@ -141,9 +141,22 @@ class SequenceSession(VideoSession):
         return self._memory.num_kept
 
     @property
+    def progress(self) -> Progress:
+        return Progress(
+            size=self._plan.size,
+            num_frames=self._clock.value.num_answered + len(self._clock.value.waiting),
+            num_kept=self.num_kept,
+            capacity=self._plan.requirements.full_after,
+        )
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of all keys and values, and of what a policy notes about them: declared once, never more."""
         return self._memory.num_bytes
+
+    @property
+    def live_bytes(self) -> int:
+        return sum(use.live_bytes for use in self.use().values())
 
     def remembered(self, layer: int) -> Tokens:
         """Which tokens a layer of the trunk remembers now."""

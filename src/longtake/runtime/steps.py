@@ -44,6 +44,38 @@ class Look:
         change_together(*self.parts)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopUse:
+    """What a session that knows places again has found, and holds for it on the host."""
+
+    num_loops: int
+    """That were believed, those among them that were withdrawn later."""
+    num_withdrawn: int
+    num_bytes: int
+    """Of places, their small pictures and depth, and of where windows lie; beside keys and values."""
+    most_bytes: int
+    """With as many places as it ever keeps, and what it has come by now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a session has come."""
+
+    size: tuple[int, int]
+    """Height and width of its frames."""
+    num_frames: int
+    """Given to it, those among them that wait for an answer."""
+    num_kept: int
+    """Remembered in the current window."""
+    capacity: int | None
+    """Frames with which its memory is full; None where it grows until its budget is used up."""
+    num_windows: int = 1
+    first_frame: int = 0
+    """Of the current window."""
+    loops: LoopUse | None = None
+    """None where places are not known again."""
+
+
 class VideoSession(ABC):
     """Takes frames in order and answers each of them, in order.
 
@@ -82,6 +114,21 @@ class VideoSession(ABC):
     @abstractmethod
     def provisional(self) -> Geometry:
         """The results given so far that a later window may replace, as they are now."""
+
+    @property
+    @abstractmethod
+    def progress(self) -> Progress:
+        """How far it has come."""
+
+    @property
+    @abstractmethod
+    def num_bytes(self) -> int:
+        """Of all keys and values: declared once, never more."""
+
+    @property
+    @abstractmethod
+    def live_bytes(self) -> int:
+        """Of keys and values that are in use; on a GPU this waits for it."""
 
     @abstractmethod
     def fork(self) -> "VideoSession":

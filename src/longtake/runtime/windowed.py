@@ -17,7 +17,7 @@ from longtake.memory.saved import Pieces, SavedTensors, TensorFile
 from longtake.runtime.alignment import Alignment, Anchoring, place
 from longtake.runtime.record import FramesRecord, SessionRecord, WindowedRecord, frame_pieces
 from longtake.runtime.session import SequenceSession
-from longtake.runtime.steps import Frame, Look, VideoSession
+from longtake.runtime.steps import Frame, Look, Progress, VideoSession
 from longtake.runtime.windows import WindowRule, Windows
 from longtake.spatial.similarity import Similarity
 from longtake.types import Geometry, Moved, MovedSpan
@@ -84,6 +84,24 @@ class WindowedSession(VideoSession):
             return window.shared
         given = window.held[: window.num_given - window.num_released]
         return Geometry.join(given) if given else self._session.nothing()
+
+    @property
+    def progress(self) -> Progress:
+        window = self._clock.value.current
+        return replace(
+            self._session.progress,
+            num_frames=window.first_frame + window.num_frames,
+            num_windows=len(self._clock.value.ended) + 1,
+            first_frame=window.first_frame,
+        )
+
+    @property
+    def num_bytes(self) -> int:
+        return self._session.num_bytes
+
+    @property
+    def live_bytes(self) -> int:
+        return self._session.live_bytes
 
     @contextmanager
     def look(self, frame: Frame, timestamp_s: float | None = None) -> Iterator[Look]:
