@@ -100,6 +100,14 @@ def test_numbers_without_end_are_one_sentence(text: str) -> None:
         open_world(text)
 
 
+def test_another_walk_is_part_of_the_address() -> None:
+    source = open_world("world:9?walk=2&frames=2&size=32x24")
+    assert source.name == "world 9, walk 2"
+    assert source.identity == {"width": 32, "height": 24, "walk": 2}
+    for frame, view in zip(source.frames(), Tour(seed=9, width=32, height=24, walk=2).views(), strict=False):
+        np.testing.assert_array_equal(frame.image, (view.image.movedim(0, -1) * 255).round().byte().numpy())
+
+
 def test_a_family_is_part_of_the_address() -> None:
     source = open_world("world:9?family=outdoors&frames=2&size=32x24")
     assert source.name == "world 9 of outdoors"

@@ -395,3 +395,14 @@ def test_one_compiled_program_draws_all_families_in_pictures_of_every_shape() ->
     done = subprocess.run([sys.executable, "-c", ONE_PROGRAM], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["1"]
+
+
+@pytest.mark.parametrize("family", Family)
+def test_another_walk_goes_another_way_through_the_same_world(family: Family) -> None:
+    tours = [Tour(seed=9, width=28, height=28, family=family, walk=number) for number in (0, 1, 1)]
+    usual, other, again = (tour.cameras(6) for tour in tours)
+    assert torch.equal(other, again)
+    assert not torch.equal(usual, other)
+    assert torch.equal(usual, Tour(seed=9, width=28, height=28, family=family).cameras(6))
+    with pytest.raises(SettingError, match="number of a walk"):
+        Tour(seed=9, width=28, height=28, walk=-1)

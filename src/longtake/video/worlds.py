@@ -39,7 +39,9 @@ class WorldTour(Source):
         num_frames: int | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        super().__init__(f"world {tour.seed}{_of_family(tour)}", sampling, shows_world=tour.family is Family.HOUSE)
+        super().__init__(
+            f"world {tour.seed}{_of_family(tour)}{_of_walk(tour)}", sampling, shows_world=tour.family is Family.HOUSE
+        )
         if num_frames is not None and num_frames < 1:
             raise SettingError(f"Expected a world of 1 frame at least, but got {num_frames}.")
         self._tour, self._num_frames, self._device = tour, num_frames, device
@@ -51,12 +53,13 @@ class WorldTour(Source):
     @property
     def identity(self) -> Mapping[str, Any]:
         size = {"width": self._tour.width, "height": self._tour.height}
-        return size if self._tour.family is Family.HOUSE else size | {"family": self._tour.family.value}
+        family = {} if self._tour.family is Family.HOUSE else {"family": self._tour.family.value}
+        return {**size, **family, **({"walk": self._tour.walk} if self._tour.walk else {})}
 
     def all_frames(self) -> Generator[PendingFrame, None, None]:
         world = self._tour.world()
         scene = Scene.of([world], self._device)
-        steps = route(self._tour.family, world)
+        steps = route(self._tour.family, world, self._tour.walk)
         for place, step in enumerate(islice(steps, self._num_frames)):
             yield PendingFrame(place / self._tour.fps, partial(self._draw, scene, step))
 
@@ -73,10 +76,13 @@ class WorldTour(Source):
 
 
 def open_world(text: str, sampling: FrameSampling = EVERY_FRAME, *, device: torch.device | str = "cpu") -> WorldTour:
-    """A world as people write it: `world:7`, `world:7?frames=300&size=448x336&fps=10`, `world:7?family=outdoors`."""
+    """A world as people write it: `world:7`, `world:7?frames=300&size=448x336&fps=10`, `world:7?family=outdoors`.
+
+    `world:7?walk=1` goes another way through the same world.
+    """
     seed, _, query = text.removeprefix("world:").partition("?")
     settings = dict(parse_qsl(query, keep_blank_values=True))
-    if unknown := settings.keys() - {"frames", "size", "fps", "family"}:
+    if unknown := settings.keys() - {"frames", "size", "fps", "family", "walk"}:
         others = ", ".join(sorted(unknown))
         raise InputError(f"A world has frames, size and fps, but no {others}; write {_EXAMPLE} or {_OTHER_EXAMPLE}.")
     family = family_named(settings.get("family", Family.HOUSE))
@@ -88,6 +94,7 @@ def open_world(text: str, sampling: FrameSampling = EVERY_FRAME, *, device: torc
             height=_whole(height),
             fps=_rate(settings.get("fps", _FPS)),
             family=family,
+            walk=_whole(settings.get("walk", "0")),
         )
         num_frames = _whole(settings["frames"]) if "frames" in settings else None
     except ValueError as error:
@@ -97,6 +104,10 @@ def open_world(text: str, sampling: FrameSampling = EVERY_FRAME, *, device: torc
 
 def _of_family(tour: Tour) -> str:
     return "" if tour.family is Family.HOUSE else f" of {tour.family}"
+
+
+def _of_walk(tour: Tour) -> str:
+    return f", walk {tour.walk}" if tour.walk else ""
 
 
 def _rate(text: str) -> float:

@@ -62,12 +62,12 @@ def build_world(family: Family, seed: int) -> World:
     return _BUILDERS[family](seed, _rng(family, seed, 0))
 
 
-def route(family: Family, world: World) -> Iterator[Footstep]:
-    """The camera's poses in a world, frame by frame, without an end."""
-    rng = _rng(family, world.seed, 1)
+def route(family: Family, world: World, walk_number: int = 0) -> Iterator[Footstep]:
+    """The camera's poses in a world, frame by frame, without an end; another number goes another way through it."""
+    rng = _rng(family, world.seed, 1, walk_number)
     if family is Family.HOUSE:
         assert isinstance(world, House)
-        return walk(world, world.seed)
+        return walk(world, world.seed, walk_number)
     if world.track is None:
         assert isinstance(world, House)
         # a walk is made for a usual lens; through a narrow one the same steps would be leaps
@@ -83,8 +83,8 @@ def field_of_view_rad(family: Family, seed: int) -> float:
     return float(np.radians(_rng(family, seed, 2).uniform(*_FIELDS_OF_VIEW_DEG)))
 
 
-def _rng(family: Family, seed: int, purpose: int) -> np.random.Generator:
-    return np.random.default_rng([seed, _NUMBERS[family], purpose])
+def _rng(family: Family, seed: int, purpose: int, walk_number: int = 0) -> np.random.Generator:
+    return np.random.default_rng([seed, _NUMBERS[family], purpose, *([walk_number] if walk_number else [])])
 
 
 _BUILDERS: dict[Family, Callable[[int, np.random.Generator], World]] = {

@@ -54,6 +54,8 @@ class Tour:
     height: int
     fps: float = WALK_FPS
     family: Family = Family.HOUSE
+    walk: int = 0
+    """Which of the ways through this world."""
 
     def __post_init__(self) -> None:
         if self.width < 1 or self.height < 1:
@@ -62,6 +64,8 @@ class Tour:
             raise SettingError(f"Expected images of {_MOST_PIXELS} pixels at most, but got {self.width}x{self.height}.")
         if not self.fps > 0:
             raise SettingError(f"Expected more than 0 frames a second, but got {self.fps:g}.")
+        if self.walk < 0:
+            raise SettingError(f"Expected the number of a walk from 0 on, but got {self.walk}.")
 
     def house(self) -> House:
         """The house, which alone can be asked about."""
@@ -81,21 +85,21 @@ class Tour:
         """Frame after frame, without an end; what came before is not held."""
         world = self.world()
         scene, intrinsics = Scene.of([world], device), self.intrinsics().to(device)
-        steps = enumerate(route(self.family, world))
+        steps = enumerate(route(self.family, world, self.walk))
         while True:
             some = list(itertools.islice(steps, _FRAMES_AT_ONCE[scene.ceiling.device.type]))
             yield from self._film(scene, intrinsics, some, len(world.things))
 
     def cameras(self, num_frames: int) -> Float64[Tensor, "frames 4 4"]:
         """Where the camera is in the first frames; nothing is filmed."""
-        steps = itertools.islice(route(self.family, self.world()), num_frames)
+        steps = itertools.islice(route(self.family, self.world(), self.walk), num_frames)
         return torch.from_numpy(np.stack([step.world_from_camera for step in steps]))
 
     def views_at(self, indices: Sequence[int], device: torch.device | str = "cpu") -> Iterator[View]:
         """Some frames alone, in the order of time."""
         world, wanted = self.world(), set(indices)
         scene, intrinsics = Scene.of([world], device), self.intrinsics().to(device)
-        for index, step in itertools.islice(enumerate(route(self.family, world)), max(indices) + 1):
+        for index, step in itertools.islice(enumerate(route(self.family, world, self.walk)), max(indices) + 1):
             if index in wanted:
                 yield from self._film(scene, intrinsics, [(index, step)], len(world.things))
 

@@ -38,9 +38,9 @@ class Footstep:
     looks_around: bool
 
 
-def walk(house: House, seed: int) -> Iterator[Footstep]:
-    """Camera poses frame by frame, without an end; the same house and seed give the same walk."""
-    return stroll(house, np.random.default_rng([seed, 1]))
+def walk(house: House, seed: int, number: int = 0) -> Iterator[Footstep]:
+    """Camera poses frame by frame, without an end; the same house, seed and number give the same walk."""
+    return stroll(house, np.random.default_rng([seed, 1, *([number] if number else [])]))
 
 
 def stroll(house: House, rng: np.random.Generator, eye_height: float | None = None) -> Iterator[Footstep]:
