@@ -1,5 +1,6 @@
 """What a saved session says of itself, there and back."""
 
+import copy
 import json
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -18,7 +19,14 @@ from longtake.memory.policies.lockstep import ContextRetention, Trail
 from longtake.memory.saved import SavedTensors, write_tensors
 from longtake.runtime.alignment import Alignment, Anchoring, ScaleEstimate
 from longtake.runtime.memory_plan import MemoryPlan
-from longtake.runtime.record import FramesRecord, SessionRecord, WindowedRecord, fingerprint, frame_pieces
+from longtake.runtime.record import (
+    FramesRecord,
+    SessionRecord,
+    WindowedRecord,
+    fingerprint,
+    frame_pieces,
+    weights_fingerprint,
+)
 from longtake.runtime.windows import Windows
 from longtake.types import FrameKind, Geometry
 
@@ -110,6 +118,14 @@ def test_fingerprint_is_that_of_the_weights_alone(tiny_model: GeometryModel) -> 
     twin.load_state_dict(tiny_model.state_dict())
     assert fingerprint(twin) == fingerprint(tiny_model)
     assert len(fingerprint(tiny_model)) == 16
+
+
+def test_the_fingerprint_of_weights_does_not_depend_on_their_number_type(tiny_model: GeometryModel) -> None:
+    twin = copy.deepcopy(tiny_model).cast_products(torch.bfloat16)
+    assert fingerprint(twin) != fingerprint(tiny_model)
+    assert weights_fingerprint(twin) == weights_fingerprint(tiny_model)
+    next(iter(twin.parameters())).data.add_(1)
+    assert weights_fingerprint(twin) != weights_fingerprint(tiny_model)
 
 
 def test_every_tensor_leaves_its_mark_on_the_fingerprint(tiny_model: GeometryModel) -> None:

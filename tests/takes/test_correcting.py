@@ -149,3 +149,16 @@ def test_a_take_that_still_grows_is_not_corrected(folder: Path) -> None:
 def test_spans_out_of_order_are_refused() -> None:
     with pytest.raises(InputError, match="order of the video"):
         Corrections(CORRECTIONS.spans[::-1])
+
+
+def test_corrections_after_others_move_frames_by_both() -> None:
+    later = Corrections((CorrectedSpan(first_frame=2, last_frame=5, known_from_said=similarity(2.0, 0.3, 1.0)),))
+    both = later.after(CORRECTIONS)
+    point = torch.tensor([[0.3, -1.2, 2.0]], dtype=torch.float64)
+    for frame in range(12):
+        expected = point
+        for moved in (CORRECTIONS.at(frame), later.at(frame)):
+            expected = expected if moved is None else moved.of_points(expected)
+        found = both.at(frame)
+        torch.testing.assert_close(point if found is None else found.of_points(point), expected)
+    assert later.after(None) is later

@@ -11,7 +11,7 @@ import pytest
 from longtake.errors import InputError, SettingError
 from longtake.spatial.placement import Placement
 from longtake.takes.depth_files import DepthFiles
-from longtake.takes.header import Content, TakeHeader, Unit, is_take, read_header
+from longtake.takes.header import Content, Network, TakeHeader, Unit, is_take, read_header
 from longtake.takes.images import ImageFiles
 
 FULL = TakeHeader(
@@ -60,6 +60,16 @@ def test_file_says_what_the_format_promises() -> None:
         "descriptors": {"file": "descriptors.txt", "version": 1, "channels": 144},
         "world": {"seed": 7, "rooms": ["red", "blue"]},
     }
+
+
+def test_what_made_a_result_is_said_where_it_is_known(tmp_path: Path) -> None:
+    made = replace(FULL, network=Network("micro-map", "0123456789abcdef"))
+    assert json.loads(made.to_json())["network"] == {"name": "micro-map", "fingerprint": "0123456789abcdef"}
+    (tmp_path / "take.json").write_text(made.to_json())
+    assert read_header(tmp_path) == made
+    put(tmp_path, made, network={"name": "micro-map"})
+    with pytest.raises(InputError, match="fingerprint"):
+        read_header(tmp_path)
 
 
 def test_unknown_fields_are_ignored_and_optional_ones_may_be_missing(tmp_path: Path) -> None:

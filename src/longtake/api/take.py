@@ -95,4 +95,5 @@ def open_take(folder: str | Path) -> Take:
         trajectory=take.trajectory,
         intrinsics=take.intrinsics,
         records=take.records,
+        corrections=take.corrections,
     )

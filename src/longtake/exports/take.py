@@ -15,7 +15,7 @@ from longtake.takes.atomic_files import writing
 from longtake.takes.depth_files import DepthFiles, step_for, valid_or_zero
 from longtake.takes.fields import content_of
 from longtake.takes.frames import TakeFrame
-from longtake.takes.header import HEADER_NAME, Content, TakeHeader, Unit, is_take, read_header
+from longtake.takes.header import HEADER_NAME, Content, Network, TakeHeader, Unit, is_take, read_header
 from longtake.takes.images import ImageFiles
 from longtake.takes.writer import TakeWriter, make_room_for_take
 from longtake.types import FrameKind
@@ -56,6 +56,8 @@ class TakeSettings:
     depth_step: float | None = None
     """Length of a step of 16-bit depth; None for one that fits the first frame."""
     confidence: bool = True
+    network: Network | None = None
+    """What estimates the result, where it can be loaded again by its name."""
 
     def __post_init__(self) -> None:
         if self.images is ImageFiles.VIDEO:
@@ -146,6 +148,7 @@ class TakeSink(PreparingSink):
             confidence=self._settings.confidence,
             source=frame.placement if is_model else None,
             descriptor_channels=None if frame.descriptor is None else len(frame.descriptor),
+            network=self._settings.network,
         )
 
     def _take_frame(self, frame: MappedFrame, header: TakeHeader) -> TakeFrame:

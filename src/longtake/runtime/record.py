@@ -238,11 +238,20 @@ class SessionRecord:
             )
 
 
+def weights_fingerprint(model: nn.Module) -> str:
+    """A short hash that is the same for the same weights in float32 and in bfloat16, for what outlasts a machine."""
+    return _hashed(model, torch.bfloat16)
+
+
 def fingerprint(model: nn.Module) -> str:
     """A short hash of a model's names, shapes and a sample of each tensor's values."""
+    return _hashed(model, torch.float32)
+
+
+def _hashed(model: nn.Module, dtype: torch.dtype) -> str:
     digest = hashlib.sha256()
     for name, tensor in model.state_dict().items():
         flat = tensor.detach().reshape(-1)
-        sample = flat[:: max(1, len(flat) // _SAMPLES)][:_SAMPLES].float().cpu()
+        sample = flat[:: max(1, len(flat) // _SAMPLES)][:_SAMPLES].to(dtype).float().cpu()
         digest.update(f"{name} {tuple(tensor.shape)} {sample.tolist()}".encode())
     return digest.hexdigest()[:16]

@@ -68,6 +68,19 @@ class Corrections:
         moved = self.at(frame)
         return 1.0 if moved is None else float(moved.scale)
 
+    def after(self, before: "Corrections | None") -> "Corrections":
+        """What moves frames that others have moved already, from where they were first said to be."""
+        if before is None:
+            return self
+        edges = sorted({edge for one in (before, self) for span in one.spans for edge in _edges(span)})
+        spans = []
+        for first, stop in pairwise(edges):
+            moves = [moved for moved in (self.at(first), before.at(first)) if moved is not None]
+            if moves:
+                known_from_said = moves[0] if len(moves) == 1 else moves[0] @ moves[1]
+                spans.append(CorrectedSpan(first_frame=first, last_frame=stop - 1, known_from_said=known_from_said))
+        return Corrections(tuple(spans))
+
     def require_theirs(self, path: Path, lines: Sequence[bytes]) -> None:
         """Refuse poses that are not the ones known by these corrections."""
         if sha256_of_lines(lines) != self.poses_sha256:
@@ -80,6 +93,10 @@ class Corrections:
         """Of the file."""
         spans = [_to_json(span) for span in self.spans]
         return sealed({"format": _FORMAT, "version": _VERSION, "poses_sha256": self.poses_sha256, "spans": spans})
+
+
+def _edges(span: CorrectedSpan) -> tuple[int, int]:
+    return span.first_frame, span.last_frame + 1
 
 
 def sha256_of_lines(lines: Iterable[bytes]) -> str:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,16 @@ class Unit(StrEnum):
         return "m" if self is Unit.METRE else "model units"
 
 
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What estimated a result, and can know its places again."""
+
+    name: str
+    """By which it is loaded."""
+    fingerprint: str
+    """The same for the same weights, in whatever number type they were computed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeHeader:
     """A take's sizes, units and files."""
@@ -67,6 +77,8 @@ class TakeHeader:
     """Where the video's own pixels lie in the take's, where those are others."""
     descriptor_channels: int | None = None
     """Numbers by which keyframes are found again; None where there are none."""
+    network: Network | None = None
+    """None where it has no name, or nobody said."""
     world: Mapping[str, Any] | None = None
     """Whatever the maker knows of the world: seed, rooms, things."""
     made_by: str = f"longtake {__version__}"
@@ -108,6 +120,8 @@ class TakeHeader:
             "descriptors": _descriptors_to_json(self.descriptor_channels),
             "world": self.world,
         }
+        if self.network is not None:
+            record["network"] = asdict(self.network)
         if self.num_frames is not None:
             record["num_frames"] = self.num_frames
         try:
@@ -147,6 +161,7 @@ def read_header(folder: Path) -> TakeHeader:
         confidence=record.optional("confidence", lambda name: _is_confidence(record.object(name))) is not None,
         source=record.optional("source", lambda name: placement_from_json(record.object(name))),
         descriptor_channels=record.optional("descriptors", lambda name: _descriptors_from_json(record.object(name))),
+        network=record.optional("network", lambda name: _network_from_json(record.object(name))),
         world=record.optional("world", lambda name: record.object(name).fields),
         num_frames=record.optional("num_frames", record.integer),
     )
@@ -181,6 +196,10 @@ def _descriptors_from_json(record: JsonObject) -> int | None:
     if record.text("file") != DESCRIPTORS_NAME:
         raise record.refuse("file", f"'{DESCRIPTORS_NAME}'")
     return record.integer("channels", least=1)
+
+
+def _network_from_json(record: JsonObject) -> Network:
+    return Network(record.text("name"), record.text("fingerprint"))
 
 
 def placement_to_json(placement: Placement) -> dict[str, Any]:
