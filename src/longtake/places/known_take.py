@@ -1,0 +1,113 @@
+"""A finished take whose places can be known again: what its keyframes look like, with their pictures and depth."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float64
+from torch import Tensor
+
+from longtake.errors import InputError
+from longtake.exports.report.folder import SUMMARY_NAME
+from longtake.places.index import IndexRule, PlaceIndex
+from longtake.places.key_view import KeyView, shared_intrinsics
+from longtake.takes.fields import JsonObject, parse_file
+from longtake.takes.header import Network
+from longtake.takes.take import Take
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KnownTake:
+    """Places are named by their frames, as `frames.jsonl` has them; pixels are read when they are asked for."""
+
+    take: Take
+    network: Network
+    index: PlaceIndex
+    intrinsics: Float64[Tensor, "3 3"]
+    """Of the one camera that all frames were taken with."""
+    positions: Mapping[int, int]
+    """Of the places, in the take."""
+
+    @classmethod
+    def finished(cls, take: Take, rule: IndexRule | None = None) -> "KnownTake":
+        """Refuses, in one sentence, a take that was broken off, or in which no place could be known."""
+        summary = parse_file(take.folder / SUMMARY_NAME, JsonObject.parse)
+        is_stopped = summary is not None and summary.fields.get("is_complete") is False
+        if is_stopped or take.header.num_frames is None:
+            raise InputError(
+                f"Expected a finished take in {take.folder}, but it was broken off; go on with it by map --resume."
+            )
+        return cls.of(take, rule)
+
+    @classmethod
+    def of(cls, take: Take, rule: IndexRule | None = None) -> "KnownTake":
+        """The same, of a take whose run may not be over yet."""
+        network = _require_places(take)
+        index, positions = PlaceIndex.empty(take.header.descriptor_channels or 1, rule), dict[int, int]()
+        for position, descriptor in enumerate(take.descriptors()):
+            if descriptor is not None:
+                record = take.records[position]
+                index = index.with_keyframe(
+                    descriptor, frame=record.index, window=record.window or 0, timestamp_s=record.timestamp_s
+                )
+                positions[record.index] = position
+        if not len(index):
+            raise InputError(f"Expected keyframes in the take {take.folder}, but it has none; map the video again.")
+        return cls(
+            take=take,
+            network=network,
+            index=index,
+            intrinsics=shared_intrinsics(take.intrinsics),
+            positions={int(frame): positions[int(frame)] for frame in index.frame},
+        )
+
+    def camera(self, frame: int) -> Float64[Tensor, "4 4"]:
+        """`world_from_camera` of a place."""
+        return self.take.trajectory.world_from_camera[self.positions[frame]]
+
+    def view(self, frame: int) -> KeyView:
+        """A place as it is verified by, in the unit of the take."""
+        position = self.positions[frame]
+        depth = torch.from_numpy(self.take.depth(position))
+        has_confidence = self.take.header.confidence
+        return KeyView(
+            frame_index=frame,
+            image=torch.from_numpy(self.take.image(position).copy()).movedim(-1, 0),
+            depth=depth,
+            depth_confidence=torch.from_numpy(self.take.confidence(position))
+            if has_confidence
+            else torch.ones_like(depth),
+            intrinsics=self.intrinsics,
+        )
+
+
+def require_one_network(old: KnownTake, new: KnownTake) -> None:
+    """Refuse two takes whose descriptors have nothing to do with each other."""
+    if old.network.fingerprint != new.network.fingerprint:
+        raise InputError(
+            f"Expected two takes of one model, but {old.take.folder} was made by {old.network.name} and "
+            f"{new.take.folder} by {new.network.name}{_other_weights(old, new)}; map one of the videos again."
+        )
+
+
+def _other_weights(old: KnownTake, new: KnownTake) -> str:
+    return " with other weights" if old.network.name == new.network.name else ""
+
+
+def _require_places(take: Take) -> Network:
+    header, folder = take.header, take.folder
+    if header.descriptor_channels is None:
+        raise InputError(
+            f"Expected what keyframes of {folder} look like, but the take has no descriptors; map the video again."
+        )
+    if header.network is None:
+        raise InputError(
+            f"Expected {folder} to say which model made it, but it does not; map the video again with a model by name."
+        )
+    if header.images is None or header.depth is None:
+        missing = "images" if header.images is None else "depth"
+        raise InputError(
+            f"Expected images and depth in {folder}, by which places are known again, but it has no {missing}; map the "
+            "video again with --format images,depth."
+        )
+    return header.network
