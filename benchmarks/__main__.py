@@ -13,6 +13,7 @@ from benchmarks.loop_pairs import loop_pairs
 from benchmarks.loop_walks import loop_walks
 from benchmarks.map_speed import map_speed
 from benchmarks.place_recall import place_recall
+from benchmarks.second_walks import second_walks
 from benchmarks.serving.commands import (
     page_pictures,
     page_soak,
@@ -31,7 +32,7 @@ benchmarks = typer.Typer(
     help="Measure what longtake is made of.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 _SPEED = (ask, attention_mass, chunks, count_source, graph_speed, map_speed, pipeline, precision, soak, world)
-_QUALITY = (answer_familiarity, familiarity, foreign, loop_pairs, loop_walks, place_recall, unlikeness)
+_QUALITY = (answer_familiarity, familiarity, foreign, loop_pairs, loop_walks, place_recall, second_walks, unlikeness)
 _SERVING = (serve_churn, serve_live, serve_malformed, serve_openapi, serve_overhead, serve_recovery, serve_soak)
 _PAGE = (page_pictures, page_soak, page_start)
 for command in (*_SPEED, *_QUALITY, *_SERVING, *_PAGE):

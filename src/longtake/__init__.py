@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from longtake.api.exporting import export
     from longtake.api.geometry_session import GeometrySession
     from longtake.api.live_session import LiveSession
+    from longtake.api.locating import locate
     from longtake.api.mapping import map
+    from longtake.api.merging import merge
     from longtake.api.models import load_language_model, load_model
     from longtake.api.take import Take, open_take
     from longtake.api.video import open_video
@@ -43,7 +45,9 @@ __all__ = [
     "export",
     "load_language_model",
     "load_model",
+    "locate",
     "map",
+    "merge",
     "open_take",
     "open_video",
 ]
@@ -61,7 +65,9 @@ _HOMES = {
     "export": "longtake.api.exporting",
     "load_language_model": "longtake.api.models",
     "load_model": "longtake.api.models",
+    "locate": "longtake.api.locating",
     "map": "longtake.api.mapping",
+    "merge": "longtake.api.merging",
     "open_take": "longtake.api.take",
     "open_video": "longtake.api.video",
 }

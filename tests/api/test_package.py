@@ -21,7 +21,9 @@ NAMES = [
     "export",
     "load_language_model",
     "load_model",
+    "locate",
     "map",
+    "merge",
     "open_take",
     "open_video",
 ]

@@ -32,6 +32,10 @@ def test_ask_compares_a_session_with_encoding_anew() -> None:
         (["precision", "--at", "10", "--device", "cpu"], ("10, sdpa", "plain: encoder")),
         (["soak", "--frames", "60", "--stretch", "20"], ("memory of", "live tensors")),
         (["graph-speed", "--frames", "480", "--loops", "2,9", "--places", "32"], ("a step, ms", "a query, ms")),
+        (
+            ["second-walks", "--worlds", "2", "--frames", "16", "--second-frames", "8", "--strange", "1", "--together"],
+            ("known at", "0 of 2 claimed in a strange house"),
+        ),
         (["place-recall", "--worlds", "1", "--frames", "240"], ("seen before", "precision 0.99")),
     ],
 )

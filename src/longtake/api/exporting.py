@@ -54,7 +54,7 @@ def export(
         overwrite=overwrite,
     )
     take = result if isinstance(result, Take) else read_take(Path(result))
-    return export_take(take, Path(out), settings, _with_bar)
+    return export_take(take, Path(out), settings, with_bar)
 
 
 def format_names(format: str | Sequence[str]) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ def export_adjustments(
     )
 
 
-def _with_bar(frames: Iterable[MappedFrame], num_frames: int) -> Iterator[MappedFrame]:
+def with_bar(frames: Iterable[MappedFrame], num_frames: int) -> Iterator[MappedFrame]:
     with progress_bar("Exporting", num_frames) as show_done:
         for done, frame in enumerate(frames, start=1):
             yield frame

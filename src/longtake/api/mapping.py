@@ -8,6 +8,7 @@ from pathlib import Path
 
 from longtake.api.arguments import checked_arguments, one_of
 from longtake.api.exporting import cloud_settings, export_adjustments, format_names
+from longtake.api.locating import open_earlier
 from longtake.api.models import loops_for, model_and_execution
 from longtake.api.progress import progress_bar
 from longtake.api.take import Take, open_take
@@ -38,7 +39,8 @@ def map(
     source: str | Path | Iterable[Pixels],
     out: str | Path = "out/map",
     *,
-    model: str | Path | GeometryModel = DEFAULT_MODEL,
+    model: str | Path | GeometryModel | None = None,
+    continue_from: str | Path | None = None,
     memory: str | int | None = None,
     policy: str | None = None,
     keyframes: str | None = None,
@@ -79,11 +81,14 @@ def map(
         print(take.trajectory, take.depth(0).shape, take.summary)
 
     `source` is whatever `open_video` opens. Every keyword is an option of `longtake map`, which explains them all with
-    `--help`. After a break, the same call with `resume=True` goes on.
+    `--help`; `continue_from` is its `--continue`. After a break, the same call with `resume=True` goes on.
     """
     watching = partial(
         adjusted_session, memory=memory, policy=policy, keyframes=keyframes, windows=windows, align=align, size=size
     )
+    earlier = open_earlier(None if continue_from is None else Path(continue_from))
+    if model is None:
+        model = DEFAULT_MODEL if earlier is None else earlier.known.network.name
     closing = loops_for(model, are_wanted=loops)
     settings = MapSettings(
         session=watching(SMALL),  # until the network is known; what was asked for is checked now
@@ -94,7 +99,7 @@ def map(
             fps=fps,
             cloud=cloud_settings(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points),
             adjustments=export_adjustments(intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up),
-            may_move=closing.card is not None,
+            may_move=closing.card is not None or earlier is not None,
         ),
         when_full=WhenFull(one_of("when_full", when_full, WhenFull)),
         checkpoints=CheckpointRule(checkpoint_every),
@@ -118,14 +123,23 @@ def map(
     settings = replace(
         settings,
         session=watching(usual_settings(loaded.config), precision=execution.precision),
-        model_name="a loaded model" if isinstance(model, GeometryModel) else str(model),
+        model_name=None if isinstance(model, GeometryModel) else str(model),
         notes=notes,
         execution=execution,
         knowledge=None if isinstance(model, GeometryModel) else knowledge_of(model, _INSTEAD),
     )
     with (
         WriterProcess(at_once=execution.device != "cpu") as writer,
-        map_video(opened, loaded, folder, settings, overwrite=overwrite, resume=resume, writer_process=writer) as run,
+        map_video(
+            opened,
+            loaded,
+            folder,
+            settings,
+            overwrite=overwrite,
+            resume=resume,
+            writer_process=writer,
+            earlier=earlier,
+        ) as run,
         progress_bar(opened.name, opened.num_frames) as show_done,
     ):
         for event in run:

@@ -15,6 +15,8 @@ COMMANDS = {
     "live": "Follow the camera and answer questions at once, from one memory: answers say when, where and from what.",
     "serve": "Serve sessions to programs, robots and pages: frames in, poses, depth and answers out, saved when idle.",
     "view": "Look at a finished result in a browser: cloud, path and pictures; no model runs.",
+    "locate": "Say where pictures were taken in the world of a mapped video, by the model that mapped it.",
+    "merge": "Join two mapped videos that share places into one result, in the world of the first.",
     "export": "Write other files from a saved result: other formats and filters, a known camera or scale, upright.",
     "eval": "Compare a result with the truth: trajectory, depth, points and answers, as far as both have them.",
     "world": "Film a walk through a procedural world, with its exact truth: poses, depth, what is visible, questions.",

@@ -13,6 +13,7 @@ import typer
 
 from longtake.api.arguments import one_of
 from longtake.api.exporting import UPRIGHT, cloud_settings, export_adjustments
+from longtake.api.locating import open_earlier
 from longtake.api.video import frame_sampling
 from longtake.cli import options
 from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
@@ -62,6 +63,10 @@ def map_(
             f"{DEFAULT_MODEL} knows procedural houses only; for real video type --model {MICRO_MAP.instead}.",
             show_default=DEFAULT_MODEL,
         ),
+    ] = None,
+    continue_from: Annotated[
+        Path | None,
+        typer.Option("--continue", help="Go on in the world of this earlier result, if the video shows a place of it."),
     ] = None,
     memory: Annotated[str | None, typer.Option(help="Room for keys and values, such as 4GB or 8 frames.")] = None,
     policy: Annotated[
@@ -138,7 +143,8 @@ def map_(
             reporter=JsonReporter() if as_json else TerminalReporter(),
         )
         return
-    model = model or DEFAULT_MODEL
+    earlier = open_earlier(continue_from)
+    model = model or (DEFAULT_MODEL if earlier is None else earlier.known.network.name)
     execution, closing = choose_execution(device, precision, backend), loops_of(model, are_wanted=loops)
     adjust = partial(
         adjusted_session,
@@ -163,7 +169,7 @@ def map_(
             fps=fps,
             cloud=points,
             adjustments=adjustments,
-            may_move=closing.card is not None,
+            may_move=closing.card is not None or earlier is not None,
         ),
         when_full=WhenFull(one_of("--when-full", when_full, WhenFull)),
         checkpoints=CheckpointRule(checkpoint_every),
@@ -207,6 +213,7 @@ def map_(
                 resume=resume,
                 on_export=reporter.exporting,
                 writer_process=writer_process,
+                earlier=earlier,
             )
 
         leaves_out_done = skip_done or (resume and len(sources) > 1)

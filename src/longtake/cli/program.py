@@ -19,6 +19,9 @@ WRONG_USAGE = 2
 REFUSED = 3
 """Exit code where the language model knows nothing of what it was asked."""
 
+UNKNOWN_PLACE = 4
+"""Exit code where what was to be found in a take shows none of its places."""
+
 
 class UnreadError(Exception):
     """Nobody reads any more what a command prints; not an error of a source, after which others would follow."""

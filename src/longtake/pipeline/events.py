@@ -163,6 +163,8 @@ class MapSummary:
     """Whether loops are closed and why, how many were, and the bytes that places take beside keys and values."""
     peak_resident_bytes: int
     """Of this process, and of the one that writes where there is one."""
+    continued: Mapping[str, Any] | None = None
+    """Whether the place was known in an earlier take, since which frame, within what; None where none was named."""
     notes: Sequence[str] = ()
     """What a reader should know of the model and the video before trusting the results."""
     longtake: str = __version__

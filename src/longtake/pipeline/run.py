@@ -17,6 +17,7 @@ from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.exports.reexport import ProgressCallback, no_progress
 from longtake.exports.sink import ReplacingSink, Sink
 from longtake.pipeline.checkpoint import CheckpointRule, Checkpoints, Reached
+from longtake.pipeline.continuing import EarlierTake
 from longtake.pipeline.events import Dropped, Ended, Event, Exported, Frame, MapSummary, Moved, Noted, Saved, Unreadable
 from longtake.pipeline.interleaving import Interleaving
 from longtake.pipeline.live import LiveSession, Looked, Waited
@@ -32,6 +33,7 @@ from longtake.runtime.execution import Execution
 from longtake.runtime.steps import Progress
 from longtake.takes.atomic_files import writing
 from longtake.takes.corrections import Corrections
+from longtake.takes.take import read_take
 from longtake.types import FrameKind
 from longtake.video.frame import VideoFrame
 from longtake.video.reading import Source
@@ -72,6 +74,7 @@ class Run(Iterator[Event]):
         when_full: WhenFull = WhenFull.NEWEST_WINS,
         on_export: ProgressCallback = no_progress,
         writer_process: WriterProcess | None = None,
+        earlier: EarlierTake | None = None,
     ) -> None:
         """`when_full` says what happens to a new frame of a live source while the sessions are busy; others wait."""
         self.source, self.session = source, session
@@ -83,7 +86,7 @@ class Run(Iterator[Event]):
         self._keeping = output if self._replacing is None else None
         self._checkpoint_rule, self._on_export = checkpoints or CheckpointRule(), on_export
         self._when_full = when_full if source.is_live else WhenFull.BLOCK
-        self._writer_process = writer_process
+        self._writer_process, self._earlier = writer_process, earlier
         self._stop = threading.Event()
         self._is_complete = False
         self._decoded: Prefetcher[VideoFrame] | None = None
@@ -203,7 +206,13 @@ class Run(Iterator[Event]):
             self._folder.close_files()
             yield from self._saved()
             summary = self._summarise(self._folder, seconds, (self._num_mapped - num_before) / seconds)
-            self._folder.finish(summary, self._corrections if summary.is_complete else None)
+            corrections = self._corrections if summary.is_complete else None
+            if self._earlier is not None and summary.is_complete and self._num_mapped:
+                continued = self._earlier.continued_by(read_take(self._folder.path), corrections)
+                summary = replace(summary, continued=continued.record, notes=(*summary.notes, continued.note))
+                corrections = continued.corrections
+                yield Noted(continued.note)
+            self._folder.finish(summary, corrections)
 
     def _prepare(self, frames: Iterable[VideoFrame]) -> Generator[Prepared | Unreadable, None, None]:
         for frame in frames:

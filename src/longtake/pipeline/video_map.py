@@ -15,6 +15,7 @@ from longtake.geometry.model import GeometryModel
 from longtake.memory.budget import Budget
 from longtake.memory.registry import stream_policy_named
 from longtake.pipeline.checkpoint import Checkpoint, CheckpointRule
+from longtake.pipeline.continuing import EarlierTake
 from longtake.pipeline.live import LiveSession
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.outputs import Outputs
@@ -29,8 +30,9 @@ from longtake.places.loop_choice import LoopChoice
 from longtake.runtime.alignment import Alignment
 from longtake.runtime.build import SessionSettings, open_session, parse_keyframes, parse_windows
 from longtake.runtime.execution import Execution, Precision
-from longtake.runtime.record import fingerprint
+from longtake.runtime.record import fingerprint, weights_fingerprint
 from longtake.runtime.steps import VideoSession
+from longtake.takes.header import Network
 from longtake.video.reading import Source
 from longtake.video.resize import Fit, Preprocessor
 
@@ -45,8 +47,8 @@ class MapSettings:
     when_full: WhenFull = WhenFull.BLOCK
     checkpoints: CheckpointRule = field(default_factory=CheckpointRule)
     """When a run of a source that can be read again is saved."""
-    model_name: str = "a model without a name"
-    """As the summary calls it."""
+    model_name: str | None = None
+    """By which it can be loaded again."""
     notes: tuple[str, ...] = ()
     """What a reader of the results should know of the model."""
     knowledge: Knowledge | None = None
@@ -67,19 +69,26 @@ def map_video(
     resume: bool = False,
     on_export: ProgressCallback = no_progress,
     writer_process: WriterProcess | None = None,
+    earlier: EarlierTake | None = None,
 ) -> Run:
     """A run that maps a video into a folder; iterate to do it.
 
     Everything is opened here but the session, which waits for the first frame unless it is resumed. A `writer_process`
     writes the files as soon as it is ready. Of a video that was mapped to its end, what is resumed is the export, if
-    there is none.
+    there is none. With an `earlier` take, the video is laid into its world when it has ended, if it shows a place.
     """
     if settings.outputs.export is not None:
         settings.outputs.export.require_packages()
+    outputs = settings.outputs
+    if settings.model_name is not None:
+        network = Network(settings.model_name, weights_fingerprint(model))
+        outputs = replace(outputs, take=replace(outputs.take, network=network))
+    if earlier is not None:
+        earlier.require_fit(outputs, model, out)
     folder = RunFolder(
         out,
-        _what_must_stay(source, model, settings),
-        settings.outputs,
+        {**_what_must_stay(source, model, settings), **({} if earlier is None else {"continues": earlier.identity})},
+        outputs,
         source=_path_of(source),
         is_live=source.is_live,
         overwrite=overwrite,
@@ -89,8 +98,14 @@ def map_video(
     backend = backend_named(settings.execution.backend)
     with ExitStack() as opened:
         opened.callback(folder.close)
+
+        def open_for(size: tuple[int, int]) -> VideoSession:
+            if earlier is not None:
+                earlier.require_size(size)
+            return _opened(open_session(model, settings.session, size, backend), settings.loops)
+
         mapper = Mapper(
-            lambda size: _opened(open_session(model, settings.session, size, backend), settings.loops),
+            open_for,
             preprocessor(settings.session, model.config, settings.fit),
             settings.knowledge,
         )
@@ -102,7 +117,7 @@ def map_video(
         source,
         LiveSession(mapper),
         output=folder,
-        model_name=settings.model_name,
+        model_name=settings.model_name or "a model without a name",
         notes=settings.notes,
         execution=settings.execution,
         loops=settings.loops,
@@ -110,6 +125,7 @@ def map_video(
         when_full=settings.when_full,
         on_export=on_export,
         writer_process=writer_process,
+        earlier=earlier,
     )
 
 
