@@ -94,6 +94,14 @@ class LoopedSession(VideoSession):
         branch._session, branch._walk = self._session.fork(), Changing(self._walk.value)
         return branch
 
+    def hold(self) -> "LoopedSession | None":
+        session = self._session.hold()
+        if session is None:
+            return None
+        held = copy.copy(self)
+        held._session, held._walk = session, Changing(self._walk.value)
+        return held
+
     def close(self) -> None:
         self._session.close()
 
