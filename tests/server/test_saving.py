@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -9,11 +10,15 @@ from typing import NoReturn
 import pytest
 from served import MAP, Outputs, Start, ask, events_of, open_session, push, pushed, until
 
+from longtake.errors import InputError
 from longtake.memory.saved import TensorFile
+from longtake.server import shelf
 from longtake.server.engine import Engine
 from longtake.server.networks import Networks
+from longtake.server.problems import RequestError
 from longtake.server.settings import ServerSettings
 from longtake.server.watchers import MapWatcher
+from longtake.takes.atomic_files import replace_file
 from longtake.video.frame import VideoFrame
 
 
@@ -144,3 +149,74 @@ def test_a_save_that_fails_is_told_once_and_tried_again(
     assert [error["code"] for error in events_of(session, "error")] == ["internal"]
     session.save().result(timeout=60)  # nobody is told of what failed before
     assert session.num_unsaved == 0
+
+
+def test_a_save_that_fails_when_its_record_counts_already_is_not_written_over(
+    start: Start, frames: Sequence[VideoFrame], tmp_path: Path, networks: Networks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_session(start(save_every_frames=100), MAP)
+    push(session, frames[:2])
+    session.save().result(timeout=60)
+    push(session, frames[2:4], first=2)
+
+    def write_and_fail(path: Path, content: bytes) -> NoReturn:
+        replace_file(path, content)
+        raise InputError("The folder cannot be synced.")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(shelf, "replace_file", write_and_fail)
+        with pytest.raises(InputError, match="synced"):
+            session.save().result(timeout=60)
+    assert (session.shelf.read().number, session.record.number) == (2, 1)
+
+    def fail(_: TensorFile, path: str | Path) -> NoReturn:
+        raise InputError(f"{path} cannot be written.")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(TensorFile, "save", fail)
+        with pytest.raises(InputError, match="cannot be written"):
+            session.save().result(timeout=60)
+    session.settle()
+    shutil.copytree(tmp_path / "sessions", tmp_path / "crashed")
+    with Engine(ServerSettings(folder=tmp_path / "crashed"), networks) as engine:
+        again = engine.session(session.id)
+        assert again.record.num_frames == 4
+        known = push(again, frames[4:6], first=4)
+    assert push(session, frames[4:6], first=4) == known
+    session.save().result(timeout=60)
+    assert session.shelf.read().number == session.record.number == 3
+
+
+def test_what_comes_while_a_session_is_being_closed_finds_nothing_and_leaves_nothing(
+    start: Start, frames: Sequence[VideoFrame], disk: HeldUp
+) -> None:
+    engine = start(save_every_frames=1)
+    other, session = open_session(engine, MAP), open_session(engine, MAP)
+    push(other, frames[:1])
+    held = other.evict()  # the worker waits for the disk
+    assert disk.is_writing.wait(60)
+    closing = engine.close(session.id)
+    coming = [session.push(pushed(frames[0], 0)), session.finish(), engine.fork(session.id)]
+    disk.may_write.set()
+    held.result(timeout=60)
+    closing.result(timeout=60)
+    for done in coming:
+        with pytest.raises(RequestError, match="closed"):
+            done.result(timeout=60)
+    assert not session.shelf.folder.exists()
+    assert [each.id for each in engine.sessions] == [other.id]
+    assert not session.holds_room
+
+
+def test_a_clock_that_is_set_makes_no_session_old(
+    start: Start, frames: Sequence[VideoFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = start()
+    session = open_session(engine, MAP)
+    push(session, frames[:1])
+    session.save().result(timeout=60)
+    now_s = time.time()
+    monkeypatch.setattr(time, "time", lambda: now_s + 400 * 86400)
+    engine.keep_house()
+    assert [each.id for each in engine.sessions] == [session.id]
+    assert session.holds_room

@@ -3,7 +3,6 @@
 import logging
 import secrets
 import threading
-import time
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ from longtake.pipeline.scheduler import Scheduler, Work, WorkKind
 from longtake.server.events import SessionEvent
 from longtake.server.feeder import Feeder
 from longtake.server.logs import log_event
-from longtake.server.machine import Machine, SessionState
+from longtake.server.machine import Machine, SessionState, steady_time
 from longtake.server.networks import Networks
 from longtake.server.observed import Observed
 from longtake.server.problems import RequestError, without_place
@@ -42,9 +41,9 @@ class Engine:
         networks: Networks,
         *,
         scheduler: Scheduler | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = steady_time,
     ) -> None:
-        """`clock` gives seconds since 1970."""
+        """`clock` gives seconds since 1970, and never jumps: by it sessions are idle, and removed at last."""
         self.settings, self.networks = settings, networks
         self.scheduler = scheduler or Scheduler()
         self.admission = Admission(settings.budget_bytes, frame_s=lambda: self.scheduler.mean_frame_s)

@@ -15,6 +15,7 @@ from longtake.pipeline.admission import Demand
 from longtake.pipeline.mapper import on_cpu
 from longtake.server.events import EventLog
 from longtake.server.machine import Machine, PushedFrame, Step, StepResult
+from longtake.server.problems import RequestError
 from longtake.server.recorder import Desk, Recorder, StepListener
 from longtake.server.results import geometry_of
 from longtake.server.saving import LAST_NAME, OnFailure, Saves
@@ -42,6 +43,7 @@ class Life:
         """Who hears of each step what it made known, wherever the session is in between."""
         self._watcher: Watcher | None = None
         self._recorder: Recorder | None = None
+        self._is_removed = False
 
     @property
     def record(self) -> SessionRecord:
@@ -78,6 +80,7 @@ class Life:
         """The watcher in memory; from disk where it was there, with the same bits."""
         if self._watcher is not None:
             return self._watcher
+        self._require_kept()
         spec, networks = self.record.spec, self._machine.networks
         networks.require_known(spec.model, spec.language)
         self._machine.make_room(self.id, self._demand)
@@ -154,16 +157,22 @@ class Life:
 
     def copy_to(self, shelf: Shelf) -> SessionRecord:
         """Save it, and write the same as another session's folder; returns its record."""
+        self._require_kept()
         self.save()
         record = replace(self.record, created_s=self._machine.clock(), next_event=1)
         self.shelf.copy_to(shelf, record)
         return record
 
     def remove(self) -> None:
-        """Let go of its memory and of all that is on disk."""
+        """Let go of its memory and of all that is on disk; what was let in before and comes after finds nothing."""
+        self._is_removed = True
         self._saves.settle()
         self._let_go()
         self.shelf.remove()
+
+    def _require_kept(self) -> None:
+        if self._is_removed:
+            raise RequestError("unknown_session", "This session was closed; open another.", status=404)
 
     @contextmanager
     def room_for(self, id: str, num_bytes: int) -> Iterator[None]:

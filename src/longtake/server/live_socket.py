@@ -203,6 +203,10 @@ class LiveSocket:
             self._enqueue(event, [json.dumps(event.record)])
 
     async def _push(self, message: BinaryMessage) -> None:
+        if not self._session.record.spec.is_pushed:
+            raise RequestError(
+                "wrong_source", "This session has a source of its own; open one of source push for frames.", status=409
+            )
         is_plain = message.codec is Codec.RAW
         picture = decode_frame(message) if is_plain else await asyncio.to_thread(decode_frame, message)
         self._pushed.append(self._session.push(PushedFrame(message.sequence, message.time_s, picture)))
@@ -276,6 +280,10 @@ def _text(request: dict[str, Any], name: str) -> str:
     value = request.get(name)
     if not isinstance(value, str) or not 0 < len(value) <= _MOST_TEXT:
         raise RequestError("bad_message", f"Expected the field {name} as a text of 1 to {_MOST_TEXT} characters.")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise RequestError("bad_message", f"Expected {name} as text, but it has half of a character.") from error
     return value
 
 

@@ -20,6 +20,13 @@ from longtake.server.view_thread import ViewThread
 from longtake.types import Geometry
 from longtake.video.resize import Resized
 
+_BEGAN_S = time.time() - time.monotonic()
+
+
+def steady_time() -> float:
+    """Seconds since 1970, as they were told once and counted from then on: a clock that is set makes no session old."""
+    return _BEGAN_S + time.monotonic()
+
 
 class SessionState(StrEnum):
     """Where a session is."""
@@ -46,7 +53,7 @@ class Machine:
     saver: Executor
     """One thread, in which saves are written while sessions go on."""
     quota: Quota
-    clock: Callable[[], float] = time.time
+    clock: Callable[[], float] = steady_time
     views: ViewThread = field(default_factory=ViewThread)
     """Makes what viewers are sent."""
     observe: Callable[[str, SessionEvent], None] = lambda *_: None

@@ -47,7 +47,8 @@ class Saves:
     @property
     def is_due(self) -> bool:
         settings, unsaved = self._machine.settings, self._standing.num_unsaved
-        is_late = self._machine.clock() - self._standing.record.saved_s >= settings.save_every_s
+        seconds = self._machine.clock() - self._standing.record.saved_s
+        is_late = not 0 <= seconds < settings.save_every_s  # before it, where another server's clock was wrong
         is_due = unsaved >= settings.save_every_frames or (unsaved > 0 and is_late)
         return is_due and unsaved >= self._tries_again_at
 
@@ -64,8 +65,7 @@ class Saves:
         """
         self.settle()
         self._tries_again_at = self._standing.num_unsaved + self._machine.settings.save_every_frames
-        number = self._standing.record.number + 1
-        folder = self._shelf.make_state_folder(number)
+        number, folder = self._shelf.make_state_folder()
         write_watcher = watcher.snapshot()
         moment = _Moment(self._standing.record, self._standing.num_unsaved, last, write_watcher, recorder.save(folder))
         self._under_way = self._machine.saver.submit(self._write, moment, number, folder)

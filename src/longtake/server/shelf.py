@@ -157,13 +157,18 @@ class Shelf:
             ),
         )
 
-    def make_state_folder(self, number: int) -> Path:
-        """Empty, for a save under this number; it counts once a record names it."""
+    def make_state_folder(self) -> tuple[int, Path]:
+        """Empty, for a save, with its number, which no save before has had; it counts once a record names it.
+
+        What a save that failed has left is removed, unless the record names it all the same: one may fail after that.
+        """
+        counts = self.read().number
+        self.remove_other_states(counts)
+        number = counts + 1
         folder = self.state_folder(number)
         with writing(str(folder)):
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-        return folder
+            folder.mkdir()
+        return number, folder
 
     def sync_state_folder(self, number: int) -> None:
         """Return when what is in it is found on the disk by its name."""

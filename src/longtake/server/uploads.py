@@ -1,6 +1,7 @@
 """A video that comes with a request, to the folder of its session."""
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,6 +13,8 @@ from longtake.server.quota import Quota
 from longtake.server.session import ServedSession
 from longtake.server.shelf import VIDEO_NAME
 from longtake.server.spec import UPLOAD
+
+_log = logging.getLogger(__name__)
 
 
 async def receive_video(engine: Engine, session: ServedSession, request: Request) -> None:
@@ -32,8 +35,11 @@ async def receive_video(engine: Engine, session: ServedSession, request: Request
 
 
 def remove_unfinished_video(session: ServedSession) -> None:
-    """What a server that was killed has left of one."""
-    _unfinished(session).unlink(missing_ok=True)
+    """What a server that was killed has left of one; what cannot be removed is no reason not to start."""
+    try:
+        _unfinished(session).unlink(missing_ok=True)
+    except OSError:
+        _log.exception("not removed", extra={"session": session.id})
 
 
 def _unfinished(session: ServedSession) -> Path:
