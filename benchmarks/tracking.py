@@ -31,8 +31,8 @@ _AWAY = 50
 """Frames in another world, in the dark or of one picture: five seconds."""
 _KIDNAPPED = 60
 """Frames of the way that a kidnapped camera does not see."""
-WALK = "walk"
-"""Of nothing but ordinary frames."""
+FILMS = ("walk", "cut", "kidnapped", "dark", "still")
+"""The first of nothing but ordinary frames."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,9 @@ def tracking(
     card = loop_card_of(model)
     if card is None:
         raise SettingError(f"Expected a model with a card of loops, but {model} has none; choose one with loop-pairs.")
-    wanted = (WALK, "cut", "kidnapped", "dark", "still") if films == "all" else tuple(films.split(","))
+    wanted = FILMS if films == "all" else tuple(films.split(","))
+    if unknown := set(wanted) - set(FILMS):
+        raise SettingError(f"Expected films among {', '.join(FILMS)}, but got {sorted(unknown)}.")
     network, families, figures = load_model(model).eval(), families_named(split_names(family)), []
     with counting("walking", len(families) * worlds * len(wanted)) as advance:
         for one in families:
@@ -123,14 +125,11 @@ def tracking(
 
 def films_of(family: Family, seed: int, frames: int, wanted: Sequence[str]) -> list[Film]:
     """The same walk, whole and disturbed in its middle."""
-    unknown = set(wanted) - {WALK, "cut", "kidnapped", "dark", "still"}
-    if unknown:
-        raise SettingError(f"Expected films among walk, cut, kidnapped, dark and still, but got {sorted(unknown)}.")
     shots, half = _filmed(family, seed, frames + _KIDNAPPED), frames // 2
     blind = range(half, half + _AWAY)
     made = []
     for name in wanted:
-        if name == WALK:
+        if name == "walk":
             made.append(Film(name, shots[:frames], (), range(0)))
         elif name == "cut":
             elsewhere = [Shot(shot.image, None) for shot in _filmed(family, seed + 100, _AWAY)]
