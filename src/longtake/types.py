@@ -39,10 +39,12 @@ class TrackingState(StrEnum):
 
 
 class TrackingReason(StrEnum):
-    """Why a frame is weak or lost."""
+    """Why a frame is weak or lost, or what else is to be known of it."""
 
     CUT = "cut"
     """The picture has little in common with the one before."""
+    OVERLAY = "overlay"
+    """A logo, a time code or black bars lie on the picture, and are left out; for that it is ok."""
     DARKNESS = "darkness"
     """There is next to nothing to be seen."""
     STANDING_STILL = "standing still"
@@ -59,7 +61,7 @@ class Tracking:
 
     state: TrackingState
     reason: TrackingReason | None = None
-    """None where it is ok or relocalised."""
+    """None where there is nothing to be said."""
     sub_map: int | None
     """Which one the frame is of, from 0; a new one begins whenever the camera was lost. None of frames that are."""
 

@@ -5,17 +5,20 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from longtake.places.overlay import Overlay
 from longtake.places.tracking import Recent, Sight, Tracker, TrackingRule
 from longtake.types import TrackingReason, TrackingState
 
 _STATES, _REASONS = tuple(TrackingState), (None, *TrackingReason)
-_RECENT = ("likeness", "sureness", "steps")
+_RECENT, _OVERLAY = ("likeness", "sureness", "steps"), ("last", "stayed", "covered")
+_ARRAYS = ("descriptor", "pose", "blocks", "colours", *(f"overlay.{name}" for name in _OVERLAY))
 
 
 def tracker_tensors(tracker: Tracker) -> dict[str, Tensor]:
     """All but the rule."""
     sight, recent = tracker.sight, tracker.recent
-    arrays = {"descriptor": tracker.descriptor, "pose": tracker.pose}
+    overlay = {f"overlay.{name}": getattr(tracker.overlay, name) for name in _OVERLAY}
+    arrays = {"descriptor": tracker.descriptor, "pose": tracker.pose, **overlay}
     if sight is not None:
         arrays |= {"blocks": sight.blocks, "colours": sight.colours}
     return {
@@ -29,15 +32,14 @@ def tracker_tensors(tracker: Tracker) -> dict[str, Tensor]:
 
 def tracker_of(tensors: Mapping[str, Tensor], rule: TrackingRule) -> Tracker:
     """What `tracker_tensors` gave."""
-    arrays = {
-        name: tensors[name].numpy().copy() for name in ("descriptor", "pose", "blocks", "colours") if name in tensors
-    }
+    arrays = {name: tensors[name].numpy().copy() for name in _ARRAYS if name in tensors}
     (state, reason), (num_dark, num_still) = states_of(tensors["state"])[0], tensors["counts"].tolist()
     return Tracker(
         rule=rule,
         state=state,
         reason=reason,
         sight=Sight(blocks=arrays["blocks"], colours=arrays["colours"]) if "blocks" in arrays else None,
+        overlay=Overlay(**{name: arrays.get(f"overlay.{name}") for name in _OVERLAY}),
         num_dark=num_dark,
         num_still=num_still,
         likeness=float(tensors["likeness"]),

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
-from jaxtyping import Float64, Int64, UInt8
+from jaxtyping import Bool, Float64, Int64, UInt8
 from torch import Tensor
 
 from longtake.errors import SettingError
+from longtake.places.overlay import Overlay
 from longtake.places.pictures import LONGEST_SIDE
 from longtake.types import Geometry, TrackingReason, TrackingState
 
@@ -51,6 +52,8 @@ class TrackingRule:
     still_frames: int = 20
     usual_likeness: float = 0.6
     """Of the frames before, below which it was too fast and not a cut."""
+    least_overlay: float = 0.005
+    """Share of the picture from which on an overlay is told."""
     weak_share: float = 0.05
     """Share of the usual confidence."""
     fast_steps: float = 12.0
@@ -72,10 +75,16 @@ class Sight:
     """Share of the pixels of each colour."""
 
     @classmethod
-    def of(cls, picture: UInt8[Tensor, "3 height width"]) -> "Sight":
-        step = -(-max(picture.shape[1:]) // LONGEST_SIDE)
-        pixels = picture[:, step // 2 :: step, step // 2 :: step].numpy().astype(np.int64)
-        return cls(blocks=_blocks(pixels.sum(axis=0)), colours=_colours(pixels))
+    def of(
+        cls, pixels: UInt8[np.ndarray, "3 height width"], covered: Bool[np.ndarray, "height width"] | None
+    ) -> "Sight":
+        """Of what is not covered."""
+        whole = pixels.astype(np.int64)
+        if covered is None or covered.all():
+            return cls(blocks=_blocks(whole.sum(axis=0)), colours=_colours(whole.reshape(3, -1)))
+        free = whole[:, ~covered]
+        total = np.where(covered, int(free.sum(axis=0).mean()), whole.sum(axis=0))
+        return cls(blocks=_blocks(total), colours=_colours(free))
 
     @property
     def brightness(self) -> float:
@@ -120,6 +129,7 @@ class Tracker:
     reason: TrackingReason | None = None
     sight: Sight | None = None
     """Of the last frame that was not dark."""
+    overlay: Overlay = Overlay()  # noqa: RUF009 (a frozen value)
     num_dark: int = 0
     num_still: int = 0
     likeness: float = 1.0
@@ -136,7 +146,8 @@ class Tracker:
 
     def seeing(self, picture: UInt8[Tensor, "3 height width"]) -> "Tracker":
         """After one more picture, before the network has looked at it."""
-        sight, rule = Sight.of(picture), self.rule
+        pixels, rule = _smaller(picture), self.rule
+        sight = Sight.of(pixels, self.overlay.covered)
         if sight.brightness < rule.dark or sight.contrast < rule.plain:
             is_lost = self.is_lost or self.num_dark + 1 >= rule.dark_frames
             return replace(
@@ -148,12 +159,20 @@ class Tracker:
         before = self.sight
         likeness = 1.0 if before is None else sight.shared_colours(before)
         is_same = before is not None and sight.difference(before) <= rule.still
-        seen = replace(self, sight=sight, num_dark=0, num_still=self.num_still + 1 if is_same else 0, likeness=likeness)
+        seen = replace(
+            self,
+            sight=sight,
+            overlay=self.overlay.seeing(pixels),
+            num_dark=0,
+            num_still=self.num_still + 1 if is_same else 0,
+            likeness=likeness,
+        )
         if likeness < rule.least_shared_colours:
             return seen._judged(is_lost=True, reason=seen._why_unlike)
         if seen.num_still >= rule.still_frames:
             return seen._judged(is_lost=False, reason=TrackingReason.STANDING_STILL)
-        return replace(seen, state=TrackingState.OK, reason=None)
+        is_covered = seen.overlay.share >= rule.least_overlay
+        return replace(seen, state=TrackingState.OK, reason=TrackingReason.OVERLAY if is_covered else None)
 
     def told(self, geometry: Geometry) -> "Tracker":
         """After the network has looked at the same picture; with no result of it, as it waits, nothing is added."""
@@ -207,6 +226,12 @@ class Tracker:
         return TrackingReason.NO_COMMON_VIEW if sureness < self.rule.weak_share * median(recent.sureness) else None
 
 
+def _smaller(picture: UInt8[Tensor, "3 height width"]) -> UInt8[np.ndarray, "3 rows columns"]:
+    """Every so many pixels, a copy."""
+    step = -(-max(picture.shape[1:]) // LONGEST_SIDE)
+    return picture[:, step // 2 :: step, step // 2 :: step].numpy().copy(order="C")
+
+
 def _blocks(total: Int64[np.ndarray, "height width"]) -> Float64[np.ndarray, "rows columns"]:
     """Of sums of three colours; what is left over at the right and below is left out."""
     size = min(_BLOCK, *total.shape)
@@ -215,9 +240,9 @@ def _blocks(total: Int64[np.ndarray, "height width"]) -> Float64[np.ndarray, "ro
     return np.asarray(squares.sum(axis=(1, 3)) / (3 * size * size))
 
 
-def _colours(pixels: Int64[np.ndarray, "3 height width"]) -> Float64[np.ndarray, " tones"]:
+def _colours(pixels: Int64[np.ndarray, "3 pixels"]) -> Float64[np.ndarray, " tones"]:
     red, green, blue = pixels * _TONES // 256
-    counts = np.bincount(((red * _TONES + green) * _TONES + blue).ravel(), minlength=_TONES**3)
+    counts = np.bincount((red * _TONES + green) * _TONES + blue, minlength=_TONES**3)
     return np.asarray(counts / counts.sum())
 
 

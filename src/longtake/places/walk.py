@@ -117,6 +117,7 @@ class Walk:
         return (
             pictures
             + (len(self.views) * self.views[0].num_bytes if self.views else 0)
+            + self.tracker.overlay.num_bytes
             + (0 if index is None else index.num_bytes)
             + (0 if graph is None else graph.num_bytes)
         )
@@ -163,7 +164,7 @@ class Walk:
         graph = self.graph
         if graph is None:
             return geometry
-        geometry = self._tracked(geometry)
+        geometry = self._tracked(self.tracker.overlay.left_out(geometry))
         if not (graph.strain.any() or graph.is_broken.any()) or not len(geometry):
             return geometry
         nodes = [self.node_of(frame) for frame in geometry.frame_index]
@@ -197,7 +198,7 @@ class Walk:
             tracking.append(Tracking(state=state, reason=reason, sub_map=self.sub_map_of(self.node_of(frame))))
         moved = geometry.moved
         if moved is not None:
-            moved = replace(moved, geometry=self._tracked(moved.geometry))
+            moved = replace(moved, geometry=self._tracked(self.tracker.overlay.left_out(moved.geometry)))
         return replace(geometry, tracking=tuple(tracking), moved=moved)
 
     def _state_of(self, frame: int) -> tuple[TrackingState, TrackingReason | None]:
@@ -271,7 +272,7 @@ class Walk:
             return replace(self, index=index)
         picture = self.waiting[len(self.waiting) - (self.num_frames - frame)]
         kept = set(index.frame.tolist())
-        views = (*self.views, KeptView.of(geometry, place, picture))
+        views = (*self.views, KeptView.of(self.tracker.overlay.left_out(geometry), place, picture))
         return replace(self, index=index, views=tuple(view for view in views if view.frame in kept))._with_candidates()
 
     def _with_candidates(self) -> "Walk":
