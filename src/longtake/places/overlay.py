@@ -97,4 +97,5 @@ def _widened(edge: Bool[np.ndarray, "height width"]) -> Bool[np.ndarray, "height
     height, width = edge.shape
     padded = np.pad(edge, _NEAR)
     shifts = [(row, column) for row in range(2 * _NEAR + 1) for column in range(2 * _NEAR + 1)]
-    return np.logical_or.reduce([padded[row : row + height, column : column + width] for row, column in shifts])
+    near = [padded[row : row + height, column : column + width] for row, column in shifts]
+    return np.asarray(np.logical_or.reduce(near))

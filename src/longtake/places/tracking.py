@@ -36,10 +36,12 @@ _PLACES_APART = 1e-6
 class TrackingRule:
     """Where each judgement begins; chosen for micro-map by `python -m benchmarks tracking`."""
 
-    least_shared_colours: float = 0.6
-    """Share of the colours in common with the picture before, if nothing else is known."""
-    least_likeness: float = 0.45
-    """The same, less `per_angle` times the network's distance (1 - cosine) between the two frames."""
+    least_shared_colours: float = 0.5
+    """Share of the colours in common with the picture before, where the network has not spoken of both."""
+    other_colours: float = 0.25
+    """The same share, below which it need not be asked."""
+    least_likeness: float = 0.4
+    """The share, less `per_angle` times the network's distance (1 - cosine) between the two frames."""
     per_angle: float = 10.0
     dark: float = 20.0
     """Mean brightness of 255, below which a picture is dark."""
@@ -167,7 +169,8 @@ class Tracker:
             num_still=self.num_still + 1 if is_same else 0,
             likeness=likeness,
         )
-        if likeness < rule.least_shared_colours:
+        least = rule.least_shared_colours if self.descriptor is None else rule.other_colours
+        if likeness < least:
             return seen._judged(is_lost=True, reason=seen._why_unlike)
         if seen.num_still >= rule.still_frames:
             return seen._judged(is_lost=False, reason=TrackingReason.STANDING_STILL)
