@@ -147,7 +147,8 @@ class SequenceSession(VideoSession):
     def progress(self) -> Progress:
         return Progress(
             size=self._plan.size,
-            num_frames=self._clock.value.num_answered + len(self._clock.value.waiting),
+            num_frames=self.num_final + len(self._clock.value.waiting),
+            first_frame=self._clock.value.first_frame,
             num_kept=self.num_kept,
             capacity=self._plan.requirements.full_after,
         )
