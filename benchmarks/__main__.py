@@ -26,13 +26,24 @@ from benchmarks.serving.commands import (
     serve_recovery,
     serve_soak,
 )
+from benchmarks.tracking import tracking
 from longtake.cli.program import run_program
 
 benchmarks = typer.Typer(
     help="Measure what longtake is made of.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 _SPEED = (ask, attention_mass, chunks, count_source, graph_speed, map_speed, pipeline, precision, soak, world)
-_QUALITY = (answer_familiarity, familiarity, foreign, loop_pairs, loop_walks, place_recall, second_walks, unlikeness)
+_QUALITY = (
+    answer_familiarity,
+    familiarity,
+    foreign,
+    loop_pairs,
+    loop_walks,
+    place_recall,
+    second_walks,
+    tracking,
+    unlikeness,
+)
 _SERVING = (serve_churn, serve_live, serve_malformed, serve_openapi, serve_overhead, serve_recovery, serve_soak)
 _PAGE = (page_pictures, page_soak, page_start)
 for command in (*_SPEED, *_QUALITY, *_SERVING, *_PAGE):

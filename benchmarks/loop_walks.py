@@ -108,14 +108,14 @@ def walk_with_loops(network: GeometryModel, card: LoopCard, tour: Tour, frames: 
             geometry = one.step(image, view.timestamp_s)
             seconds[one] += time.process_time() - started_s
             if one is session:
-                _follow(known, geometry)
-    _follow(known, session.finish())
+                follow(known, geometry)
+    follow(known, session.finish())
     poses = torch.stack([known[frame] for frame in range(frames)])
     walk, true = session.walk, torch.stack(truth)
     said = torch.stack([walk.known_from_said(frame).inverse().of_cameras(poses[frame]) for frame in range(frames)])
     assert walk.graph is not None
     loops = walk.graph.loops
-    before, after = _errors(said, true), _errors(poses, true)
+    before, after = pose_errors(said, true), pose_errors(poses, true)
     return WalkFigures(
         family=tour.family.value,
         seed=tour.seed,
@@ -133,13 +133,13 @@ def walk_with_loops(network: GeometryModel, card: LoopCard, tour: Tour, frames: 
 
 
 @dataclass(frozen=True, slots=True)
-class _Errors:
+class PoseErrors:
     metres: float
     degrees: float
     metres_per_unit: float
 
 
-def _follow(known: dict[int, Tensor], geometry: Geometry) -> None:
+def follow(known: dict[int, Tensor], geometry: Geometry) -> None:
     """Poses as whoever hears of corrections has them."""
     moved = geometry.moved
     if moved is not None:
@@ -151,12 +151,12 @@ def _follow(known: dict[int, Tensor], geometry: Geometry) -> None:
     known |= dict(zip(geometry.frame_index, geometry.world_from_camera.double(), strict=True))
 
 
-def _errors(poses: Float64[Tensor, "frames 4 4"], truth: Float64[Tensor, "frames 4 4"]) -> _Errors:
+def pose_errors(poses: Float64[Tensor, "frames 4 4"], truth: Float64[Tensor, "frames 4 4"]) -> PoseErrors:
     metres_from_unit = best_similarity(poses[:, :3, 3], truth[:, :3, 3])
     moved = metres_from_unit.of_cameras(poses)
     apart = (moved[:, :3, 3] - truth[:, :3, 3]).norm(dim=1)
     turns = rotation_angle_deg(truth[:, :3, :3].transpose(1, 2) @ moved[:, :3, :3])
-    return _Errors(float(apart.square().mean().sqrt()), float(turns.median()), float(metres_from_unit.scale))
+    return PoseErrors(float(apart.square().mean().sqrt()), float(turns.median()), float(metres_from_unit.scale))
 
 
 def _num_wrong(walk: Walk, truth: Float64[Tensor, "frames 4 4"], metres_per_unit: float) -> int:

@@ -26,6 +26,46 @@ class FrameKind(StrEnum):
     """Answered and forgotten."""
 
 
+class TrackingState(StrEnum):
+    """How well a session knows where a frame was taken, in a world that earlier frames share."""
+
+    OK = "ok"
+    WEAK = "weak"
+    """It goes on, less surely."""
+    LOST = "lost"
+    """Nothing connects the frame with those before it, and its pose says nothing."""
+    RELOCALISED = "relocalised"
+    """With this frame a sub-map was joined to an earlier one: a place is known again. Those after it are ok."""
+
+
+class TrackingReason(StrEnum):
+    """Why a frame is weak or lost, or what else is to be known of it."""
+
+    CUT = "cut"
+    """The picture has little in common with the one before."""
+    OVERLAY = "overlay"
+    """A logo, a time code or black bars lie on the picture, and are left out; for that it is ok."""
+    DARKNESS = "darkness"
+    """There is next to nothing to be seen."""
+    STANDING_STILL = "standing still"
+    """Pictures stay the same, and tell nothing of depth."""
+    TOO_FAST = "too fast"
+    """The camera moves far between pictures."""
+    NO_COMMON_VIEW = "no common view"
+    """Of the same colours as the frame before, or alike, but the network sees little that both share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tracking:
+    """Of one frame."""
+
+    state: TrackingState
+    reason: TrackingReason | None = None
+    """None where there is nothing to be said."""
+    sub_map: int | None
+    """Which one the frame is of, from 0; a new one begins whenever the camera was lost. None of frames that are."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Geometry:
     """What is known of some frames, in order; none, one or, for the scale frames, several.
@@ -56,6 +96,8 @@ class Geometry:
     descriptor: Float[Tensor, "frames channels"] | None = None
     """What each frame looks like, to find a place again by: the mean of its patches as the encoder has them, between
     frames that look alike a small angle. None for what earlier versions saved."""
+    tracking: tuple[Tracking, ...] | None = None
+    """None of a session that does not look for places, for which all frames are of one world."""
     moved: "Moved | None" = None
     """What earlier frames became with the same step; None where they stay as they are."""
 

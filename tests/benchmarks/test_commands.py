@@ -36,6 +36,7 @@ def test_ask_compares_a_session_with_encoding_anew() -> None:
             ["second-walks", "--worlds", "2", "--frames", "16", "--second-frames", "8", "--strange", "1", "--together"],
             ("known at", "0 of 2 claimed in a strange house"),
         ),
+        (["tracking", "--worlds", "1", "--frames", "60", "--films", "dark"], ("1 of 1", "sub-maps, worlds")),
         (["place-recall", "--worlds", "1", "--frames", "240"], ("seen before", "precision 0.99")),
     ],
 )
@@ -50,6 +51,7 @@ def test_command_prints_its_figures(arguments: list[str], words: tuple[str, ...]
         (["soak", "--frames", "10"], "two stretches"),
         (["precision", "--at", "ten"], "Expected frame numbers such as 10,72,100"),
         (["graph-speed", "--loops", "some"], "Expected numbers of loops such as 32,64, but got 'some'"),
+        (["tracking", "--films", "noir"], "Expected films among walk, cut, kidnapped, dark, still, but got ['noir']"),
         (["pipeline", "--network", "huge"], "Expected --network as tiny, micro, but got 'huge'"),
     ],
 )

@@ -80,6 +80,9 @@ class Corrected(VideoSession):
     def __init__(self, inner: VideoSession) -> None:
         self._inner = inner
 
+    def check(self, frame: torch.Tensor) -> None:
+        self._inner.check(frame)
+
     @contextmanager
     def look(self, frame: torch.Tensor, timestamp_s: float | None = None) -> Iterator[Look]:
         with self._inner.look(frame, timestamp_s) as look:
@@ -95,6 +98,9 @@ class Corrected(VideoSession):
         )
         before = geometry.moved or MovedGeometry(version=100, spans=(), geometry=geometry.frames(0, 0))
         return replace(geometry, moved=replace(before, spans=(*before.spans, *spans)))
+
+    def look_last(self, frame: torch.Tensor, timestamp_s: float | None = None) -> object:
+        return self._inner.look_last(frame, timestamp_s)
 
     def look_at_rest(self) -> object:
         return self._inner.look_at_rest()

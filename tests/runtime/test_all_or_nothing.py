@@ -43,6 +43,8 @@ class Case:
     windows: Windows | None = None
     ends: bool = False
     """Whether the video ends, instead of going on with a frame."""
+    is_last: bool = False
+    """Whether the frame is the last of its sequence."""
 
     def open(self) -> VideoSession:
         plan = MemoryPlan(
@@ -55,7 +57,11 @@ class Case:
         return WindowedSession(inner, self.windows, Alignment(Anchoring.ROBUST))
 
     def change(self, session: VideoSession) -> Geometry:
-        return session.finish() if self.ends else session.step(FRAMES[self.num_before])
+        if not self.is_last:
+            return session.finish() if self.ends else session.step(FRAMES[self.num_before])
+        with session.look_last(FRAMES[self.num_before]) as look:
+            look.take()
+        return look.geometry
 
 
 CASES = {
@@ -66,6 +72,9 @@ CASES = {
     "frame judged afterwards": Case(num_before=4, keyframes=BY_FLOW),
     "keyframe of layers apart": Case(num_before=6, policy=Managed(num_frames=4, special_frames=2, camera_frames=4)),
     "end within the scale block": Case(num_before=2, num_scale_frames=4, ends=True),
+    "last frame of a sequence": Case(num_before=6, is_last=True),
+    "last frame within a scale block": Case(num_before=2, num_scale_frames=4, is_last=True),
+    "last frame of a broken window": Case(num_before=7, windows=Windows(size=5, overlap_frames=3), is_last=True),
     "frame of a window": Case(num_before=8, windows=Windows(size=5, overlap_frames=3)),
     "first frame of a window": Case(num_before=5, windows=Windows(size=5, overlap_frames=3)),
     "frame that aligns a window": Case(num_before=7, num_scale_frames=4, windows=Windows(size=6, overlap_frames=2)),
@@ -88,7 +97,10 @@ EVERY_POLICY = {f"keyframe, {name}": Case(num_before=6, policy=policy) for name,
     for name, policy in POLICIES_HERE.items()
 }
 ALL_CASES = CASES | EVERY_POLICY
-INTERRUPTED = ["keyframe", "passing frame", "first frame of a window", "end within a scale block of a window"]
+INTERRUPTED = [
+    *("keyframe", "passing frame", "first frame of a window", "end within a scale block of a window"),
+    *("last frame of a sequence", "last frame of a broken window"),
+]
 ROOMS_OF_CHANGE = ("runtime", "memory")
 FRAMES = torch.rand(12, 3, *SIZE, generator=torch.Generator().manual_seed(1))
 
@@ -126,7 +138,8 @@ def num_taken(session: VideoSession) -> int:
     if isinstance(session, WindowedSession):
         return session._clock.value.current.first_frame + session._clock.value.current.num_frames
     assert isinstance(session, SequenceSession)
-    return session._clock.value.num_answered + len(session._clock.value.waiting)
+    clock = session._clock.value
+    return clock.first_frame + clock.num_answered + len(clock.waiting)
 
 
 def is_done(session: VideoSession, case: Case) -> bool:

@@ -21,6 +21,7 @@ from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.places.index import IndexRule
 from longtake.places.loop_card import LoopCard
 from longtake.places.loop_choice import LoopChoice
+from longtake.places.tracking import TrackingRule
 from longtake.places.walk import LoopRule
 from longtake.runtime.build import SessionSettings
 from longtake.runtime.windows import Windows
@@ -62,8 +63,13 @@ def easy_card() -> LoopCard:
 
 
 EASY_RULE = LoopRule(
-    index=IndexRule(every=1, gap_frames=10, max_places=64), least_similarity=-1.0, verify_every=2, adopt_after=3
+    index=IndexRule(every=1, gap_frames=10, max_places=64),
+    least_similarity=-1.0,
+    verify_every=2,
+    adopt_after=3,
+    tracking=TrackingRule(per_angle=0.0),
 )
+"""What random weights find alike says nothing of whether the camera is lost: colours alone do."""
 
 
 def easy_loops() -> LoopChoice:

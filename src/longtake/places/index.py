@@ -172,8 +172,11 @@ class PlaceIndex:
         """The place that `candidates` is about: the last one whose neighbours are all known."""
         return len(self) - 1 - self.rule.reach if len(self) > 2 * self.rule.reach else None
 
-    def candidates(self, count: int = 5) -> list[Candidate]:
-        """The most similar old places for the one that `judged` says, no two of them neighbours; best first."""
+    def candidates(self, count: int = 5, *, since: int = 0) -> list[Candidate]:
+        """The most similar old places for the one that `judged` says, no two of them neighbours; best first.
+
+        From the frame `since` on the walk was another one, and places before it are old without any gap.
+        """
         place = self.judged
         if place is None:
             return []
@@ -181,8 +184,9 @@ class PlaceIndex:
         cosines = self._cosines(self.key[place - reach : place + reach + 1])
         forwards, backwards = _in_order(cosines), _in_order(cosines[::-1])
         similarity = np.maximum(forwards, backwards)
-        similarity[self.frame > self.frame[place] - self.rule.gap_frames] = _NEVER
-        similarity[self.timestamp_s > self.timestamp_s[place] - self.rule.gap_s] = _NEVER
+        is_new = self.frame > self.frame[place] - self.rule.gap_frames
+        is_new |= self.timestamp_s > self.timestamp_s[place] - self.rule.gap_s
+        similarity[is_new & ((self.frame >= since) | (self.frame[place] < since))] = _NEVER
         return [
             Candidate(
                 frame=int(self.frame[place]),

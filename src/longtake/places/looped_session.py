@@ -14,7 +14,7 @@ from longtake.memory.saved import Pieces, SavedTensors, TensorFile
 from longtake.places.loop_card import LoopCard
 from longtake.places.saved_walk import rule_of, walk_of, walk_tensors
 from longtake.places.verification import Verifier
-from longtake.places.walk import LoopRule, Walk
+from longtake.places.walk import LoopRule, Seen, Walk
 from longtake.runtime.steps import Frame, Look, LoopUse, Progress, VideoSession
 from longtake.types import Geometry
 from longtake.weights.familiarity import UNJUDGED, Judged
@@ -30,7 +30,7 @@ class LoopedSession(VideoSession):
 
     def __init__(self, session: VideoSession, verifier: Verifier, rule: LoopRule | None = None) -> None:
         self._session, self._verifier = session, verifier
-        self._walk = Changing(Walk(rule=rule or LoopRule()))
+        self._walk = Changing(Walk.begun(rule))
 
     @property
     def session(self) -> VideoSession:
@@ -75,9 +75,30 @@ class LoopedSession(VideoSession):
 
     @contextmanager
     def look(self, frame: Frame, timestamp_s: float | None = None) -> Iterator[Look]:
+        """As the session inside does; a frame that is lost is the last one of its sequence."""
         held = self._session.provisional
-        with self._session.look(frame, timestamp_s) as look:
-            yield self._looked(look, _bytes_of(frame), held)
+        self._session.check(frame)
+        picture = _bytes_of(frame)
+        tracker = self._walk.value.tracker.seeing(picture)
+        if not tracker.is_lost:
+            with self._session.look(frame, timestamp_s) as look:
+                told = tracker.told(look.geometry)
+                if not told.is_lost:
+                    yield self._looked(look, Seen(picture, told), held)
+                    return
+            tracker = told
+        with self._session.look_last(frame, timestamp_s) as look:
+            yield self._looked(look, Seen(picture, tracker.lost(look.geometry)), held)
+
+    @contextmanager
+    def look_last(self, frame: Frame, timestamp_s: float | None = None) -> Iterator[Look]:
+        """What follows is another sub-map, whatever it looks like."""
+        held = self._session.provisional
+        self._session.check(frame)
+        picture = _bytes_of(frame)
+        tracker = self._walk.value.tracker.seeing(picture).cut_off()
+        with self._session.look_last(frame, timestamp_s) as look:
+            yield self._looked(look, Seen(picture, tracker.lost(look.geometry)), held)
 
     @contextmanager
     def look_at_rest(self) -> Iterator[Look]:
@@ -85,8 +106,11 @@ class LoopedSession(VideoSession):
         with self._session.look_at_rest() as look:
             yield self._looked(look, None, held)
 
-    def _looked(self, look: Look, picture: torch.Tensor | None, held: Geometry) -> Look:
-        after, geometry = self._walk.value.stepped(picture, look.geometry, held, self._verifier)
+    def check(self, frame: Frame) -> None:
+        self._session.check(frame)
+
+    def _looked(self, look: Look, seen: Seen | None, held: Geometry) -> Look:
+        after, geometry = self._walk.value.stepped(seen, look.geometry, held, self._verifier)
         return Look(geometry, look.num_kept, (partial(self._walk.become_with, after), *look.parts))
 
     def fork(self) -> "LoopedSession":

@@ -11,12 +11,13 @@ from longtake.errors import SavedSessionError, SettingError
 from longtake.places.graph import PlaceGraph
 from longtake.places.index import Candidate, PlaceIndex
 from longtake.places.kept_view import KeptView
+from longtake.places.saved_tracker import state_numbers, states_of, tracker_of, tracker_tensors
 from longtake.places.solver import Solving
 from longtake.places.walk import LoopRule, Walk
 from longtake.records import record_from
 from longtake.spatial.similarity import Similarity
 
-_COUNTS = ("num_frames", "adopts_at", "num_loops_seen", "num_corrections")
+_COUNTS = ("num_frames", "adopts_at", "num_loops_seen", "num_corrections", "is_joined")
 _SIMILARITY = 13
 _VIEW_NUMBERS = 1 + 9 + 16
 
@@ -26,8 +27,11 @@ def walk_tensors(walk: Walk) -> dict[str, Tensor]:
     counts = [getattr(walk, name) for name in _COUNTS]
     return {
         "counts": torch.tensor(counts, dtype=torch.int64),
-        "nodes": torch.tensor([walk.starts, walk.windows], dtype=torch.int64),
-        "anchors": _stacked([torch.tensor(one.numbers(), dtype=torch.float64) for one in walk.anchors], (_SIMILARITY,)),
+        "nodes": torch.tensor([walk.starts, walk.windows, walk.is_lost], dtype=torch.int64),
+        "states": state_numbers(walk.states),
+        **_under("tracker", tracker_tensors(walk.tracker)),
+        **({} if walk.last_camera is None else {"last_camera": _numbers(walk.last_camera)}),
+        "anchors": _stacked([_numbers(anchor) for anchor in walk.anchors], (_SIMILARITY,)),
         "candidates": torch.tensor([astuple(one) for one in walk.candidates], dtype=torch.float64).reshape(-1, 7),
         **({} if not walk.waiting else {"waiting": torch.stack(walk.waiting)}),
         **_view_tensors(walk.views),
@@ -54,11 +58,18 @@ def rule_of(record: Mapping[str, Any]) -> LoopRule:
 
 
 def _walk_of(tensors: Mapping[str, Tensor], rule: LoopRule) -> Walk:
-    starts, windows = tensors["nodes"].tolist()
+    starts, windows, is_lost = tensors["nodes"].tolist()
+    *counts, is_joined = tensors["counts"].tolist()
     anchors = tuple(Similarity.of_numbers(row, dtype=torch.float64) for row in tensors["anchors"].tolist())
-    graph, index, solving = (_below(tensors, name) for name in ("graph", "index", "solving"))
+    graph, index, solving, tracker = (_below(tensors, name) for name in ("graph", "index", "solving", "tracker"))
+    last_camera = tensors.get("last_camera")
     walk = Walk(
         rule=rule,
+        tracker=tracker_of(tracker, rule.tracking),
+        states=states_of(tensors["states"]),
+        is_lost=tuple(map(bool, is_lost)),
+        is_joined=bool(is_joined),
+        last_camera=None if last_camera is None else Similarity.of_numbers(last_camera.tolist(), dtype=torch.float64),
         waiting=tuple(tensors["waiting"].clone()) if "waiting" in tensors else (),
         index=PlaceIndex.of_tensors(index, rule.index) if index else None,
         views=_views_of(tensors),
@@ -68,11 +79,12 @@ def _walk_of(tensors: Mapping[str, Tensor], rule: LoopRule) -> Walk:
         graph=PlaceGraph.of_tensors(graph) if graph else None,
         candidates=tuple(_candidate(row) for row in tensors["candidates"].tolist()),
         solving=Solving.of_tensors(solving) if solving else None,
-        **dict(zip(_COUNTS, tensors["counts"].tolist(), strict=True)),
+        **dict(zip(_COUNTS[:-1], counts, strict=True)),
     )
     num_nodes = 0 if walk.graph is None else len(walk.graph)
     places = [] if walk.index is None else walk.index.frame.tolist()
-    if not len(starts) == len(anchors) == num_nodes or [view.frame for view in walk.views] != places:
+    has_fitting_nodes = len(starts) == len(anchors) == num_nodes and len(walk.states) <= walk.num_frames
+    if not has_fitting_nodes or [view.frame for view in walk.views] != places:
         raise SavedSessionError("The saved session's nodes or places do not fit each other; save it again.")
     return walk
 
@@ -134,6 +146,10 @@ def _candidate(row: Sequence[float]) -> Candidate:
         own_similarity=own_similarity,
         is_backwards=bool(is_backwards),
     )
+
+
+def _numbers(similarity: Similarity) -> Tensor:
+    return torch.tensor(similarity.numbers(), dtype=torch.float64)
 
 
 def _stacked(rows: Sequence[Tensor], shape: tuple[int, ...]) -> Tensor:

@@ -6,6 +6,9 @@ frames   0 ........ 48 ........ 96 ........ 144          a node begins with each
                                      believed: the graph is solved, one step a frame
                                        ▲ adopted so many frames after it was believed: what was said moves
 
+Frames that are lost are a node of their own, of which nothing is known; the node after it begins a sub-map, which lies
+where the camera was last known until a loop joins it.
+
 Nothing here depends on how long anything took: the same frames give the same corrections, to the bit.
 """
 
@@ -13,7 +16,7 @@ import bisect
 import math
 from dataclasses import dataclass, replace
 
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from longtake.errors import SettingError
@@ -23,13 +26,16 @@ from longtake.places.kept_view import KeptView
 from longtake.places.key_view import shared_intrinsics
 from longtake.places.loops import Spread
 from longtake.places.solver import Solving
+from longtake.places.tracking import Tracker, TrackingRule
 from longtake.places.verification import Verifier, between_windows, rigid
 from longtake.runtime.alignment import place as placed_by
 from longtake.spatial.similarity import Similarity
-from longtake.types import FrameKind, Geometry, Moved, MovedSpan
+from longtake.types import FrameKind, Geometry, Moved, MovedSpan, Tracking, TrackingReason, TrackingState
 
 _MOST_LOOPS_A_PAIR = 2
 _MOST_WAITING = 4
+_SOONER = 2
+"""While the last sub-map is not joined, so many times as many candidates wait, and are verified as often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +53,19 @@ class LoopRule:
     """Frames of a node, where windows are longer or there are none."""
     drift: Spread = Spread(translation=0.06, rotation_rad=0.045, log_scale=0.03)  # noqa: RUF009
     """From one node to the next; the translation over the median depth."""
+    tracking: TrackingRule = TrackingRule()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         if min(self.verify_every, self.adopt_after, self.longest_node) < 1:
             raise SettingError(f"Expected numbers of frames from 1 on in a rule for loops, but got {self}.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """A frame that a session was shown, and what was thought of it."""
+
+    picture: UInt8[Tensor, "3 height width"]
+    tracker: Tracker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,6 +73,9 @@ class Walk:
     """How far a session has come on its way."""
 
     rule: LoopRule
+    tracker: Tracker
+    states: tuple[tuple[TrackingState, TrackingReason | None], ...] = ()
+    """Of the newest frames, those that may still change among them."""
     num_frames: int = 0
     waiting: tuple[UInt8[Tensor, "3 height width"], ...] = ()
     """Pictures of the newest frames, those that are not answered yet among them."""
@@ -68,8 +86,12 @@ class Walk:
     starts: tuple[int, ...] = ()
     """First frame of each node."""
     windows: tuple[int, ...] = ()
+    is_lost: tuple[bool, ...] = ()
+    """Whether each node is of frames that are."""
     anchors: tuple[Similarity, ...] = ()
     """Where each node's first camera was said to be before any loop."""
+    last_camera: Similarity | None = None
+    """Where the last frame was said to be."""
     graph: PlaceGraph | None = None
     candidates: tuple[Candidate, ...] = ()
     solving: Solving | None = None
@@ -78,6 +100,14 @@ class Walk:
     num_loops_seen: int = 0
     """Loops of the graph that a solution has taken up."""
     num_corrections: int = 0
+    is_joined: bool = True
+    """Whether the last sub-map was joined to an earlier one, or is the first."""
+
+    @classmethod
+    def begun(cls, rule: LoopRule | None = None) -> "Walk":
+        """Before its first frame."""
+        rule = rule or LoopRule()
+        return cls(rule=rule, tracker=Tracker(rule=rule.tracking))
 
     @property
     def num_bytes(self) -> int:
@@ -87,6 +117,7 @@ class Walk:
         return (
             pictures
             + (len(self.views) * self.views[0].num_bytes if self.views else 0)
+            + self.tracker.overlay.num_bytes
             + (0 if index is None else index.num_bytes)
             + (0 if graph is None else graph.num_bytes)
         )
@@ -106,18 +137,18 @@ class Walk:
         )
 
     def stepped(
-        self, picture: UInt8[Tensor, "3 height width"] | None, geometry: Geometry, held: Geometry, verifier: Verifier
+        self, seen: Seen | None, geometry: Geometry, held: Geometry, verifier: Verifier
     ) -> tuple["Walk", Geometry]:
         """After one more frame, or without one at the end, and what becomes known with it.
 
         `held` are results given before that are not final, as the session has them.
         """
-        walk = self if picture is None else self._with_picture(picture)
+        walk = self if seen is None else self._with_frame(seen, held)
         walk = walk._told(geometry)
-        walk = walk._thinking(verifier) if picture is not None else walk._thinking_to_the_end()
+        walk = walk._thinking(verifier) if seen is not None else walk._thinking_to_the_end()
         known = walk.corrected(geometry)
         moved = known.moved
-        if walk._is_adopting(is_over=picture is None):
+        if walk._is_adopting(is_over=seen is None):
             walk, moves = walk._adopted()
             known = walk.corrected(geometry)
             spans = (*(() if moved is None else moved.spans), *moves)
@@ -129,10 +160,14 @@ class Walk:
         return walk, replace(known, moved=moved)
 
     def corrected(self, geometry: Geometry) -> Geometry:
-        """Frames as they are known by the loops that were adopted."""
-        if self.graph is None or not self.graph.strain.any() or not len(geometry):
+        """Frames as they are known by the loops that were adopted, and how each was tracked."""
+        graph = self.graph
+        if graph is None:
             return geometry
-        nodes = [self._node_of(frame) for frame in geometry.frame_index]
+        geometry = self._tracked(self.tracker.overlay.left_out(geometry))
+        if not (graph.strain.any() or graph.is_broken.any()) or not len(geometry):
+            return geometry
+        nodes = [self.node_of(frame) for frame in geometry.frame_index]
         parts = [
             placed_by(geometry.frames(place, place + 1), _like(self._known_from_said(node), geometry))
             for place, node in enumerate(nodes)
@@ -148,10 +183,37 @@ class Walk:
 
     def known_from_said(self, frame: int) -> Similarity:
         """What moves a frame from where it was first said to be to where it is known to be."""
-        return self._known_from_said(self._node_of(frame))
+        return self._known_from_said(self.node_of(frame))
 
-    def _with_picture(self, picture: UInt8[Tensor, "3 height width"]) -> "Walk":
-        return replace(self, num_frames=self.num_frames + 1, waiting=(*self.waiting, picture))
+    def sub_map_of(self, node: int) -> int | None:
+        """Which one a node is of, from 0; None of frames that are lost."""
+        begins = [at for at in range(node + 1) if not self.is_lost[at] and (at == 0 or self.is_lost[at - 1])]
+        return None if self.is_lost[node] else len(begins) - 1
+
+    def _tracked(self, geometry: Geometry) -> "Geometry":
+        """With the state of each frame."""
+        tracking = []
+        for frame in geometry.frame_index:
+            state, reason = self._state_of(frame)
+            tracking.append(Tracking(state=state, reason=reason, sub_map=self.sub_map_of(self.node_of(frame))))
+        moved = geometry.moved
+        if moved is not None:
+            moved = replace(moved, geometry=self._tracked(self.tracker.overlay.left_out(moved.geometry)))
+        return replace(geometry, tracking=tuple(tracking), moved=moved)
+
+    def _state_of(self, frame: int) -> tuple[TrackingState, TrackingReason | None]:
+        return self.states[len(self.states) - (self.num_frames - frame)]
+
+    def _with_frame(self, seen: Seen, held: Geometry) -> "Walk":
+        """With its picture and state; states of frames that were final before are left out."""
+        num_open = max(len(self.waiting), self.num_frames - held.frame_index[0] if len(held) else 0)
+        return replace(
+            self,
+            num_frames=self.num_frames + 1,
+            waiting=(*self.waiting, seen.picture),
+            tracker=seen.tracker,
+            states=(*self.states[len(self.states) - num_open :], (seen.tracker.state, seen.tracker.reason)),
+        )
 
     def _told(self, geometry: Geometry) -> "Walk":
         """With nodes that begin, and keyframes as places."""
@@ -159,30 +221,43 @@ class Walk:
         for given in (() if geometry.moved is None else (geometry.moved.geometry,)) + (geometry,):
             for place, frame in enumerate(given.frame_index):
                 walk = walk._with_node_of(given, place)
-                if given is geometry and given.kind[place] is not FrameKind.PASSING:
+                if given is geometry and given.kind[place] is not FrameKind.PASSING and not walk.is_lost[-1]:
                     walk = walk._with_keyframe(given, place, frame)
         num_unanswered = self.num_frames - (geometry.frame_index[-1] + 1) if len(geometry) else len(walk.waiting)
         return replace(walk, waiting=walk.waiting[len(walk.waiting) - num_unanswered :] if num_unanswered else ())
 
     def _with_node_of(self, geometry: Geometry, place: int) -> "Walk":
         frame, window = geometry.frame_index[place], geometry.window[place]
-        if self.windows and window <= self.windows[-1] and frame - self.starts[-1] < self.rule.longest_node:
-            return self
+        is_lost = self._state_of(frame)[0] is TrackingState.LOST
+        is_break = bool(self.is_lost) and is_lost != self.is_lost[-1]
+        if self.windows and not is_break and (is_lost or not self._is_over(frame, window)):
+            return replace(self, last_camera=rigid(geometry.world_from_camera[place]))
         anchor = rigid(geometry.world_from_camera[place])
-        depth = geometry.depth[place].detach().double()
-        unit = float(depth[depth.isfinite() & (depth > 0)].median().cpu()) if bool((depth > 0).any()) else 1.0
-        if self.graph is None:
-            graph = PlaceGraph.of_first(anchor)
-        else:
-            drift = replace(self.rule.drift, translation=self.rule.drift.translation * unit)
-            graph = self.graph.followed_by(self.anchors[-1].inverse() @ anchor, drift)
         return replace(
             self,
             starts=(*self.starts, frame),
             windows=(*self.windows, window),
+            is_lost=(*self.is_lost, is_lost),
             anchors=(*self.anchors, anchor),
-            graph=graph,
+            graph=self._graph_with(anchor, geometry.depth[place], is_break=is_break),
+            is_joined=self.is_joined and not is_break,
+            last_camera=anchor,
         )
+
+    def _is_over(self, frame: int, window: int) -> bool:
+        """Whether the last node is, where frames go on."""
+        return window > self.windows[-1] or frame - self.starts[-1] >= self.rule.longest_node
+
+    def _graph_with(self, anchor: Similarity, depth: Float[Tensor, "height width"], *, is_break: bool) -> PlaceGraph:
+        if self.graph is None:
+            return PlaceGraph.of_first(anchor)
+        if is_break:
+            assert self.last_camera is not None
+            return self.graph.followed_by_sub_map(self._known_from_said(len(self.starts) - 1) @ self.last_camera)
+        depth = depth.detach().double()
+        unit = float(depth[depth.isfinite() & (depth > 0)].median().cpu()) if bool((depth > 0).any()) else 1.0
+        drift = replace(self.rule.drift, translation=self.rule.drift.translation * unit)
+        return self.graph.followed_by(self.anchors[-1].inverse() @ anchor, drift)
 
     def _with_keyframe(self, geometry: Geometry, place: int, frame: int) -> "Walk":
         if geometry.descriptor is None:
@@ -191,25 +266,31 @@ class Walk:
         index = self.index or PlaceIndex.empty(len(descriptor), self.rule.index)
         before = index.frame[-1] if len(index) else -1
         index = index.with_keyframe(
-            descriptor, frame=frame, window=self._node_of(frame), timestamp_s=geometry.timestamp_s[place]
+            descriptor, frame=frame, window=self.node_of(frame), timestamp_s=geometry.timestamp_s[place]
         )
         if index.frame[-1] == before:
             return replace(self, index=index)
         picture = self.waiting[len(self.waiting) - (self.num_frames - frame)]
         kept = set(index.frame.tolist())
-        views = (*self.views, KeptView.of(geometry, place, picture))
+        views = (*self.views, KeptView.of(self.tracker.overlay.left_out(geometry), place, picture))
         return replace(self, index=index, views=tuple(view for view in views if view.frame in kept))._with_candidates()
 
     def _with_candidates(self) -> "Walk":
         assert self.index is not None
-        new = [found for found in self.index.candidates(2) if found.similarity >= self.rule.least_similarity]
-        return replace(self, candidates=(*new, *self.candidates)[:_MOST_WAITING])
+        found = self.index.candidates(2 if self.is_joined else 2 * _SOONER, since=self.starts[self._begin_of_sub_map])
+        new = [one for one in found if one.similarity >= self.rule.least_similarity]
+        waiting = (*new, *self.candidates)
+        if self.is_joined:
+            return replace(self, candidates=waiting[:_MOST_WAITING])
+        waiting = tuple(sorted(waiting, key=lambda one: one.similarity, reverse=True))
+        return replace(self, candidates=waiting[: _SOONER * _MOST_WAITING])
 
     def _thinking(self, verifier: Verifier) -> "Walk":
         """One piece of work of bounded time."""
         if self.solving is not None and not self.solving.is_done:
             return replace(self, solving=self.solving.stepped())
-        if self.num_frames % self.rule.verify_every == 0:
+        every = self.rule.verify_every if self.is_joined else max(1, self.rule.verify_every // _SOONER)
+        if self.num_frames % every == 0:
             return self._verified(verifier)._solving_if_due()
         return self
 
@@ -231,11 +312,14 @@ class Walk:
 
     def _judged(self, verifier: Verifier, old: KeptView, new: KeptView) -> "Walk":
         assert self.graph is not None
-        intrinsics = shared_intrinsics([view.intrinsics for view in self.views])
+        islands = self.graph.islands()
+        both = {int(islands[self.node_of(view.frame)]) for view in (old, new)}
+        known = [view for view in self.views if int(islands[self.node_of(view.frame)]) in both]
+        intrinsics = shared_intrinsics([view.intrinsics for view in known])
         verdict = verifier.verify(old.as_view(intrinsics), new.as_view(intrinsics))
         if not verdict.is_accepted:
             return self
-        first, second = self._node_of(old.frame), self._node_of(new.frame)
+        first, second = self.node_of(old.frame), self.node_of(new.frame)
         cameras = [
             anchor.inverse().of_cameras(view.world_from_camera)
             for anchor, view in ((self.anchors[first], old), (self.anchors[second], new))
@@ -277,7 +361,17 @@ class Walk:
             for node, (start, stop) in enumerate(zip(self.starts, stops, strict=True))
             if stop > start
         )
-        return replace(self, graph=graph, solving=None), spans
+        walk = replace(self, graph=graph, solving=None)
+        if self.is_joined or int(graph.islands()[-1]) == self._begin_of_sub_map:
+            return walk, spans
+        return replace(walk, is_joined=True, states=(*self.states[:-1], (TrackingState.RELOCALISED, None))), spans
+
+    @property
+    def _begin_of_sub_map(self) -> int:
+        """The first node that overlaps connect with the last one."""
+        assert self.graph is not None
+        broken = self.graph.is_broken.nonzero()[0]
+        return int(broken[-1]) if len(broken) else 0
 
     @property
     def _newest_loop(self) -> int:
@@ -289,11 +383,12 @@ class Walk:
 
     def _is_known(self, candidate: Candidate) -> bool:
         assert self.graph is not None
-        first, second = self._node_of(candidate.old_frame), self._node_of(candidate.frame)
+        first, second = self.node_of(candidate.old_frame), self.node_of(candidate.frame)
         loops = self.graph.loops
         return first == second or int(((loops.first == first) & (loops.second == second)).sum()) >= _MOST_LOOPS_A_PAIR
 
-    def _node_of(self, frame: int) -> int:
+    def node_of(self, frame: int) -> int:
+        """Which node a frame is of."""
         return bisect.bisect_right(self.starts, frame) - 1
 
     def _known_from_said(self, node: int) -> Similarity:
@@ -302,7 +397,7 @@ class Walk:
 
     def _conjugated(self, span: MovedSpan) -> MovedSpan:
         """A move among what was said, as one among what is known."""
-        known = self._known_from_said(self._node_of(span.first_frame))
+        known = self._known_from_said(self.node_of(span.first_frame))
         moved = known.matrix @ span.now_from_before.double().cpu() @ known.inverse().matrix
         return replace(span, now_from_before=moved)
 

@@ -155,6 +155,8 @@ class SessionRecord:
     scale_block: int
     last_kept_index: int
     waiting_timestamps_s: tuple[float, ...]
+    first_frame: int = 0
+    """Frames of sequences that ended before this one; the counts above begin with it."""
     windowed: WindowedRecord | None = None
     """None in a session without windows, as all of format 1 were."""
     fit: str | None = None
@@ -175,7 +177,7 @@ class SessionRecord:
             )
         counts = (self.scale_block, self.last_kept_index, self.num_answered)
         is_rising = 0 <= self.scale_block <= self.num_answered and 0 <= self.last_kept_index <= self.num_answered
-        if not is_rising:
+        if not is_rising or self.first_frame < 0:
             raise SettingError(f"Expected clocks that agree with each other, but got {counts}.")
         for name in (self.trunk_dtype, self.compute_dtype):
             if name not in DTYPES:

@@ -45,7 +45,10 @@ class _Clock:
     waiting: tuple[Float[Tensor, "3 height width"], ...] = ()
     """Frames that wait until the scale block is complete, pixels from 0 to 1."""
     waiting_s: tuple[float, ...] = ()
+    first_frame: int = 0
+    """Frames of sequences that have ended before this one."""
     num_answered: int = 0
+    """Of this sequence."""
     scale_block: int = 0
     """How many frames it has; 0 until they were answered."""
     last_kept: KeptCamera | None = None
@@ -128,7 +131,7 @@ class SequenceSession(VideoSession):
     @property
     def num_final(self) -> int:
         """All that were answered."""
-        return self._clock.value.num_answered
+        return self._clock.value.first_frame + self._clock.value.num_answered
 
     @property
     def provisional(self) -> Geometry:
@@ -144,7 +147,8 @@ class SequenceSession(VideoSession):
     def progress(self) -> Progress:
         return Progress(
             size=self._plan.size,
-            num_frames=self._clock.value.num_answered + len(self._clock.value.waiting),
+            num_frames=self.num_final + len(self._clock.value.waiting),
+            first_frame=self._clock.value.first_frame,
             num_kept=self.num_kept,
             capacity=self._plan.requirements.full_after,
         )
@@ -168,18 +172,24 @@ class SequenceSession(VideoSession):
 
     def look(self, frame: Frame, timestamp_s: float | None = None) -> AbstractContextManager[Look]:
         """Of no frame while the scale block fills, then of all its frames, then of each."""
-        self.check(frame)
-        clock = self._clock.value
-        time_s = float(clock.num_answered + len(clock.waiting)) if timestamp_s is None else timestamp_s
-        clock = replace(
-            clock,
-            waiting=(*clock.waiting, own_pixels(frame, self._device)),
-            waiting_s=(*clock.waiting_s, time_s),
-            last_s=time_s,
-        )
+        clock = self._with_frame(frame, timestamp_s)
         if not clock.scale_block and len(clock.waiting) < self._plan.num_scale_frames:
             return nullcontext(self._unanswered(clock))
         return self._answered(clock)
+
+    def look_last(self, frame: Frame, timestamp_s: float | None = None) -> AbstractContextManager[Look]:
+        """Of all that waits, this frame the last of it; the next sequence counts its frames on."""
+        clock = self._clock.value
+        return self.look_ending(frame, timestamp_s, first_frame=self.num_final + len(clock.waiting) + 1)
+
+    @contextmanager
+    def look_ending(self, frame: Frame, timestamp_s: float | None = None, *, first_frame: int) -> Iterator[Look]:
+        """The same, with the number that the next sequence begins with."""
+        clock = self._with_frame(frame, timestamp_s)
+        with self._answered(clock) as look:
+            geometry = look.geometry
+        after = _Clock(first_frame=first_frame, last_s=clock.last_s)
+        yield Look(geometry, 0, (partial(self._clock.become_with, after), self._memory.clear_with))
 
     def look_at_rest(self) -> AbstractContextManager[Look]:
         """Of the frames of a scale block that the video ended before."""
@@ -236,9 +246,10 @@ class SequenceSession(VideoSession):
             backend=self._backend.name,
             budget_bytes=self._budget_bytes,
             compute_dtype=str(self._compute_dtype),
+            first_frame=clock.first_frame,
             num_answered=clock.num_answered,
             scale_block=clock.scale_block,
-            last_kept_index=0 if clock.last_kept is None else clock.last_kept.frame_index,
+            last_kept_index=0 if clock.last_kept is None else clock.last_kept.frame_index - clock.first_frame,
             waiting_timestamps_s=clock.waiting_s,
             last_s=clock.last_s,
         )
@@ -282,11 +293,13 @@ class SequenceSession(VideoSession):
         last_kept = None
         if record.scale_block:
             index, pose = record.last_kept_index, saved.read("last_kept_pose", torch.float32, (9,))
-            last_kept = KeptCamera(index, index < record.scale_block, pose.to(session._device, copy=True))
+            frame, is_scale = record.first_frame + index, index < record.scale_block
+            last_kept = KeptCamera(frame, is_scale, pose.to(session._device, copy=True))
         session._clock.become(
             _Clock(
                 waiting=tuple(waiting),
                 waiting_s=record.waiting_timestamps_s,
+                first_frame=record.first_frame,
                 num_answered=record.num_answered,
                 scale_block=record.scale_block,
                 last_kept=last_kept,
@@ -294,6 +307,18 @@ class SequenceSession(VideoSession):
             )
         )
         return session
+
+    def _with_frame(self, frame: Frame, timestamp_s: float | None) -> _Clock:
+        """With one more that waits; refused where the session cannot take it."""
+        self.check(frame)
+        clock = self._clock.value
+        time_s = float(self.num_final + len(clock.waiting)) if timestamp_s is None else timestamp_s
+        return replace(
+            clock,
+            waiting=(*clock.waiting, own_pixels(frame, self._device)),
+            waiting_s=(*clock.waiting_s, time_s),
+            last_s=time_s,
+        )
 
     @contextmanager
     def _answered(self, clock: _Clock) -> Iterator[Look]:
@@ -324,6 +349,7 @@ class SequenceSession(VideoSession):
             else:
                 geometry = replace(geometry, kind=(FrameKind.PASSING,))
             after = _Clock(
+                first_frame=clock.first_frame,
                 num_answered=clock.num_answered + num_frames,
                 scale_block=scale_block,
                 last_kept=last_kept,
@@ -367,11 +393,11 @@ class SequenceSession(VideoSession):
 
     def _describe(self, prediction: Prediction, clock: _Clock) -> Geometry:
         """The frames that wait, taken as kept."""
-        num_frames = len(clock.waiting)
+        num_frames, first = len(clock.waiting), clock.first_frame + clock.num_answered
         return describe(
             prediction,
             self._model.config.camera,
-            frame_index=range(clock.num_answered, clock.num_answered + num_frames),
+            frame_index=range(first, first + num_frames),
             timestamps_s=clock.waiting_s,
             kinds=(FrameKind.KEYFRAME if clock.scale_block else FrameKind.SCALE,) * num_frames,
         )

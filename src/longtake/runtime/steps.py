@@ -83,8 +83,20 @@ class VideoSession(ABC):
     """
 
     @abstractmethod
+    def check(self, frame: Frame) -> None:
+        """Refuse a frame that this session cannot take, in one sentence."""
+
+    @abstractmethod
     def look(self, frame: Frame, timestamp_s: float | None = None) -> AbstractContextManager[Look]:
         """What a step would return, before the session has changed; leaving without `take` leaves no trace."""
+
+    @abstractmethod
+    def look_last(self, frame: Frame, timestamp_s: float | None = None) -> AbstractContextManager[Look]:
+        """What a step would return if this were the last frame of its sequence, in the same way.
+
+        All that waits is answered with it, and is final; with `take` all memory is cleared, and the next frame begins a
+        sequence that knows nothing of this one, in a world of its own.
+        """
 
     @abstractmethod
     def look_at_rest(self) -> AbstractContextManager[Look]:

@@ -103,21 +103,28 @@ class WindowedSession(VideoSession):
     def live_bytes(self) -> int:
         return self._session.live_bytes
 
+    def check(self, frame: Frame) -> None:
+        self._session.check(frame)
+
     @contextmanager
     def look(self, frame: Frame, timestamp_s: float | None = None) -> Iterator[Look]:
         """Of this frame, and what frames became that a new window looked at again."""
-        self._session.check(frame)
-        if self._is_full(self._clock.value.current):
-            self._begin_window()
-        clock = self._clock.value
-        index = clock.current.first_frame + clock.current.num_frames
-        timestamp_s = float(index) if timestamp_s is None else timestamp_s
+        clock, timestamp_s = self._ready_for(frame, timestamp_s)
         recent = (*clock.recent, (frame.clone(), timestamp_s))[-self._rule.overlap :]
         with self._session.look(frame, timestamp_s) as look:
             window = clock.current.received(look, self._alignment, num_new=1)
             coming = replace(clock, recent=recent, current=window)
             after, geometry = self._given(coming, self._rule.num_final(window.num_placed))
             yield Look(geometry, look.num_kept, (partial(self._clock.become_with, after), *look.parts))
+
+    @contextmanager
+    def look_last(self, frame: Frame, timestamp_s: float | None = None) -> Iterator[Look]:
+        """Of this frame, with which its window ends; the next one shares nothing with it."""
+        clock, timestamp_s = self._ready_for(frame, timestamp_s)
+        with self._session.look_ending(frame, timestamp_s, first_frame=0) as look:
+            window = clock.current.received(look, self._alignment, num_new=1)
+            after, geometry = self._given(replace(clock, current=window), window.num_placed)
+            yield Look(geometry, look.num_kept, (partial(self._clock.become_with, after.broken_off()), *look.parts))
 
     @contextmanager
     def look_at_rest(self) -> Iterator[Look]:
@@ -209,6 +216,15 @@ class WindowedSession(VideoSession):
         )
         return session
 
+    def _ready_for(self, frame: Frame, timestamp_s: float | None) -> tuple["_Clock", float]:
+        """The clock in a window with room for a frame that can be taken, and the frame's time."""
+        self._session.check(frame)
+        if self._is_full(self._clock.value.current):
+            self._begin_window()
+        window = self._clock.value.current
+        index = window.first_frame + window.num_frames
+        return self._clock.value, float(index) if timestamp_s is None else timestamp_s
+
     def _begin_window(self) -> None:
         """Look again at the frames the next window shares; if that fails the next step tries again."""
         clock, ended = self._clock.value, self._clock.value.current
@@ -257,6 +273,24 @@ class _Clock:
     recent: tuple[tuple[Frame, float], ...] = ()
     """The last frames and their times, as many as windows share."""
     num_corrections: int = 0
+
+    def broken_off(self) -> "_Clock":
+        """With the current window over and one after it that shares nothing with it.
+
+        A window of one frame counts to the one before it, so that frames which are looked at alone, for however long,
+        take no room.
+        """
+        last, ended = self.current.span, self.ended
+        if ended and last.num_frames == 1:
+            ended = (*ended[:-1], replace(ended[-1], num_frames=ended[-1].num_frames + 1))
+        else:
+            ended = (*ended, last)
+        following = _Window(
+            index=len(ended),
+            first_frame=last.first_frame + last.num_frames,
+            world_from_window=Similarity.identity(self.current.world_from_window.scale.device),
+        )
+        return _Clock(current=following, ended=ended, num_corrections=self.num_corrections)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

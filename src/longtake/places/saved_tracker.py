@@ -1,0 +1,60 @@
+"""How frames were tracked, as tensors, and back to the bit."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from longtake.places.overlay import Overlay
+from longtake.places.tracking import Recent, Sight, Tracker, TrackingRule
+from longtake.types import TrackingReason, TrackingState
+
+_STATES, _REASONS = tuple(TrackingState), (None, *TrackingReason)
+_RECENT, _OVERLAY = ("likeness", "sureness", "steps"), ("last", "stayed", "covered")
+_ARRAYS = ("descriptor", "pose", "blocks", "colours", *(f"overlay.{name}" for name in _OVERLAY))
+
+
+def tracker_tensors(tracker: Tracker) -> dict[str, Tensor]:
+    """All but the rule."""
+    sight, recent = tracker.sight, tracker.recent
+    overlay = {f"overlay.{name}": getattr(tracker.overlay, name) for name in _OVERLAY}
+    arrays = {"descriptor": tracker.descriptor, "pose": tracker.pose, **overlay}
+    if sight is not None:
+        arrays |= {"blocks": sight.blocks, "colours": sight.colours}
+    return {
+        "state": state_numbers([(tracker.state, tracker.reason)]),
+        "counts": torch.tensor([tracker.num_dark, tracker.num_still]),
+        "likeness": torch.tensor(tracker.likeness, dtype=torch.float64),
+        **{f"recent.{name}": torch.tensor(getattr(recent, name), dtype=torch.float64) for name in _RECENT},
+        **{name: torch.from_numpy(array.copy()) for name, array in arrays.items() if array is not None},
+    }
+
+
+def tracker_of(tensors: Mapping[str, Tensor], rule: TrackingRule) -> Tracker:
+    """What `tracker_tensors` gave."""
+    arrays = {name: tensors[name].numpy().copy() for name in _ARRAYS if name in tensors}
+    (state, reason), (num_dark, num_still) = states_of(tensors["state"])[0], tensors["counts"].tolist()
+    return Tracker(
+        rule=rule,
+        state=state,
+        reason=reason,
+        sight=Sight(blocks=arrays["blocks"], colours=arrays["colours"]) if "blocks" in arrays else None,
+        overlay=Overlay(**{name: arrays.get(f"overlay.{name}") for name in _OVERLAY}),
+        num_dark=num_dark,
+        num_still=num_still,
+        likeness=float(tensors["likeness"]),
+        descriptor=arrays.get("descriptor"),
+        pose=arrays.get("pose"),
+        recent=Recent(**{name: tuple(tensors[f"recent.{name}"].tolist()) for name in _RECENT}),
+    )
+
+
+def state_numbers(states: Sequence[tuple[TrackingState, TrackingReason | None]]) -> Tensor:
+    """A row for each frame."""
+    rows = [(_STATES.index(state), _REASONS.index(reason)) for state, reason in states]
+    return torch.tensor(rows, dtype=torch.int64).reshape(-1, 2)
+
+
+def states_of(numbers: Tensor) -> tuple[tuple[TrackingState, TrackingReason | None], ...]:
+    """What `state_numbers` gave."""
+    return tuple((_STATES[state], _REASONS[reason]) for state, reason in numbers.tolist())
