@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from served import BOTH, QUESTION, Outputs, until, without_times
 from server_process import ServerProcess
@@ -182,6 +183,8 @@ def test_an_upload_and_a_world_run_by_themselves(server: ServerProcess, tmp_path
             assert time.monotonic() < ends_s, told
             time.sleep(0.1)
         assert told["num_frames"] == 10
+        with pytest.raises(InputError, match="a source of its own"):
+            longtake.Client(server.url).session(id).step(np.zeros((98, 126, 3), np.uint8), 100.0)
         assert server.call("DELETE", f"/v1/sessions/{id}").status == 204
     assert server.call("PUT", f"/v1/sessions/{world['id']}/video", content=b"x").status == 404
 

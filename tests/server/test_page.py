@@ -89,7 +89,7 @@ def test_the_page_needs_no_token_and_its_files_are_served_by_name(tmp_path: Path
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    for name in [*MODULES, *SHARED, "style.css", "panels.css", "icon.svg"]:
+    for name in [*MODULES, *SHARED, "style.css", "panels.css", "api.css", "icon.svg"]:
         found = got(app, f"/static/{name}")
         assert (found.status, found.headers["content-security-policy"]) == (200, policy), name
         again = got(app, f"/static/{name}", if_none_match=found.headers["etag"])
@@ -98,6 +98,13 @@ def test_the_page_needs_no_token_and_its_files_are_served_by_name(tmp_path: Path
         assert got(app, f"/static/{name}").status == 404, name
     assert got(app, "/v1/sessions").status == 401
     assert got(app, "/static").status == 401
+    assert got(app, "/docs").status == 401
+    docs = got(app, "/docs", authorization="Bearer a-token-of-some-length")
+    assert docs.headers["content-security-policy"] == policy
+    text = docs.body.decode()
+    assert "<code>POST /v1/sessions/{id}/fork</code>" in text
+    assert "delivery" in text
+    assert not re.search(r"https?://|<script|style=", text)
 
 
 @pytest.mark.extra

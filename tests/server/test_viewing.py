@@ -163,6 +163,8 @@ def test_viewers_that_mean_no_good_get_errors_and_change_no_result(
         {"type": "view.budget", "points": False},
         {"type": "view.budget", "previews": "yes"},
         {"type": "view.budget", "preview_px": 100_000},
+        {"type": "response.create", "response": "\udfff", "question": "Where is the red ball now?"},
+        {"type": "watch.create", "watch": "\ud800", "question": "Where is the red ball now?", "expected": "left"},
     ]
     with longtake.Client(server.url).open_session(memory=40_000_000, share=0.3, ask_fps=5.0) as session:
         steps: tuple[bytes, ...] = ()

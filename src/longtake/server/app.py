@@ -99,7 +99,14 @@ def create_app(engine: Engine, rules: AccessRules) -> App:
             await asyncio.get_running_loop().run_in_executor(own, engine.drain)
         downloads.close()
 
-    app = FastAPI(title="longtake", version=__version__, lifespan=lifespan, openapi_url="/v1/openapi.json")
+    app = FastAPI(
+        title="longtake",
+        version=__version__,
+        lifespan=lifespan,
+        openapi_url="/v1/openapi.json",
+        docs_url=None,  # the page's own, which needs nothing from elsewhere
+        redoc_url=None,
+    )
     tell_problem = partial(_tell_problem, engine.settings.folder)
     app.add_exception_handler(LongtakeError, tell_problem)
     app.add_exception_handler(RequestValidationError, _tell_invalid)

@@ -9,6 +9,7 @@ from importlib.resources.abc import Traversable
 from fastapi import APIRouter, Request, Response
 
 from longtake.exports.viewer.script import module_names, module_text
+from longtake.server.api_page import api_page
 from longtake.server.problems import RequestError
 
 _TYPES = {
@@ -39,8 +40,13 @@ class _File:
 
 
 def page_router() -> APIRouter:
-    """`/` and `/static/…`: nothing but what is in the package, by name."""
+    """`/` and `/static/…`: nothing but what is in the package, by name; and `/docs`."""
     router, found = APIRouter(include_in_schema=False), _read_files()
+
+    @router.get("/docs")
+    async def docs(request: Request) -> Response:
+        content = api_page(request.app.openapi()).encode()
+        return Response(content, media_type=_TYPES["html"], headers=_HEADERS)
 
     @router.get("/")
     async def page(request: Request) -> Response:

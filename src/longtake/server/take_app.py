@@ -34,7 +34,9 @@ Chunks = Callable[[], Iterable[bytes]]
 
 def create_take_app(take: Take, chunks: Chunks, rules: AccessRules) -> App:
     """Routes that the page asks, as a server of sessions has them."""
-    app = FastAPI(title="longtake view", version=__version__, openapi_url="/v1/openapi.json")
+    app = FastAPI(
+        title="longtake view", version=__version__, openapi_url="/v1/openapi.json", docs_url=None, redoc_url=None
+    )
     app.add_exception_handler(LongtakeError, _tell_problem)
     app.include_router(page_router())
     app.include_router(_take_routes(take, chunks), prefix="/v1")
