@@ -14,7 +14,7 @@ from server_process import ServerProcess
 
 import longtake
 from benchmarks.serving.wire import raw_frame
-from longtake.server import download_routes
+from longtake.server import download_routes, run
 from longtake.server.access import AccessRules
 from longtake.server.app import create_app
 from longtake.server.client import RemoteSession
@@ -146,6 +146,32 @@ def test_downloads_that_take_long_hold_up_no_frame_and_no_figure(
             assert called(port, "GET", f"/v1/sessions/{session.id}/poses.tum") == 200
             assert called(port, "DELETE", f"/v1/sessions/{session.id}") == 204
             may_end.set()
+        running.stop()
+        thread.join(60)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("sent", ["", "GET /heal", "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: "])
+def test_a_request_whose_first_lines_do_not_end_is_closed(
+    start: Start, monkeypatch: pytest.MonkeyPatch, sent: str
+) -> None:
+    monkeypatch.setattr(run, "_HEADER_S", 0.2)
+    with listen("127.0.0.1", 0) as bound:
+        port = bound.getsockname()[1]
+        is_ready = threading.Event()
+        running = http_server(create_app(start(), AccessRules.local(port)), is_ready.set)
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [bound]}, daemon=True)
+        thread.start()
+        assert is_ready.wait(60)
+        whole = HTTPConnection("127.0.0.1", port, timeout=60)
+        whole.request("GET", "/health")
+        assert whole.getresponse().read()
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+            connection.sendall(sent.encode())
+            assert connection.recv(1) == b""
+        whole.request("GET", "/health")  # one that waits between two requests stays
+        assert whole.getresponse().status == 200
+        whole.close()
         running.stop()
         thread.join(60)
     assert not thread.is_alive()

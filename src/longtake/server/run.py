@@ -1,11 +1,14 @@
 """A server from its socket to its end: it listens, says so, and saves all when it is asked to stop."""
 
+import asyncio
 import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from longtake.errors import InputError
 from longtake.server.access import App
@@ -16,6 +19,8 @@ _GRACE_S = 5
 _UNREAD_MS = 20_000
 """That what was sent may stay without an acknowledgement, or room on the other side."""
 _FIELDS_BYTES = 65_536 + 16
+_HEADER_S = 10.0
+"""In which the first lines of a request have to come."""
 
 
 class HttpServer(uvicorn.Server):
@@ -37,6 +42,36 @@ class HttpServer(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._on_ready()
+
+
+class PromptProtocol(H11Protocol):
+    """HTTP that closes connections upon which the first lines of a request begin and do not end."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_request()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE:
+            self._expect_request()
+        else:
+            self._expect_nothing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expect_nothing()
+        super().connection_lost(exc)
+
+    def _expect_request(self) -> None:
+        if self._late is None:
+            self._late = self.loop.call_later(_HEADER_S, self.transport.close)
+
+    def _expect_nothing(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -61,6 +96,7 @@ def http_server(app: App, on_ready: Callable[[], None], files: CertificateFiles 
         app,
         ssl_certfile=None if files is None else files.certificate,
         ssl_keyfile=None if files is None else files.key,
+        http=PromptProtocol,
         lifespan="on",
         ws_max_size=MAX_FRAME_BYTES + _FIELDS_BYTES,
         ws_per_message_deflate=False,
