@@ -220,3 +220,27 @@ def test_a_clock_that_is_set_makes_no_session_old(
     engine.keep_house()
     assert [each.id for each in engine.sessions] == [session.id]
     assert session.holds_room
+
+
+def test_an_end_that_cannot_be_saved_still_gives_the_results_that_were_owed(
+    start: Start, frames: Sequence[VideoFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = start(save_every_frames=100)
+    session, twin = open_session(engine, MAP), open_session(engine, MAP)
+    for each in (session, twin):
+        push(each, frames[:3])
+    owed = twin.finish().result(timeout=60)
+
+    def fail(_: TensorFile, path: str | Path) -> NoReturn:
+        raise InputError(f"{path} cannot be written.")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(TensorFile, "save", fail)
+        given = session.finish().result(timeout=60)
+        engine.keep_house()
+        session.rest()
+        until(lambda: len(events_of(session, "error")) == 2)
+    assert given.frame_index == owed.frame_index != ()
+    assert session.holds_room
+    session.save().result(timeout=60)
+    assert session.shelf.read().is_finished

@@ -213,7 +213,7 @@ class Engine:
             if idle_s >= self.settings.retention_s:
                 self.close(session.id)
             elif session.holds_room and idle_s >= self.settings.idle_s:
-                session.evict()
+                session.rest()
 
     @property
     def disk_bytes(self) -> int:

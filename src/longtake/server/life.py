@@ -114,11 +114,10 @@ class Life:
             _log.warning("not noted: %s", error, extra={"session": self.id})
 
     def finish(self) -> Geometry | None:
-        """The results still owed, saved; None where nothing maps."""
+        """The results still owed, to be saved; None where nothing maps."""
         geometry = self.awake().finish()
         self._keep(self.record.num_frames, None, geometry)
         self._standing.count(is_finished=True)
-        self.save()
         return geometry
 
     def save(self) -> None:
@@ -213,6 +212,7 @@ class Life:
             events=self._events,
             listeners=self.listeners,
             fps=self.record.spec.fps,
+            network=self._machine.networks.identity_named(self.record.spec.model),
         )
         number = self.record.number
         return Recorder(desk, watcher.mapping, self.shelf.state_folder(number) if number else None)

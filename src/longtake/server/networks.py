@@ -12,7 +12,9 @@ from longtake.hub.load import familiarity_of
 from longtake.language.load import LanguageModel
 from longtake.language.question_grammar import QuestionGrammar
 from longtake.runtime.execution import AUTO
+from longtake.runtime.record import weights_fingerprint
 from longtake.server.problems import RequestError
+from longtake.takes.header import Network
 from longtake.weights.familiarity import Familiarity
 
 _FOR_ANY = ("What is there to see?", "What has changed?", "Where was this filmed?")
@@ -30,6 +32,7 @@ class Networks:
     _loaded_maps: dict[str, GeometryModel] = field(default_factory=dict)
     _loaded_languages: dict[str, LanguageModel] = field(default_factory=dict)
     _familiarity: dict[str, Familiarity | None] = field(default_factory=dict)
+    _identities: dict[str, Network] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def require_known(self, model: str | None, language: str | None) -> None:
@@ -67,6 +70,16 @@ class Networks:
             if name not in self._loaded_languages:
                 self._loaded_languages[name] = load_language_model(name, device=self.device, precision=self.precision)
             return self._loaded_languages[name]
+
+    def identity_named(self, name: str | None) -> Network | None:
+        """What a take says of the geometry model that made it; None without one."""
+        model = self.map_named(name)
+        if name is None or model is None:
+            return None
+        with self._lock:
+            if name not in self._identities:
+                self._identities[name] = Network(name, weights_fingerprint(model))
+            return self._identities[name]
 
     def familiarity_named(self, name: str | None) -> Familiarity | None:
         """Of what a model of either kind was trained on; None where nothing is known of that."""

@@ -27,6 +27,7 @@ from longtake.server.shelf import PICTURES_NAME, POSES_NAME, TAKE_NAME, Recorded
 from longtake.server.take_recording import MapResult, OwedResults, TakeRecording
 from longtake.takes.atomic_files import Grown, replace_file
 from longtake.takes.fields import JsonObject, content_of
+from longtake.takes.header import Network
 from longtake.takes.sealed_json import sealed, unsealed
 from longtake.types import Geometry
 
@@ -51,6 +52,7 @@ class Desk:
     events: EventLog
     listeners: Sequence[StepListener]
     fps: float | None
+    network: Network | None
 
 
 class Recorder:
@@ -131,7 +133,7 @@ class Recorder:
             self._pictures = PictureLog(folder / PICTURES_NAME, kept)
             if self._mapping is not None:
                 state = None if saved is None else saved.object("take").fields
-                self._take = TakeRecording(folder / TAKE_NAME, self._desk.fps, state)
+                self._take = TakeRecording(folder / TAKE_NAME, self._desk.fps, self._desk.network, state)
         except Exception as error:  # noqa: BLE001 - logged, and told as what stopped it
             self._stop(error)
 

@@ -236,6 +236,17 @@ class ServedSession:
         """Let it leave memory, saved; while a question is under way it is saved only."""
         return self._do(self.leave_memory)
 
+    def rest(self) -> None:
+        """Let it leave memory, since nobody uses it; what keeps it from being saved is told, and it is tried later."""
+
+        def told(done: "Future[Any]") -> None:
+            error = done.exception()
+            if error is not None:
+                self._active_s = self._machine.clock()
+                self._stepping.tell_error(error)
+
+        self.evict().add_done_callback(told)
+
     def finish(self) -> "Future[Any]":
         """The results still owed; the future's result is a geometry, or None where nothing maps."""
         return self._do(self._stepping.finish)

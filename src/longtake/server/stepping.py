@@ -97,9 +97,13 @@ class Stepping:
                 yield
 
     def finish(self) -> Geometry | None:
-        """Tell what was still owed."""
+        """Tell what was still owed; what keeps it from being saved is told too, and costs nobody the results."""
         self._judge(has_ended=True)
         geometry = self._life.finish()
+        try:
+            self._life.save()
+        except Exception as error:  # noqa: BLE001 - told, whatever it is
+            self.tell_error(error)
         if geometry is not None:
             tell_geometry(self._events, geometry)
         self._events.add("session.finished", num_final=self._life.num_final)

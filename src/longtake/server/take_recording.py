@@ -26,7 +26,7 @@ from longtake.server.machine import Step
 from longtake.takes.atomic_files import replace_file
 from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
 from longtake.takes.fields import JsonObject
-from longtake.takes.header import placement_from_json, placement_to_json
+from longtake.takes.header import Network, placement_from_json, placement_to_json
 from longtake.takes.images import ImageFiles
 from longtake.video.frame import VideoFrame
 from longtake.video.resize import Resized
@@ -82,13 +82,15 @@ class OwedResults:
 class TakeRecording:
     """The take itself: final frames in the network's pixels."""
 
-    def __init__(self, folder: Path, fps: float | None, state: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self, folder: Path, fps: float | None, network: Network | None, state: Mapping[str, Any] | None
+    ) -> None:
         """Goes on from the state of a save; without one, whatever an earlier process left is removed."""
         self._folder = folder
         if state is None:
             shutil.rmtree(folder, ignore_errors=True)
         kept = None if state is None else SinkState(values=state)
-        self._sink = TakeSink(folder, TakeSettings(fps=fps), state=kept)
+        self._sink = TakeSink(folder, TakeSettings(fps=fps, network=network), state=kept)
         self._num_written = 0
 
     def write(self, results: Iterable[MapResult]) -> Sequence[int]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,6 +14,7 @@ from longtake.server.quota import Quota
 from longtake.server.session import ServedSession
 from longtake.server.shelf import VIDEO_NAME
 from longtake.server.spec import UPLOAD
+from longtake.takes.atomic_files import writing
 
 _log = logging.getLogger(__name__)
 
@@ -23,11 +25,11 @@ async def receive_video(engine: Engine, session: ServedSession, request: Request
     if session.record.spec.source != UPLOAD or path.exists() or unfinished.exists():
         raise RequestError("wrong_source", "Expected a session of source upload that has no video yet.", status=409)
     engine.quota.require(int(request.headers.get("content-length", "0")))
-    with unfinished.open("xb") as file:
+    with writing(path.name), unfinished.open("xb") as file:
         try:
             async for chunk in request.stream():
                 await asyncio.to_thread(_write, engine.quota, file, chunk)
-            file.flush()
+            await asyncio.to_thread(_sync, file)
             engine.session(session.id)  # it may have been closed meanwhile
             unfinished.replace(path)
         finally:
@@ -51,3 +53,9 @@ def _write(quota: Quota, file: BinaryIO, chunk: bytes) -> None:
     if not quota.take(len(chunk)):
         quota.require(len(chunk))
     file.write(chunk)
+
+
+def _sync(file: BinaryIO) -> None:
+    """Return when what was written is on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
