@@ -13,7 +13,7 @@ export class Chat {
       if (this.ask(byId("question").value)) byId("question").value = "";
     });
     byId("watch-button").addEventListener("click", () => this.#openWatch());
-    byId("watch-form").addEventListener("submit", (event) => event.submitter?.value === "watch" && this.#watch());
+    byId("watch-form").addEventListener("submit", () => this.#watch());
     this.clear();
   }
 

@@ -22,7 +22,6 @@ export class Sources {
       button.addEventListener("click", () => this.open(button.dataset.source));
     }
     byId("start-form").addEventListener("submit", (event) => {
-      if (event.submitter?.value !== "start") return;
       event.preventDefault();
       this.#start();
     });
