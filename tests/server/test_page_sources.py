@@ -10,7 +10,15 @@ from typing import Any
 
 import av
 import pytest
-from live_page import PATIENCE_MS, ask, open_page, wait_for_answer, wait_for_words
+from live_page import (
+    PATIENCE_MS,
+    ask,
+    frames_looked_at,
+    open_page,
+    wait_for_answer,
+    wait_for_thumbnails,
+    wait_for_words,
+)
 from server_process import ServerProcess
 
 import longtake
@@ -88,7 +96,7 @@ def test_a_house_with_a_seed_runs_to_its_end_and_its_take_is_viewed(
     page.click("[data-source=house]")
     page.fill("#start-own label:nth-child(1) input", "29")
     page.fill("#start-own label:nth-child(2) input", str(NUM_FRAMES))
-    page.click("#start-button")
+    page.press("#start-own label:nth-child(2) input", "Enter")
     wait_for_words(page, "#source-name", "House 29")
     wait_for_the_end(page)
     assert page.evaluate("longtake.page.state.session.source") == f"world:29?frames={NUM_FRAMES}&size=126x98"
@@ -150,6 +158,8 @@ def test_a_saved_session_is_opened_to_its_end_and_again_after_the_server_was_res
     ask(page, ROOM)
     wait_for_answer(page, ROOM)
     poses, num_points = page.evaluate(POSES), page.evaluate("longtake.counts.points")
+    looked_at = frames_looked_at(page, served.now, ended)
+    wait_for_thumbnails(page, ended, looked_at)
     page.close()
     served.begin_again()
     page = open_page(browser, served.url, heard, fragment="#session=" + ended[::-1])
@@ -160,6 +170,7 @@ def test_a_saved_session_is_opened_to_its_end_and_again_after_the_server_was_res
     wait_for_the_end(page)
     page.wait_for_function("count => longtake.counts.points >= 0.9 * count", arg=num_points, timeout=PATIENCE_MS)
     assert page.evaluate("longtake.page.id") == ended
+    wait_for_thumbnails(page, ended, looked_at)
     assert page.evaluate(POSES) == [pytest.approx(pose, abs=1e-5) for pose in poses]
     ask(page, BALL)
     wait_for_answer(page, BALL)

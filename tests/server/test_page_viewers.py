@@ -5,7 +5,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from live_page import PATIENCE_MS, ask, fall_asleep, open_page, wait_for_answer, wait_for_words
+from live_page import (
+    PATIENCE_MS,
+    ask,
+    fall_asleep,
+    frames_looked_at,
+    open_page,
+    wait_for_answer,
+    wait_for_thumbnails,
+    wait_for_words,
+)
 from served import until
 from server_process import ServerProcess
 
@@ -84,19 +93,35 @@ def test_a_paused_session_answers_and_its_fork_goes_on_to_the_same_end(
     page = open_page(browser, server.url, heard, fragment=f"#session={session}")
     wait_for_words(page, "#status-words", "Paused after")
     page.click("#pause")
-    wait_for_words(page, "#status-words", r"Live, \d+")
+    page.wait_for_function("() => longtake.page.state.frames.length", timeout=PATIENCE_MS)
     page.click("#pause")
     wait_for_words(page, "#status-words", "Paused after")
     assert page.text_content("#pause") == "Go on"
+    page.click("#watch-button")
+    page.fill("#watch-question", QUESTIONS[1])
+    page.fill("#watch-expected", "yes")
+    page.press("#watch-expected", "Enter")
+    wait_for_words(page, "#watches", "until “yes”")
+    assert page.is_hidden("#watch")
+    page.click("#watches button")
+    wait_for_words(page, "#watches", "^$")
     ask(page, QUESTIONS[0])
     wait_for_answer(page, QUESTIONS[0])
+    looked_at = frames_looked_at(page, server, session)
+    wait_for_thumbnails(page, session, looked_at)
     page.click("#fork")  # behind the frame that the worker had when it was paused
     page.wait_for_function("id => longtake.page.id !== id", arg=session, timeout=PATIENCE_MS)
+    fork = page.evaluate("longtake.page.id")
+    wait_for_thumbnails(page, fork, looked_at)
     num_frames = server.call("GET", f"/v1/sessions/{session}").record["num_frames"]
     assert num_frames < NUM_FRAMES
     wait_for_words(page, "#status-words", f"Paused after {num_frames} frames")
     page.click("#pause")
     forked = wait_for_all(page)
+    wait_for_thumbnails(page, fork, looked_at)
+    page.reload()  # events begin after the frames that were looked at
+    wait_for_all(page)
+    wait_for_thumbnails(page, fork, looked_at)
     assert server.call("GET", f"/v1/sessions/{session}").record["paused"]
     page.goto("about:blank")
     page.goto(f"{server.url}/#session={session}")

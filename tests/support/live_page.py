@@ -4,8 +4,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from server_process import ServerProcess
 
 PATIENCE_MS = 60_000
+TIMES = "longtake.page.state.frames.map(({ index, time }) => [index, time])"
+THUMBNAILS = """[...document.querySelectorAll("#log .evidence button")].map((button) => {
+  const image = button.querySelector("img");
+  return image?.naturalWidth ? new URL(image.src).pathname : null;
+})"""
 
 
 @pytest.fixture
@@ -55,6 +61,24 @@ def wait_for_answer(page: Any, question: str) -> None:
         "question => [...document.querySelectorAll('#log li')]"
         ".filter((item) => item.querySelector('.asked')?.textContent === question).at(-1)?.querySelector('.about')",
         arg=question,
+        timeout=PATIENCE_MS,
+    )
+
+
+def frames_looked_at(page: Any, server: ServerProcess, session: str) -> list[int]:
+    """Which frame each moment of the answers is about, strongest first; the page must know all frames."""
+    known = {round(time_s, 6): index for index, time_s in page.evaluate(TIMES)}
+    exchanges = server.call("GET", f"/v1/sessions/{session}/conversation").record["exchanges"]
+    return [known[round(moment["end_s"], 6)] for exchange in exchanges for moment in exchange["evidence"][:3]]
+
+
+def wait_for_thumbnails(page: Any, session: str, frames: list[int]) -> None:
+    """Until answers show the pictures of these frames of the session, and no others."""
+    assert frames
+    addresses = [f"/v1/sessions/{session}/frames/{frame}.jpg" for frame in frames]
+    page.wait_for_function(
+        f"addresses => JSON.stringify(addresses) === JSON.stringify({THUMBNAILS})",
+        arg=addresses,
         timeout=PATIENCE_MS,
     )
 

@@ -3,20 +3,27 @@
 import { clock, element } from "./dom.js";
 
 const THUMBNAIL_PX = 160;
+const SAME_S = 1e-6; // times in the file of poses have so many digits
 
 export class Evidence {
   // `on` has lightUp(span or null), flyTo(moment); `picture(frame, px)` resolves to an address.
   constructor(tracks, picture, on) {
-    Object.assign(this, { tracks, picture, on });
+    Object.assign(this, { tracks, picture, on, waiting: new Map() });
   }
 
-  // The frame that a moment is about: the last one in its span.
+  // The frame that a moment is about: the one its span ends with. Null while that one is not known, whatever others are.
   frameOf(moment) {
-    const { frames } = this.tracks();
-    if (Number.isInteger(moment.frame)) return this.tracks().get(moment.frame) ?? { index: moment.frame, pose: moment.pose };
-    if (!frames.length) return null;
     const found = this.tracks().until(moment.end_s);
-    return found && found.time >= moment.start_s - 1e-6 ? found : null;
+    return found && Math.abs(found.time - moment.end_s) <= SAME_S ? found : null;
+  }
+
+  // Frames became known: moments that waited for theirs show it.
+  framesKnown() {
+    for (const [button, moment] of this.waiting) {
+      const frame = this.frameOf(moment);
+      if (frame) this.#show(button, frame);
+      if (frame || !button.isConnected) this.waiting.delete(button);
+    }
   }
 
   list(moments) {
@@ -29,21 +36,24 @@ export class Evidence {
     bar.style.width = `${100 * moment.weight}%`;
     const words = `${clock(moment.start_s)}–${clock(moment.end_s)}, weight ${share}`;
     const lightUp = () => this.on.lightUp(span), dim = () => this.on.lightUp(null);
-    return element("button", {
+    const button = element("button", {
       type: "button", title: `Fly there: ${words}`, "aria-label": `Fly to ${words}`,
-      "data-frame": frame?.index, onclick: () => this.on.flyTo(moment, this.frameOf(moment)),
+      onclick: () => this.on.flyTo(moment, this.frameOf(moment)),
       onmouseenter: lightUp, onmouseleave: dim, onfocus: lightUp, onblur: dim,
-    }, this.#thumbnail(frame), element("span", { text: `${clock(moment.end_s)} · ${share}` }),
+    }, element("span", { class: "blank", text: "no picture" }), element("span", { text: `${clock(moment.end_s)} · ${share}` }),
     element("span", { class: "weight" }, bar));
+    if (frame) this.#show(button, frame);
+    else this.waiting.set(button, moment);
+    return button;
   }
 
-  #thumbnail(frame) {
-    const blank = element("span", { class: "blank", text: frame ? `frame ${frame.index}` : "no picture" });
-    if (!frame) return blank;
-    const image = element("img", { alt: `Frame ${frame.index}`, loading: "lazy" });
+  #show(button, { index }) {
+    const blank = element("span", { class: "blank", text: `frame ${index}` });
+    const image = element("img", { alt: `Frame ${index}`, loading: "lazy" });
+    button.dataset.frame = index;
+    button.firstElementChild.replaceWith(image);
     image.onerror = () => image.replaceWith(blank);
     image.onload = () => URL.revokeObjectURL(image.src); // of a server with a token, whose pictures are fetched beforehand
-    this.picture(frame.index, THUMBNAIL_PX).then((address) => { image.src = address; }, () => image.replaceWith(blank));
-    return image;
+    this.picture(index, THUMBNAIL_PX).then((address) => { image.src = address; }, () => image.replaceWith(blank));
   }
 }

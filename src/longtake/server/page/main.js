@@ -29,17 +29,16 @@ const REFRESH_MS = 250, REFRESH_SLOWLY_MS = 1000;
 class Page {
   constructor() {
     Object.assign(this, { link: { name: "loading" }, connection: null, feed: null, id: null, asksFirst: false, heardMs: 0 });
-    this.lacksBeginning = false;
     this.api = new Api(askToken);
     this.state = new SessionState();
     this.view = new ViewPanel();
     this.camera = new CameraPanel(this.view.isSlow);
     this.camera.onImage = (jpeg) => this.view.setPicture(jpeg).catch(() => {});
     this.settings = new Settings(this.api);
-    const evidence = new Evidence(() => this.state.tracks, (frame, px) => this.#picture(frame, px), {
+    this.evidence = new Evidence(() => this.state.tracks, (frame, px) => this.#picture(frame, px), {
       lightUp: (span) => this.#lightUp(span), flyTo: (moment, frame) => this.#flyToMoment(moment, frame),
     });
-    this.chat = new Chat(this.state, evidence, (record) => this.#send(record));
+    this.chat = new Chat(this.state, this.evidence, (record) => this.#send(record));
     this.timeline = new Timeline(this.state, (frame) => this.#flyToFrame(frame), this.view.isSlow);
     this.sources = new Sources(this.api, this.settings, this);
     this.compare = new Compare(this.api, () => this.id);
@@ -78,7 +77,7 @@ class Page {
 
   watch(id) {
     this.#leave();
-    Object.assign(this, { id, heardMs: performance.now(), lacksConversation: true });
+    Object.assign(this, { id, heardMs: performance.now(), lacksBeginning: false, lacksConversation: true });
     history.replaceState(null, "", `#session=${id}`);
     this.state.reset();
     for (const panel of [this.view, this.camera, this.chat]) panel.clear();
@@ -139,7 +138,7 @@ class Page {
   }
 
   #hear(event, isLive) {
-    if (event.type === "frame.known") this.view.setFrame(this.state.tracks.get(event.index));
+    if (event.type === "frame.known") this.#showFrames([this.state.tracks.get(event.index)]);
     if (event.type === "window.moved") this.view.move(event.spans);
     if (event.type === "frame.known" || event.type === "input_frame.ack") this.heardMs = performance.now();
     if (event.type === "input_frame.ack" || event.type === "input_frame.dropped") this.feed?.heard();
@@ -171,11 +170,18 @@ class Page {
     this.lacksBeginning = false;
     try {
       const frames = await earlierFrames(this.api, id, this.state.tracks);
-      if (id === this.id) this.state.addEarlier(frames);
-      if (id === this.id) frames.forEach((frame) => this.view.setFrame(frame));
+      if (id !== this.id) return;
+      this.state.addEarlier(frames);
+      this.#showFrames(frames);
+      this.timeline.invalidate();
     } catch (error) {
       this.notify(`The beginning of this session cannot be shown. ${error.message}`);
     }
+  }
+
+  #showFrames(frames) {
+    for (const frame of frames) this.view.setFrame(frame);
+    this.evidence.framesKnown();
   }
 
   async #fillConversation(id, session) {
