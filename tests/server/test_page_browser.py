@@ -19,11 +19,22 @@ HOUSE = "world:9?frames=40&size=126x98"
 LONG = "world:9?frames=5000&size=126x98"
 TOKEN = "a-token-of-some-length"
 ROOM = "Which room are you in now?"
+NOT_KNOWN = "\N{EN DASH}"
 EVIL = '<script>window.hit=1</script><img src=x onerror="window.hit=1"> שלום \u202eabc 🏠 ' + "long" * 300
 EARLIER = """async () => {
   const { earlierFrames } = await import("/static/history.js"), { FrameTrack } = await import("/static/frame_track.js");
   const { api, id, state } = longtake.page, found = await earlierFrames(api, id, new FrameTrack());
   return [found, state.frames].map((frames) => frames.map(({ pose }) => pose));
+}"""
+BEFORE_THE_FIRST = """async () => {
+  const { state, timeline } = longtake.page, { tracks, answers } = state, drawn = timeline.drawnMs;
+  tracks.frames = tracks.frames.slice(20);
+  answers.set("early", { seen_until_s: 0 });
+  state.lastMemory = { dialogue: { spans: [[0, 3]] } };
+  timeline.highlight([0, 3]);
+  while (timeline.drawnMs === drawn) await new Promise(requestAnimationFrame);
+  const { canvas } = timeline, pen = canvas.getContext("2d");
+  return [[0, 5], [10, 5]].map(([x, width]) => [...pen.getImageData(x, 0, width, canvas.height).data]);
 }"""
 
 
@@ -76,6 +87,10 @@ def test_texts_are_shown_as_text(browser: Any, server: ServerProcess, session: s
     for width in (360, 2560):
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.click("#downloads summary")
+        sheet = page.locator("#downloads .sheet").bounding_box()
+        assert 0 <= sheet["x"] <= sheet["x"] + sheet["width"] <= width
+        page.keyboard.press("Escape")
     page.close()
 
 
@@ -102,6 +117,8 @@ def test_keys_do_what_buttons_do(browser: Any, server: ServerProcess, session: s
     assert page.evaluate("longtake.page.state.framesPerS") is None
     page.evaluate("longtake.page.state.arrivals = [1000, 1500, 2000]")
     assert page.evaluate("longtake.page.state.framesPerS") == 2
+    page.evaluate("longtake.page.state.apply({ type: 'session.updated', paused: true })")
+    assert page.locator("#figures div:has-text('Frames/s') dd").text_content() == NOT_KNOWN
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "question"
     page.focus("#timeline")
@@ -185,6 +202,10 @@ def test_an_upload_that_cannot_be_read_says_why(
     page.click("#start-button")
     wait_for_words(page, "#notice-words", "the uploaded video")
     wait_for_words(page, "#status-words", "Nothing can be read")
+    page.wait_for_selector("#suggestions button", timeout=PATIENCE_MS)
+    places = page.locator("#session-buttons button, #ask-panel input, #ask-panel button")
+    assert places.count() > 8
+    assert all(place.is_disabled() for place in places.all())
     id = page.evaluate("longtake.page.id")
     page.reload()
     wait_for_words(page, "#notice-words", "the uploaded video")
@@ -265,6 +286,10 @@ def test_poses_that_events_no_longer_tell_come_from_their_file(
     filed, told = page.evaluate(EARLIER)
     assert len(filed) == len(told) == 40
     np.testing.assert_allclose(filed, told, atol=1e-5)
+    page.set_viewport_size({"width": 360, "height": 800})  # no names stand beside the timeline
+    outside, inside = page.evaluate(BEFORE_THE_FIRST)
+    assert not any(outside)
+    assert any(inside)
     page.close()
 
 

@@ -42,15 +42,15 @@ export class Chat {
     const language = session?.language ?? null;
     const known = models.find(({ id, kind }) => kind === "language" && id === language);
     byId("ask-model").textContent = session && !language ? "this session only maps" : language ?? "";
-    for (const place of byId("ask-panel").querySelectorAll("input, button")) place.disabled = !language;
-    const isAsked = !session || language;
-    byId("question").placeholder = isAsked ? "Ask about what was seen" : "Start one that answers to ask";
+    const isAsked = !session || language, { isBarren } = this.state;
+    byId("question").placeholder = !isAsked ? "Start one that answers to ask" : isBarren ? "Nothing was seen" : "Ask about what was seen";
     const empty = byId("log").querySelector(".empty");
     if (empty) empty.textContent = isAsked ? EMPTY : "This session only maps; to ask, start one whose settings say: map and answer.";
     this.#offerWebhook(session?.webhook_hosts ?? []);
     byId("suggestions").replaceChildren(...(known?.questions ?? []).slice(0, 3).map((question) => element("button", {
       type: "button", text: question, onclick: () => this.ask(question),
     })));
+    for (const place of byId("ask-panel").querySelectorAll("input, button")) place.disabled = !language || isBarren;
   }
 
   // One answer, or all that changed with an event.

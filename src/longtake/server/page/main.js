@@ -260,7 +260,8 @@ class Page {
     byId("status").dataset.state = sign;
     if (byId("status-words").textContent !== words) byId("status-words").textContent = words;
     this.camera.update(this.state, this.view.numPoints);
-    const session = this.state.session, isLive = this.link.name === "open" && session && session.state !== "closed";
+    const session = this.state.session;
+    const isLive = this.link.name === "open" && session && session.state !== "closed" && !this.state.isBarren;
     byId("pause").lastElementChild.textContent = session?.paused ? "Go on" : "Pause";
     byId("pause").querySelector("use").setAttribute("href", session?.paused ? "#i-play" : "#i-pause");
     byId("pause").disabled = !isLive || session.finished;
@@ -311,7 +312,7 @@ class Page {
     if (isPressing || event.target.closest("input, select, textarea")) return;
     if (event.key === "/") byId("question").focus();
     else if (event.key === "?") byId("keys").showModal();
-    else if (event.key === " ") this.#pause();
+    else if (event.key === " ") byId("pause").click();
     else if (!this.view.press(event.key.toLowerCase())) return;
     event.preventDefault();
   }

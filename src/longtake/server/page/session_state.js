@@ -51,6 +51,11 @@ export class SessionState {
     return status !== "provisional" || index < this.numFinal || this.session?.finished === true;
   }
 
+  // Whether its source gave nothing, and never will.
+  get isBarren() {
+    return Boolean(this.session?.problem) && !this.numFrames;
+  }
+
   // Frames a second that really come; what the network alone could do, where that is not known.
   get framesPerS() {
     const { arrivals } = this;
@@ -97,6 +102,7 @@ export class SessionState {
     if (session) this.session = session;
     else this.#change(changes);
     this.numFrames = Math.max(this.numFrames, this.session?.num_frames ?? 0);
+    if (this.session?.paused) this.arrivals = [];
   }
 
   #change(changes) {
@@ -118,7 +124,7 @@ export class SessionState {
     this.numFrames = numFrames ?? this.numFrames + 1;
     this.stepS = stepS ?? this.stepS;
     this.#change({ state: "open" });
-    if (!this.isLive) return;
+    if (!this.isLive || this.session?.paused) return;
     const now = performance.now();
     this.arrivals = [...this.arrivals.filter((at) => now - at < RATE_WINDOW_MS), now].slice(-256);
     this.speed.add({ time: this.timeS, value: this.framesPerS });

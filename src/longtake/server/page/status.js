@@ -25,7 +25,7 @@ function statusOfSession(state, silentMs) {
   if (session.state === "closed") return { sign: "ended", words: "This session was closed" };
   if (session.read_only) return { sign: "ended", words: `A finished take, ${frames}` };
   if (session.finished) return { sign: "ended", words: `Ended after ${frames}` };
-  if (session.problem) return { sign: "bad", words: numFrames ? `Stopped after ${frames}` : "Nothing can be read" };
+  if (session.problem) return { sign: "bad", words: state.isBarren ? "Nothing can be read" : `Stopped after ${frames}` };
   if (session.paused) return { sign: "paused", words: `Paused after ${frames}` };
   if (!numFrames) return { sign: "waiting", words: waitingWords(session.source) };
   if (session.state === "saved") return { sign: "ended", words: `Asleep on disk after ${frames}; a question wakes it` };

@@ -125,12 +125,17 @@ export class Timeline {
     pen.font = "11px system-ui, sans-serif";
     this.colours = coloursOf(canvas);
     this.#drawNames(pen, width);
+    pen.save();
+    pen.beginPath();
+    pen.rect(this.#gutter - 0.5, 0, width - this.#gutter - 7, height); // what was before the first frame known is left out
+    pen.clip();
     this.#drawFrames(pen);
     this.#drawKept(pen);
     this.#drawMemory(pen);
     this.#drawSpeed(pen);
-    this.#drawMarks(pen);
     this.#drawSpan(pen);
+    pen.restore();
+    this.#drawMarks(pen);
     if (this.cursor === null) byId("time-words").textContent = this.#summary();
   }
 
@@ -201,10 +206,10 @@ export class Timeline {
   }
 
   #drawMarks(pen) {
-    for (const { kind, time } of this.state.marks) SHAPES[kind]?.(pen, this.#x(time), this.colours);
-    for (const { seen_until_s: seen, askedS } of this.state.answers.values()) {
-      const time = seen ?? askedS;
-      if (Number.isFinite(time)) SHAPES.asked(pen, this.#x(time), this.colours);
+    const [first, last] = this.#range, asked = [...this.state.answers.values()];
+    const marks = [...this.state.marks, ...asked.map(({ seen_until_s: seen, askedS }) => ({ kind: "asked", time: seen ?? askedS }))];
+    for (const { kind, time } of marks) {
+      if (time >= first && time <= last) SHAPES[kind]?.(pen, this.#x(time), this.colours);
     }
   }
 
