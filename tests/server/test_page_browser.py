@@ -26,6 +26,8 @@ EARLIER = """async () => {
   const { api, id, state } = longtake.page, found = await earlierFrames(api, id, new FrameTrack());
   return [found, state.frames].map((frames) => frames.map(({ pose }) => pose));
 }"""
+LOOKED_AT = """[...document.querySelectorAll("#log .evidence button")]
+  .map((button) => button.querySelector("img")?.naturalWidth ? button.dataset.frame : null)"""
 BEFORE_THE_FIRST = """async () => {
   const { state, timeline } = longtake.page, { tracks, answers } = state, drawn = timeline.drawnMs;
   tracks.frames = tracks.frames.slice(20);
@@ -145,6 +147,8 @@ def test_a_wrong_token_and_a_lost_server_are_told_in_words(browser: Any, tmp_pat
         page.press("#question", "Enter")
         wait_for_words(page, "#log", "first word")
         said = page.text_content("#log .answer")
+        page.wait_for_function(f"() => {LOOKED_AT}.every(Boolean)", timeout=PATIENCE_MS)
+        looked_at = page.evaluate(LOOKED_AT)
         kept = folder / made.record["id"] / "conversation.json"
         until(lambda: kept.is_file() and ROOM in kept.read_text())
         first.kill()
@@ -155,6 +159,11 @@ def test_a_wrong_token_and_a_lost_server_are_told_in_words(browser: Any, tmp_pat
             page.reload()  # what the page knew is gone; the server has the conversation
             wait_for_words(page, "#log", f"{re.escape(ROOM)}.*{re.escape(said)}.*first word")
             assert page.locator("#log .asked").count() == 1
+            page.wait_for_function(
+                f"looked_at => JSON.stringify({LOOKED_AT}) === JSON.stringify(looked_at)",
+                arg=looked_at,
+                timeout=PATIENCE_MS,
+            )
     page.close()
 
 
