@@ -169,7 +169,9 @@ def add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy: GeometryModel) -> 
 
 def test_a_policy(add: Callable[..., None]) -> None:
     add("policy")
-    with longtake.GeometrySession.from_pretrained("micro-map", policy="own_policy:Newest", windows="none") as session:
+    with longtake.GeometrySession.from_pretrained(
+        "micro-map", policy="own_policy:Newest", windows="none", loops=False
+    ) as session:
         for frame in longtake.open_video(WALK):
             session.step(frame)
         assert sorted(set(session._clock.value.session.remembered(0).frame.tolist())) == [6, 7, 8, 9, 10, 11]  # type: ignore[union-attr]

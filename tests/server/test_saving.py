@@ -192,11 +192,11 @@ def test_what_comes_while_a_session_is_being_closed_finds_nothing_and_leaves_not
 ) -> None:
     engine = start(save_every_frames=1)
     other, session = open_session(engine, MAP), open_session(engine, MAP)
-    push(other, frames[:1])
-    held = other.evict()  # the worker waits for the disk
+    push(session, frames[:1])
+    held = session.evict()  # waits for the disk, and what comes after it in turn
     assert disk.is_writing.wait(60)
     closing = engine.close(session.id)
-    coming = [session.push(pushed(frames[0], 0)), session.finish(), engine.fork(session.id)]
+    coming = [session.push(pushed(frames[1], 1)), session.finish(), engine.fork(session.id)]
     disk.may_write.set()
     held.result(timeout=60)
     closing.result(timeout=60)

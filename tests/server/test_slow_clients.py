@@ -13,16 +13,19 @@ from served import MAP, Start, open_session, push, until
 from server_process import ServerProcess
 
 import longtake
-from benchmarks.serving.wire import raw_frame
-from longtake.server import download_routes, run
 from longtake.server.access import AccessRules
-from longtake.server.app import create_app
 from longtake.server.client import RemoteSession
-from longtake.server.run import http_server, listen
 from longtake.video.frame import VideoFrame
 
 pytest.importorskip("fastapi")
-connecting = pytest.importorskip("websockets.sync.client")
+pytest.importorskip("websockets.sync.client")
+from websockets.sync import client as connecting
+
+from benchmarks.serving.wire import raw_frame
+from longtake.server import download_routes, run
+from longtake.server.app import create_app
+from longtake.server.run import http_server, listen
+
 pytestmark = pytest.mark.extra
 MANY = 40
 """More than there are threads for requests."""
