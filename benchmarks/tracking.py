@@ -202,7 +202,7 @@ def _hear(known: dict[int, Tensor], said: dict[int, Tracking], geometry: Geometr
     said |= dict(zip(geometry.frame_index, geometry.tracking or (), strict=True))
 
 
-def _or_none(number: float | None) -> str:
+def _or_none(number: int | float | None) -> str:
     if number is None:
         return "-"
     return str(number) if isinstance(number, int) else f"{number:.3f}"
