@@ -68,9 +68,7 @@ def loop_walks(
 ) -> None:
     """Walk through unseen worlds and come back: errors without loops and with them."""
     torch.set_num_threads(1)
-    card = loop_card_of(model)
-    if card is None:
-        raise SettingError(f"Expected a model with a card of loops, but {model} has none; choose one with loop-pairs.")
+    card = required_card(model)
     network, families, figures = load_model(model).eval(), families_named(split_names(family)), []
     with counting("walking", len(families) * worlds) as advance:
         for one in families:
@@ -93,6 +91,14 @@ def loop_walks(
         *("ms a frame without", "ms with", "more", "MB"),
     ]
     show([asdict(one) for one in figures], [table(headings, rows)], as_json=as_json)
+
+
+def required_card(model: str) -> LoopCard:
+    """By which it knows places again; refused where there is none."""
+    card = loop_card_of(model)
+    if card is None:
+        raise SettingError(f"Expected a model with a card of loops, but {model} has none; choose one with loop-pairs.")
+    return card
 
 
 def walk_with_loops(network: GeometryModel, card: LoopCard, tour: Tour, frames: int) -> WalkFigures:

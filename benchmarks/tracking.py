@@ -10,13 +10,13 @@ import typer
 from jaxtyping import UInt8
 from torch import Tensor
 
-from benchmarks.loop_walks import follow, pose_errors
+from benchmarks.loop_walks import follow, pose_errors, required_card
 from longtake.cli.options import AsJson, Families, split_names
 from longtake.cli.progress import counting
 from longtake.cli.tables import show, table
 from longtake.errors import SettingError
 from longtake.geometry.model import GeometryModel
-from longtake.hub.load import load_model, loop_card_of
+from longtake.hub.load import load_model
 from longtake.places.loop_card import LoopCard
 from longtake.places.looped_session import LoopedSession
 from longtake.places.verification import Verifier
@@ -95,9 +95,7 @@ def tracking(
 ) -> None:
     """Walks that are cut, kidnapped, darkened or stopped in their middle: when that is noticed, and what is found."""
     torch.set_num_threads(1)
-    card = loop_card_of(model)
-    if card is None:
-        raise SettingError(f"Expected a model with a card of loops, but {model} has none; choose one with loop-pairs.")
+    card = required_card(model)
     wanted = FILMS if films == "all" else tuple(films.split(","))
     if unknown := set(wanted) - set(FILMS):
         raise SettingError(f"Expected films among {', '.join(FILMS)}, but got {sorted(unknown)}.")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from told import last_versions
+from torn_video import TornVideo
 
 from longtake.errors import InputError, SettingError
 from longtake.exports.reexport import ExportSettings, export_take
@@ -33,9 +34,6 @@ from longtake.takes.header import ONLINE_POSES_NAME
 from longtake.takes.take import read_take
 from longtake.types import Geometry, MovedSpan
 from longtake.types import Moved as MovedGeometry
-from longtake.video.frame import PendingFrame
-from longtake.video.reading import Source
-from longtake.video.sampling import Extent
 from longtake.world.tour import Tour
 
 NUM_FRAMES, TORN = 20, frozenset({0, 4, 9})
@@ -54,24 +52,6 @@ MOVES = {
     15: ((2, 8, 1.05, 0.3),),
 }
 """By the number of frames that a session has seen: first and last frame, scale, and how far they turn and go."""
-
-
-class Walk(Source):
-    """A walk of which some frames cannot be read."""
-
-    def __init__(self) -> None:
-        super().__init__("walk", is_live=False)
-
-    @property
-    def extent(self) -> Extent:
-        return Extent(num_frames=NUM_FRAMES)
-
-    def all_frames(self) -> Iterator[PendingFrame]:
-        for index, picture in enumerate(PICTURES):
-            if index in TORN:
-                yield PendingFrame.unreadable(index / 10, "It is torn.")
-            else:
-                yield PendingFrame(index / 10, lambda picture=picture: picture)
 
 
 class Corrected(VideoSession):
@@ -141,7 +121,7 @@ def corrected_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(model: GeometryModel, out: Path, *, resume: bool = False) -> Run:
     outputs = Outputs(formats=("ply", "kitti"))
     settings = MapSettings(session=SESSION, outputs=outputs, checkpoints=CheckpointRule(5))
-    return map_video(Walk(), model, out, settings, resume=resume)
+    return map_video(TornVideo("walk", PICTURES, TORN), model, out, settings, resume=resume)
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -4,12 +4,12 @@ Its depth is of no world, but it is the same for the same picture: loops are fou
 closes them elsewhere, in seconds.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from torn_video import TornVideo
 
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import loop_card_of
@@ -25,9 +25,6 @@ from longtake.places.tracking import TrackingRule
 from longtake.places.walk import LoopRule
 from longtake.runtime.build import SessionSettings
 from longtake.runtime.windows import Windows
-from longtake.video.frame import PendingFrame
-from longtake.video.reading import Source
-from longtake.video.sampling import Extent
 from longtake.world.tour import Tour
 
 WIDTH, HEIGHT = 56, 42
@@ -76,32 +73,6 @@ def easy_loops() -> LoopChoice:
     return LoopChoice(card=easy_card(), rule=EASY_RULE, why="for a test")
 
 
-@dataclass(frozen=True)
-class _Picture:
-    pixels: np.ndarray
-
-    def __call__(self) -> np.ndarray:
-        return self.pixels
-
-
-class Returning(Source):
-    """The walk as a video of which some frames cannot be read."""
-
-    def __init__(self) -> None:
-        super().__init__("returning", is_live=False)
-
-    @property
-    def extent(self) -> Extent:
-        return Extent(num_frames=NUM_FRAMES)
-
-    def all_frames(self) -> Iterator[PendingFrame]:
-        for index, picture in enumerate(pictures()):
-            if index in TORN:
-                yield PendingFrame.unreadable(index / 10, "It is torn.")
-            else:
-                yield PendingFrame(index / 10, _Picture(picture))
-
-
 def run(
     model: GeometryModel, out: Path, *, loops: LoopChoice | None = None, resume: bool = False, every: int = 5
 ) -> Run:
@@ -112,7 +83,7 @@ def run(
         checkpoints=CheckpointRule(every),
         loops=easy_loops() if loops is None else loops,
     )
-    return map_video(Returning(), model, out, settings, resume=resume)
+    return map_video(TornVideo("returning", pictures(), TORN), model, out, settings, resume=resume)
 
 
 def files(folder: Path) -> dict[str, bytes]:
