@@ -1,8 +1,11 @@
 """What lies on the glass is found, and left out; walls and sky are not."""
 
+from pathlib import Path
+
 import numpy as np
 import torch
 
+from longtake.memory.saved import Pieces, TensorFile
 from longtake.places.overlay import Overlay
 from longtake.places.saved_tracker import tracker_of, tracker_tensors
 from longtake.places.tracking import Tracker, TrackingRule
@@ -79,13 +82,14 @@ def test_what_is_covered_has_no_confidence_whatever_the_size_of_the_result() -> 
     assert Overlay().left_out(geometry) is geometry
 
 
-def test_frames_under_an_overlay_are_ok_and_say_so_and_what_lies_beneath_decides() -> None:
+def test_frames_under_an_overlay_are_ok_and_say_so_and_what_lies_beneath_decides(tmp_path: Path) -> None:
     """A cut beneath large bars and a logo, which stay; and a saved tracker holds all of it."""
     tracker = Tracker(rule=TrackingRule())
     for picture in pictures(64, has_overlay=True):
         tracker = tracker.seeing(torch.from_numpy(picture))
     assert (tracker.state, tracker.reason) == (TrackingState.OK, TrackingReason.OVERLAY)
     tensors = tracker_tensors(tracker)
+    TensorFile({name: Pieces.of(tensor) for name, tensor in tensors.items()}, {}).save(tmp_path / "tracker")
     back = tracker_of(tensors, tracker.rule)
     assert back.overlay.share == tracker.overlay.share > 0.2
     elsewhere = np.full((3, *SIZE), 255, dtype=np.uint8)

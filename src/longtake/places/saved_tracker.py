@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,6 +12,7 @@ from longtake.types import TrackingReason, TrackingState
 
 _STATES, _REASONS = tuple(TrackingState), (None, *TrackingReason)
 _RECENT, _OVERLAY = ("likeness", "sureness", "steps"), ("last", "stayed", "covered")
+_COVERED = "overlay.covered"
 _ARRAYS = ("descriptor", "pose", "blocks", "colours", *(f"overlay.{name}" for name in _OVERLAY))
 
 
@@ -26,13 +28,15 @@ def tracker_tensors(tracker: Tracker) -> dict[str, Tensor]:
         "counts": torch.tensor([tracker.num_dark, tracker.num_still]),
         "likeness": torch.tensor(tracker.likeness, dtype=torch.float64),
         **{f"recent.{name}": torch.tensor(getattr(recent, name), dtype=torch.float64) for name in _RECENT},
-        **{name: torch.from_numpy(array.copy()) for name, array in arrays.items() if array is not None},
+        **{name: _stored(array) for name, array in arrays.items() if array is not None},
     }
 
 
 def tracker_of(tensors: Mapping[str, Tensor], rule: TrackingRule) -> Tracker:
     """What `tracker_tensors` gave."""
     arrays = {name: tensors[name].numpy().copy() for name in _ARRAYS if name in tensors}
+    if _COVERED in arrays:
+        arrays[_COVERED] = arrays[_COVERED].astype(bool)
     (state, reason), (num_dark, num_still) = states_of(tensors["state"])[0], tensors["counts"].tolist()
     return Tracker(
         rule=rule,
@@ -58,3 +62,8 @@ def state_numbers(states: Sequence[tuple[TrackingState, TrackingReason | None]])
 def states_of(numbers: Tensor) -> tuple[tuple[TrackingState, TrackingReason | None], ...]:
     """What `state_numbers` gave."""
     return tuple((_STATES[state], _REASONS[reason]) for state, reason in numbers.tolist())
+
+
+def _stored(array: np.ndarray) -> Tensor:
+    """A file of tensors has no truth values; they are bytes there."""
+    return torch.from_numpy(array.astype(np.uint8) if array.dtype == bool else array.copy())
