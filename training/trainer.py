@@ -193,12 +193,12 @@ class Training(ABC, Generic[F]):
         return min(1.0, max(0.0, left) / _FALLING) if self._piece.is_last else 1.0
 
     def _save(self, footage: F, known: F) -> None:
-        """Tell how good the model is by now, on worlds for validation, and save it."""
+        """Save the model, and then tell how good it is by now on worlds for validation, which takes a while."""
         self._require_numbers(torch.stack([weight.detach().sum() for weight in self._weights]))
-        self._log({name: round(value, 5) for name, value in self._judge(known).items()})
         reached = Reached(step=self.step, worlds=self._num_worlds + footage.num_worlds)
         save_training(self._piece.folder, self._learner, self._optimisers, reached)
         self._saved_at = self.step
+        self._log({name: round(value, 5) for name, value in self._judge(known).items()})
 
     def _require_numbers(self, values: Float[Tensor, " values"]) -> None:
         """A loss that went astray is never saved: the last checkpoint stays."""

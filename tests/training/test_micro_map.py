@@ -90,6 +90,21 @@ def test_a_training_goes_on_where_it_was_put_away_with_other_houses(
 
 
 @pytest.mark.extra
+def test_what_was_learned_is_put_away_before_it_is_judged(
+    train: Callable[..., MicroMapTraining], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = train()
+
+    def killed(known: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "_judge", killed)
+    with pytest.raises(KeyboardInterrupt):
+        training.run()
+    assert train().step == training.step == 4
+
+
+@pytest.mark.extra
 def test_no_house_for_validation_is_learned_from(
     train: Callable[..., MicroMapTraining], miniature: Recipe, asked_seeds: list[int]
 ) -> None:
