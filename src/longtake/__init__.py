@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from longtake.api.models import load_language_model, load_model
     from longtake.api.take import Take, open_take
     from longtake.api.video import open_video
+    from longtake.batch.mapping import map_many
     from longtake.errors import LongtakeError
     from longtake.runtime.answers import Answer
     from longtake.server.async_client import AsyncClient
@@ -47,6 +48,7 @@ __all__ = [
     "load_model",
     "locate",
     "map",
+    "map_many",
     "merge",
     "open_take",
     "open_video",
@@ -67,6 +69,7 @@ _HOMES = {
     "load_model": "longtake.api.models",
     "locate": "longtake.api.locating",
     "map": "longtake.api.mapping",
+    "map_many": "longtake.batch.mapping",
     "merge": "longtake.api.merging",
     "open_take": "longtake.api.take",
     "open_video": "longtake.api.video",

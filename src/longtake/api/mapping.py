@@ -2,36 +2,23 @@
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from longtake.api.arguments import checked_arguments, one_of
-from longtake.api.exporting import cloud_settings, export_adjustments, format_names
-from longtake.api.locating import open_earlier
-from longtake.api.models import loops_for, model_and_execution
+from longtake.api.arguments import checked_arguments
+from longtake.api.map_request import MapRequest, Networks
 from longtake.api.progress import progress_bar
 from longtake.api.take import Take, open_take
-from longtake.api.video import frame_sampling, open_any
 from longtake.exports.take import PixelGrid
 from longtake.geometry.model import GeometryModel
-from longtake.hub.bundled import DEFAULT_MODEL, model_notes
-from longtake.hub.load import knowledge_of
-from longtake.pipeline.checkpoint import CheckpointRule
 from longtake.pipeline.events import Frame, Noted, Unreadable
-from longtake.pipeline.outputs import choose_outputs
 from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.run_folder import is_done
-from longtake.pipeline.video_map import MapSettings, adjusted_session, map_video
 from longtake.pipeline.writer_process import WriterProcess
-from longtake.runtime.build import SMALL, usual_settings
-from longtake.runtime.execution import AUTO, choose_execution
+from longtake.runtime.execution import AUTO
 from longtake.video.raw import Pixels
 from longtake.video.resize import Fit
-from longtake.video.source import SourceOptions
 
 _log = logging.getLogger(__name__)
-_INSTEAD = 'longtake.map(VIDEO, OUT, model="{}")'
 
 
 @checked_arguments
@@ -83,65 +70,50 @@ def map(
     `source` is whatever `open_video` opens. Every keyword is an option of `longtake map`, which explains them all with
     `--help`; `continue_from` is its `--continue`. After a break, the same call with `resume=True` goes on.
     """
-    watching = partial(
-        adjusted_session, memory=memory, policy=policy, keyframes=keyframes, windows=windows, align=align, size=size
-    )
-    earlier = open_earlier(None if continue_from is None else Path(continue_from))
-    if model is None:
-        model = DEFAULT_MODEL if earlier is None else earlier.known.network.name
-    closing = loops_for(model, are_wanted=loops)
-    settings = MapSettings(
-        session=watching(SMALL),  # until the network is known; what was asked for is checked now
-        fit=Fit(one_of("fit", fit, Fit)),
-        outputs=choose_outputs(
-            format_names(format),
-            pixels=PixelGrid(one_of("pixels", pixels, PixelGrid)),
-            fps=fps,
-            cloud=cloud_settings(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points),
-            adjustments=export_adjustments(intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up),
-            may_move=closing.card is not None or earlier is not None,
-        ),
-        when_full=WhenFull(one_of("when_full", when_full, WhenFull)),
-        checkpoints=CheckpointRule(checkpoint_every),
-        loops=closing,
-    )
+    request = MapRequest(
+        model=model,
+        memory=memory,
+        policy=policy,
+        keyframes=keyframes,
+        windows=windows,
+        align=align,
+        loops=loops,
+        continue_from=continue_from,
+        size=size,
+        fit=fit,
+        format=format,
+        pixels=pixels,
+        start=start,
+        end=end,
+        fps=fps,
+        stride=stride,
+        picture_fps=picture_fps,
+        follow=follow,
+        when_full=when_full,
+        drop_percent=drop_percent,
+        mask=mask,
+        sky=sky,
+        voxel=voxel,
+        max_points=max_points,
+        intrinsics=intrinsics,
+        fixed_camera=fixed_camera,
+        scale_from=scale_from,
+        up=up,
+        device=device,
+        precision=precision,
+        backend=backend,
+        checkpoint_every=checkpoint_every,
+    ).checked()
     folder = Path(out)
-    if skip_done and is_done(folder, settings.outputs):
+    if skip_done and is_done(folder, request.outputs):
         return open_take(folder)
-    options = SourceOptions(
-        follow=follow, picture_fps=picture_fps, device=choose_execution(device, precision, backend).device
-    )
-    opened = open_any(source, frame_sampling(start, end, fps, stride), options)
-    loaded, execution = model_and_execution(model, device, precision, backend)
-    notes = (
-        ()
-        if isinstance(model, GeometryModel)
-        else model_notes(str(model), shows_world=opened.shows_world, naming='model="{}"')
-    )
-    for note in notes:
-        _log.warning(note)
-    settings = replace(
-        settings,
-        session=watching(usual_settings(loaded.config), precision=execution.precision),
-        model_name=None if isinstance(model, GeometryModel) else str(model),
-        notes=notes,
-        execution=execution,
-        knowledge=None if isinstance(model, GeometryModel) else knowledge_of(model, _INSTEAD),
-    )
     with (
-        WriterProcess(at_once=execution.device != "cpu") as writer,
-        map_video(
-            opened,
-            loaded,
-            folder,
-            settings,
-            overwrite=overwrite,
-            resume=resume,
-            writer_process=writer,
-            earlier=earlier,
-        ) as run,
-        progress_bar(opened.name, opened.num_frames) as show_done,
+        WriterProcess(at_once=request.execution.device != "cpu") as writer,
+        request.open(source, folder, Networks(), writer, overwrite=overwrite, resume=resume) as run,
+        progress_bar(run.source.name, run.source.num_frames) as show_done,
     ):
+        for note in run.notes:
+            _log.warning(note)
         for event in run:
             if isinstance(event, Frame | Unreadable):
                 show_done(run.num_told)

@@ -11,6 +11,7 @@ from longtake.cli.program import run_program
 
 COMMANDS = {
     "map": "Map a video: poses, depth and points, written while it runs; Ctrl-C ends it so that it can be resumed.",
+    "batch": "Map many videos, each into a folder of its own, by several workers, here or on a Ray cluster.",
     "ask": "Watch a video and answer questions about it, at given moments, again and again, or when it has ended.",
     "live": "Follow the camera and answer questions at once, from one memory: answers say when, where and from what.",
     "serve": "Serve sessions to programs, robots and pages: frames in, poses, depth and answers out, saved when idle.",

@@ -63,8 +63,8 @@ def merge_takes(
     later_s = _later_s(first, second)
     with locked(out):
         frames = chain(
-            _moved(first, laid.old),
-            (_behind(frame, second_from, later_s, first) for frame in _moved(second, laid.new)),
+            moved_frames(first, laid.old),
+            (_behind(frame, second_from, later_s, first) for frame in moved_frames(second, laid.new)),
         )
         sink = open_sinks(out, Outputs(take=_take_settings(first, second)))
         try:
@@ -97,7 +97,7 @@ def _laid(old: KnownTake, new: KnownTake, verifier: Verifier) -> Laid:
     return laid
 
 
-def _moved(take: Take, corrections: Corrections | None) -> Iterator[MappedFrame]:
+def moved_frames(take: Take, corrections: Corrections | None) -> Iterator[MappedFrame]:
     """All frames of a take, with what they look like, where they are known to be."""
     for frame, descriptor in zip(saved_frames(take), take.descriptors(), strict=True):
         seen = replace(frame, descriptor=descriptor, source_name=None)  # both takes may have files of one name

@@ -117,6 +117,11 @@ class Run(Iterator[Event]):
         return None if self._folder is None else self._folder.summary
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What is known so far that a reader should know of the model and the video before trusting the results."""
+        return self._notes
+
+    @property
     def owes_export(self) -> bool:
         """Whether it was stopped when its last frame had come: it then has to go on for the files of the whole."""
         return self._is_put_off and self._folder is not None and self._folder.wants_export

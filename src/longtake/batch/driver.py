@@ -1,0 +1,272 @@
+"""A batch from its first video to its last: what is missing is given to workers, what failed is tried again."""
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from longtake.api.map_request import CheckedRequest, MapRequest
+from longtake.batch.job import Failed, Finished, Job, Stopped, Watched
+from longtake.batch.manifest import Manifest, Row
+from longtake.batch.pool import Pool
+from longtake.batch.spans import Plan, plan_of
+from longtake.batch.storage import Storage
+from longtake.batch.table import TABLE_NAME, write_table
+from longtake.errors import LongtakeError
+
+_TOLD_EVERY_S = 1.0
+_RATE_OVER_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A video is done, or was set aside."""
+
+    name: str
+    source: str
+    folder: str
+    tries: int
+    problem: str | None = None
+    """Why it was set aside; None where it is done."""
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retried:
+    """A video failed, and is tried again."""
+
+    name: str
+    problem: str
+    tries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far the whole is."""
+
+    num_videos: int
+    done: int
+    """Those that an earlier batch did too."""
+    running: int
+    failed: int
+    frames_per_s: float
+    """Of the last half minute, over all workers."""
+    eta_s: float | None
+    """Until all are done, at the pace so far; None where nobody can know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSummary:
+    """What came of a batch."""
+
+    out: str
+    table: str
+    num_videos: int
+    done: int
+    skipped: int
+    """Of these, done before."""
+    failed: int
+    num_frames: int
+    """That this batch looked at."""
+    seconds: float
+    is_complete: bool
+    """Whether it was not stopped before all were tried."""
+
+
+BatchEvent = Ended | Retried | Progress
+
+
+@dataclass(slots=True)
+class _Video:
+    """A video under way."""
+
+    row: Row
+    plan: Plan
+    tries: int = 0
+    owed: deque[Job] = field(default_factory=deque)
+    """Jobs that were not given to anybody yet."""
+    running: set[str] = field(default_factory=set)
+    num_joining: int = 0
+
+
+class Batch(Iterator[BatchEvent]):
+    """Iterate, once, for what happens; `stop` ends it so that the same batch goes on later."""
+
+    def __init__(self, manifest: Manifest, storage: Storage, pool: Pool, *, tries: int = 3) -> None:
+        """A video that fails so often is set aside."""
+        self._manifest, self._storage, self._pool, self._most_tries = manifest, storage, pool, tries
+        self._is_stopped = threading.Event()
+        self._counts: Counter[str] = Counter()
+        self._problems: dict[str, tuple[int, str]] = {}
+        """Of videos that were set aside: after how many tries, and why."""
+        self._frames = _Frames()
+        self._began_s = self._told_s = time.monotonic()
+        self.summary: BatchSummary | None = None
+        """Once it has ended."""
+        self._events = self._happening()
+
+    def stop(self) -> None:
+        """Begin nothing more, and end what is begun so that it can go on."""
+        self._is_stopped.set()
+
+    def __next__(self) -> BatchEvent:
+        return next(self._events)
+
+    def _happening(self) -> Iterator[BatchEvent]:
+        with self._storage.held():
+            try:
+                yield from self._work()
+            finally:
+                self._pool.close()
+            write_table(self._storage, self._manifest, self._problems)
+            yield self._progress(0)
+        self.summary = BatchSummary(
+            out=self._storage.address,
+            table=f"{self._storage.address}/{TABLE_NAME}",
+            num_videos=len(self._manifest),
+            done=self._counts["done"],
+            skipped=self._counts["skipped"],
+            failed=self._counts["failed"],
+            num_frames=self._frames.total,
+            seconds=time.monotonic() - self._began_s,
+            is_complete=not self._is_stopped.is_set(),
+        )
+
+    def _work(self) -> Iterator[BatchEvent]:
+        rows = iter(self._manifest)
+        videos: dict[str, _Video] = {}
+        """Under way, by the names of their jobs."""
+        waiting: deque[_Video] = deque()
+        """With jobs that nobody has."""
+        is_asked_to_stop, has_more = False, True
+        while True:
+            if self._is_stopped.is_set() and not is_asked_to_stop:
+                is_asked_to_stop, has_more = True, False
+                waiting.clear()
+                self._pool.stop()
+            while self._pool.num_free and (waiting or has_more) and not self._is_stopped.is_set():
+                if not waiting:
+                    row = next(rows, None)
+                    if row is None:
+                        has_more = False
+                        break
+                    yield from self._begun(row, waiting)
+                    continue
+                video = waiting[0]
+                job = video.owed.popleft()
+                if not video.owed:
+                    waiting.popleft()
+                video.running.add(job.name)
+                videos[job.name] = video
+                self._pool.give(job)
+            if not videos and not waiting and not has_more:
+                return
+            for report in self._pool.told(_TOLD_EVERY_S):
+                if isinstance(report, Watched):
+                    self._frames.watched(report.name, report.num_frames)
+                else:
+                    yield from self._heard(report, videos.pop(report.name), waiting)
+            if time.monotonic() - self._told_s >= _TOLD_EVERY_S:
+                yield self._progress(len(videos))
+
+    def _begun(self, row: Row, waiting: "deque[_Video]") -> Iterator[BatchEvent]:
+        """A video that is not done joins those that wait; one that cannot even be planned is set aside."""
+        try:
+            checked = _checked(MapRequest(**row.settings))
+            if self._storage.is_done(row.name, checked.outputs):
+                self._counts.update(done=1, skipped=1)
+                return
+            plan = plan_of(row, checked, self._storage)
+        except LongtakeError as error:
+            yield self._set_aside(row, 1, str(error))
+            return
+        video = _Video(row, plan, tries=1)
+        video.owed.extend(plan.owed())
+        waiting.append(video)
+
+    def _heard(
+        self, report: Finished | Stopped | Failed, video: _Video, waiting: "deque[_Video]"
+    ) -> Iterator[BatchEvent]:
+        """How a job of a video ended."""
+        row = video.row
+        video.running.discard(report.name)
+        self._frames.ended(report.name, report.num_frames if isinstance(report, Finished) else None)
+        if isinstance(report, Stopped) or (self._is_stopped.is_set() and isinstance(report, Failed)):
+            return
+        if isinstance(report, Failed):
+            if video.tries >= self._most_tries:
+                if video in waiting:
+                    waiting.remove(video)
+                if not video.running:
+                    yield self._set_aside(row, video.tries, report.problem)
+                else:
+                    video.tries += 1
+                return
+            video.tries += 1
+            video.owed.append(video.plan.job(report.name))
+            yield Retried(name=row.name, problem=report.problem, tries=video.tries - 1)
+        elif report.name == row.name:
+            self._counts.update(done=1)
+            folder = f"{self._storage.address}/{row.name}"
+            yield Ended(name=row.name, source=row.source, folder=folder, tries=video.tries, summary=report.summary)
+        elif not video.owed and not video.running and row.name not in self._problems:
+            video.owed.append(video.plan.job(row.name))
+        if video.owed and video not in waiting:
+            waiting.append(video)
+
+    def _set_aside(self, row: Row, tries: int, problem: str) -> Ended:
+        self._counts.update(failed=1)
+        self._problems[row.name] = (tries, problem)
+        folder = f"{self._storage.address}/{row.name}"
+        return Ended(name=row.name, source=row.source, folder=folder, tries=tries, problem=problem)
+
+    def _progress(self, running: int) -> Progress:
+        self._told_s = time.monotonic()
+        done, failed = self._counts["done"], self._counts["failed"]
+        left, here = len(self._manifest) - done - failed, done - self._counts["skipped"]
+        seconds = self._told_s - self._began_s
+        return Progress(
+            num_videos=len(self._manifest),
+            done=done,
+            running=running,
+            failed=failed,
+            frames_per_s=self._frames.rate(),
+            eta_s=seconds / here * left if here else None,
+        )
+
+
+class _Frames:
+    """Frames that were looked at, over all workers."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._by_job: dict[str, int] = {}
+        self._marks: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])
+
+    def watched(self, name: str, num_frames: int) -> None:
+        """By the worker that a job has now."""
+        self.total += num_frames - self._by_job.get(name, 0)
+        self._by_job[name] = num_frames
+
+    def ended(self, name: str, num_frames: int | None) -> None:
+        """`num_frames` None where that is not known: what was told counts."""
+        if num_frames is not None:
+            self.watched(name, num_frames)
+        self._by_job.pop(name, None)
+
+    def rate(self) -> float:
+        now_s = time.monotonic()
+        self._marks.append((now_s, self.total))
+        while len(self._marks) > 2 and now_s - self._marks[0][0] > _RATE_OVER_S:
+            self._marks.popleft()
+        since_s, before = self._marks[0]
+        return (self.total - before) / (now_s - since_s) if now_s > since_s else 0.0
+
+
+@lru_cache(maxsize=64)
+def _checked(request: MapRequest) -> CheckedRequest:
+    """Most videos of a batch are asked for in the same words."""
+    return request.checked()

@@ -1,0 +1,69 @@
+"""What a worker is given, and what it tells: values that cross processes and machines."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from longtake.api.map_request import MapRequest
+from longtake.batch.storage import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapJob:
+    """A video, or a span of one, to be mapped into a folder."""
+
+    name: str
+    """Of its folder."""
+    source: str
+    request: MapRequest
+    storage: Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinJob:
+    """Spans of one video, all of them mapped, to be laid into one world."""
+
+    name: str
+    source: str
+    spans: tuple[str, ...]
+    """Names of their folders, in the order of time."""
+    request: MapRequest
+    storage: Storage
+
+
+Job = MapJob | JoinJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """How many frames of a job its worker has looked at so far."""
+
+    name: str
+    num_frames: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """All of it lies where it was asked for."""
+
+    name: str
+    num_frames: int
+    """That its worker looked at; others may have done so before."""
+    summary: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """It was asked to end, and can go on."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """It was given up, and why: in a sentence; also where its worker died."""
+
+    name: str
+    problem: str
+
+
+Told = Watched | Finished | Stopped | Failed

@@ -1,0 +1,320 @@
+"""Which videos there are: a folder or tree of them, a glob, or a list as text, CSV or Parquet.
+
+A list may be long: it is gone through row by row, once to check it as a whole, and then again as videos are mapped.
+"""
+
+import csv
+import glob
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from longtake.batch.row_settings import settings_of
+from longtake.errors import InputError, LongtakeError, MissingExtraError
+from longtake.takes.header import is_take
+from longtake.video.addresses import shown_address
+from longtake.video.folders import VIDEO_SUFFIXES, natural_order
+
+_SOURCE, _NAME, _SPANS = "source", "name", "spans"
+_TEXTS, _TABLES, _PARQUET = (".txt", ".list"), (".csv",), (".parquet",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A video that is to be mapped."""
+
+    name: str
+    """Of its folder."""
+    source: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of a `MapRequest`."""
+    spans: int = 1
+    """Parts that are mapped side by side."""
+
+
+class Manifest:
+    """Rows in an order that stays; iterate as often as needed."""
+
+    def __init__(self, title: str, read: "ReadRows", defaults: Mapping[str, Any], spans: int = 1) -> None:
+        """Refuses, in a sentence, a list that cannot be mapped as a whole, before any video of it is."""
+        self.title, self._read, self._defaults, self._spans = title, read, defaults, spans
+        self._root: str | None = None
+        seen: dict[bytes, int] = {}
+        self._num_rows = 0
+        self._root = _common_folder(_source_of(written) for _, written in read())
+        for line, row in self._rows():
+            digest = hashlib.blake2b(row.name.encode(), digest_size=8).digest()
+            if digest in seen:
+                raise InputError(
+                    f"Rows {seen[digest]} and {line} of {title} would both go to '{row.name}'; give each a name of its "
+                    "own in a column 'name'."
+                )
+            seen[digest] = line
+            self._num_rows += 1
+        if not self._num_rows:
+            raise InputError(f"Expected videos in {title}, but there are none; check the path.")
+
+    def __len__(self) -> int:
+        return self._num_rows
+
+    def __iter__(self) -> Iterator[Row]:
+        return (row for _, row in self._rows())
+
+    def _rows(self) -> Iterator[tuple[int, Row]]:
+        for line, written in self._read():
+            try:
+                yield line, self._row(written)
+            except LongtakeError as error:
+                raise InputError(f"Row {line} of {self.title} cannot be used: {error}") from error
+
+    def _row(self, written: Mapping[str, object]) -> Row:
+        rest = dict(written)
+        source, name, spans = _source_of(rest), rest.pop(_NAME, None), rest.pop(_SPANS, None)
+        rest.pop(_SOURCE)
+        if _is_path(source):
+            source = str(Path(source).absolute())  # workers may be elsewhere
+        return Row(
+            name=_plain_name(str(name)) if name not in (None, "") else _name_of(source, self._root),
+            source=source,
+            settings={**self._defaults, **settings_of(rest)},
+            spans=self._spans if spans in (None, "") else _whole(spans),
+        )
+
+
+class ReadRows:
+    """Where rows come from: with the number of each, what is written in it."""
+
+    def __call__(self) -> Iterator[tuple[int, Mapping[str, object]]]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed(ReadRows):
+    """Rows that are there already."""
+
+    rows: tuple[Mapping[str, object], ...]
+
+    def __call__(self) -> Iterator[tuple[int, Mapping[str, object]]]:
+        return enumerate(self.rows, start=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _TextFile(ReadRows):
+    """A source in each line; those that are empty or begin with # are none."""
+
+    path: Path
+
+    def __call__(self) -> Iterator[tuple[int, Mapping[str, object]]]:
+        with _reading(self.path), self.path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                if (text := line.strip()) and not text.startswith("#"):
+                    yield number, {_SOURCE: _beside(self.path, text)}
+
+
+@dataclass(frozen=True, slots=True)
+class _CsvFile(ReadRows):
+    """The first line has the names of columns."""
+
+    path: Path
+
+    def __call__(self) -> Iterator[tuple[int, Mapping[str, object]]]:
+        with _reading(self.path), self.path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            _require_columns(reader.fieldnames or (), self.path)
+            for row in reader:
+                if None in row or None in row.values():
+                    raise InputError(
+                        f"Expected {len(reader.fieldnames or ())} values in line {reader.line_num} of {self.path}, as "
+                        "its first line names, but there are more or fewer; quote texts that have commas."
+                    )
+                yield reader.line_num, {**row, _SOURCE: _beside(self.path, str(row[_SOURCE]))}
+
+
+@dataclass(frozen=True, slots=True)
+class _ParquetFile(ReadRows):
+    path: Path
+
+    def __call__(self) -> Iterator[tuple[int, Mapping[str, object]]]:
+        try:
+            parquet = import_module("pyarrow.parquet")
+        except ImportError as error:
+            raise MissingExtraError(
+                f"The list {self.path} needs pyarrow, which is not installed; run: pip install pyarrow, or write it as "
+                "CSV."
+            ) from error
+        try:
+            table = parquet.ParquetFile(self.path)
+        except Exception as error:  # pyarrow's own kinds
+            raise InputError(f"The list {self.path} cannot be read as Parquet ({error}); check the file.") from error
+        _require_columns(table.schema_arrow.names, self.path)
+        number = 0
+        for batch in table.iter_batches(batch_size=1024):
+            for row in batch.to_pylist():
+                number += 1
+                yield number, {**row, _SOURCE: _beside(self.path, str(row[_SOURCE]))}
+
+
+def open_manifest(
+    named: str | Path | Iterable[str | Path | Mapping[str, object]],
+    defaults: Mapping[str, Any] | None = None,
+    *,
+    spans: int = 1,
+    apart_from: Path | None = None,
+) -> Manifest:
+    """The videos that a text names, or a program lists; `defaults` are settings of rows that say nothing else.
+
+    What lies in the folder `apart_from`, where results go, is no video of a tree.
+    """
+    defaults = settings_of(defaults or {})
+    if not isinstance(named, str | Path):
+        rows = tuple({_SOURCE: str(one)} if isinstance(one, str | Path) else dict(one) for one in named)
+        for row in rows:
+            _require_columns(row, "the list")
+        return Manifest("the list", _Listed(rows), defaults, spans)
+    text, path = str(named), Path(named)
+    if path.is_dir():
+        videos = list(_videos_below(path, apart_from))
+        if not videos:
+            raise InputError(f"Expected videos in the folder {path} or below it, but there are none; check the path.")
+        return Manifest(text, _told_apart(videos), defaults, spans)
+    suffix = path.suffix.lower()
+    if path.is_file() and suffix in (*_TEXTS, *_TABLES, *_PARQUET):
+        read = _CsvFile(path) if suffix in _TABLES else _ParquetFile(path) if suffix in _PARQUET else _TextFile(path)
+        return Manifest(text, read, defaults, spans)
+    if path.is_file() or text.startswith("world:"):
+        return Manifest(text, _Listed(({_SOURCE: text},)), defaults, spans)
+    found = sorted(glob.glob(text, recursive=True), key=natural_order) if glob.has_magic(text) else []  # noqa: PTH207
+    if not found:
+        raise InputError(
+            f"Expected a folder of videos, a glob, or a list as .txt, .csv or .parquet, but there is no '{text}'; "
+            "check the path."
+        )
+    return Manifest(text, _told_apart(found), defaults, spans)
+
+
+def _told_apart(videos: list[str]) -> _Listed:
+    """Files of one name but for their endings are called by these too."""
+    root = _common_folder(videos)
+    stems = Counter(_name_of(video, root) for video in videos)
+    return _Listed(
+        tuple(
+            {_SOURCE: video}
+            if stems[name := _name_of(video, root)] == 1
+            else {_SOURCE: video, _NAME: name + Path(video).suffix.replace(".", "_")}
+            for video in videos
+        )
+    )
+
+
+def _require_columns(names: Iterable[str], where: object) -> None:
+    columns = list(names)
+    if _SOURCE not in columns:
+        raise InputError(
+            f"Expected a column 'source' in {where}, but it has {', '.join(map(str, columns)) or 'none'}; name the "
+            "videos there."
+        )
+    try:
+        settings_of(dict.fromkeys(set(columns) - {_SOURCE, _NAME, _SPANS}))
+    except LongtakeError as error:
+        raise InputError(f"The columns of {where} cannot be used: {error}") from error
+
+
+def _videos_below(folder: Path, apart_from: Path | None) -> Iterator[str]:
+    """Of a whole tree, in natural order; takes are results, not sources."""
+    results = None if apart_from is None else apart_from.resolve()
+    for here, folders, names in os.walk(folder, onerror=_unreadable):
+        folders[:] = sorted(
+            (
+                name
+                for name in folders
+                if not name.startswith(".")
+                and (results is None or Path(here, name).resolve() != results)
+                and not is_take(Path(here, name))
+            ),
+            key=natural_order,
+        )
+        for name in sorted(names, key=natural_order):
+            if Path(name).suffix.lower() in VIDEO_SUFFIXES and not name.startswith("."):
+                yield str(Path(here, name))
+
+
+def _unreadable(error: OSError) -> None:
+    raise InputError(f"The folder {error.filename} cannot be read ({error.strerror}); check its permissions.")
+
+
+def _beside(listing: Path, source: str) -> str:
+    """A path as it is written in a list: beside it, unless it says where."""
+    if not _is_path(source) or Path(source).is_absolute():
+        return source
+    return str(listing.parent / source)
+
+
+def _is_path(source: str) -> bool:
+    """And not an address, a world or a camera."""
+    return "://" not in source and (":" not in source or Path(source).exists())
+
+
+def _source_of(written: Mapping[str, object]) -> str:
+    source = str(written.get(_SOURCE) or "").strip()
+    if not source:
+        raise InputError("Expected a video in every row, but the column 'source' is empty.")
+    return source
+
+
+def _common_folder(sources: Iterable[str]) -> str | None:
+    """What all paths have in common, by which they need not be told apart."""
+    common: str | None = None
+    for source in sources:
+        if not _is_path(source):
+            continue
+        folder = str(Path(source).absolute().parent)
+        common = folder if common is None else os.path.commonpath([common, folder])
+    return common
+
+
+def _name_of(source: str, root: str | None) -> str:
+    """Of a path, what it has beside others; of anything else, itself."""
+    if root is None or not _is_path(source):
+        return _plain(shown_address(source))
+    path = Path(source).absolute()
+    is_video = path.suffix.lower() in VIDEO_SUFFIXES
+    return _plain(str((path.with_suffix("") if is_video else path).relative_to(root)))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", text).strip("._") or "video"
+
+
+def _plain_name(name: str) -> str:
+    if name != _plain(name):
+        raise InputError(f"Expected a name of letters, digits, '.', '_' and '-', but got '{name}'.")
+    return name
+
+
+def _whole(value: object) -> int:
+    try:
+        number = int(str(value))
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise InputError(f"Expected spans as a whole number from 1, but got '{value}'.")
+    return number
+
+
+class _reading:  # noqa: N801 - reads as a function
+    """What is wrong with a file, in a sentence."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, OSError | UnicodeDecodeError | csv.Error):
+            raise InputError(f"The list {self._path} cannot be read ({error}); check the file.") from error

@@ -1,0 +1,224 @@
+"""Workers as actors of a Ray cluster: an existing one, or a fresh one of this machine alone.
+
+An actor takes a job at a time; what is asked meanwhile, how far it is or to stop, a second thread of it answers. One
+that dies, with its machine or without, is replaced wherever the cluster has room; only one that answers has a job.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from longtake import __version__
+from longtake.batch.job import Failed, Finished, Job, Stopped, Told, Watched
+from longtake.batch.pool import Pool
+from longtake.batch.worker import Worker
+from longtake.errors import InputError, SettingError
+from longtake.extras import import_from_extra
+
+FRESH = "ray"
+"""The name of a cluster that is started for the batch, and ends with it."""
+_SCHEME = "ray://"
+_PATIENCE_S = 120.0
+"""With a cluster that has no room for any worker."""
+_ASKED_EVERY_S = 1.0
+
+
+def is_ray(on: str) -> bool:
+    return on == FRESH or on.startswith(_SCHEME)
+
+
+class Actor:
+    """What runs on the cluster."""
+
+    def __init__(self, threads: int, folder: str) -> None:
+        """`folder` is where the batch was started: paths may be relative to it."""
+        with suppress(OSError):
+            os.chdir(folder)
+        self._threads, self._worker = threads, Worker()
+        self._watched: Watched | None = None
+
+    def ready(self) -> tuple[str, str]:
+        """Which longtake and which Python it has."""
+        return __version__, _python()
+
+    def do(self, job: Job) -> Told:
+        import torch
+
+        torch.set_num_threads(self._threads)
+        self._watched = None
+        return self._worker.do(job, self._note)
+
+    def watched(self) -> Watched | None:
+        return self._watched
+
+    def stop(self) -> None:
+        self._worker.stop()
+
+    def _note(self, report: Told) -> None:
+        if isinstance(report, Watched):
+            self._watched = report
+
+
+class RayPool(Pool):
+    """Actors that are placed by Ray."""
+
+    def __init__(self, on: str, num_workers: int | None = None, *, threads: int = 1, gpus_each: float = 0.0) -> None:
+        """`num_workers` None takes as many as the cluster has processors, or GPUs where each needs a part of one."""
+        self._ray = import_from_extra("ray", "ray", "--on ray")
+        self._is_fresh = on == FRESH
+        self._connect(on)
+        self._threads, self._gpus_each = threads, gpus_each
+        self._members = [self._new_member() for _ in range(num_workers or self._most_workers())]
+        self._ready_s = self._asked_s = time.monotonic()
+
+    @property
+    def num_workers(self) -> int:
+        return len(self._members)
+
+    @property
+    def num_free(self) -> int:
+        return sum(member.is_ready and member.job is None for member in self._members)
+
+    def give(self, job: Job) -> None:
+        member = next(member for member in self._members if member.is_ready and member.job is None)
+        member.job, member.doing = job, member.actor.do.remote(job)
+
+    def told(self, timeout_s: float) -> Sequence[Told]:
+        self._ask_how_far()
+        waiting = {ref: member for member in self._members for ref in member.waiting()}
+        ready, _ = self._ray.wait(list(waiting), num_returns=1, timeout=timeout_s)
+        if ready:
+            ready, _ = self._ray.wait(list(waiting), num_returns=len(waiting), timeout=0)
+        reports: list[Told] = []
+        for ref in ready:
+            reports.extend(self._understood(waiting[ref], ref))
+        self._require_room()
+        return reports
+
+    def stop(self) -> None:
+        for member in self._members:
+            member.actor.stop.remote()
+
+    def close(self) -> None:
+        for member in self._members:
+            with suppress(Exception):
+                self._ray.kill(member.actor)
+        self._members = []
+        self._ray.shutdown()
+
+    def _connect(self, on: str) -> None:
+        address = None if self._is_fresh else on.removeprefix(_SCHEME)
+        fresh = {"include_dashboard": True, "dashboard_host": "127.0.0.1"} if self._is_fresh else {}
+        try:
+            if self._ray.is_initialized():
+                raise SettingError("This program is connected to a Ray cluster already; end that with ray.shutdown().")
+            self._ray.init(
+                address="local" if address is None else address,
+                log_to_driver=False,
+                logging_level="ERROR",
+                configure_logging=True,
+                **fresh,
+            )
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            what = " ".join(str(error).split())
+            raise InputError(
+                f"The Ray cluster '{on}' cannot be used ({what:.300}); check its address, and that it runs the same "
+                f"versions: Ray {self._ray.__version__}, Python {_python()}."
+            ) from error
+
+    def _most_workers(self) -> int:
+        resources = self._ray.cluster_resources()
+        if self._gpus_each:
+            return max(1, int(resources.get("GPU", 0) / self._gpus_each))
+        return max(1, int(resources.get("CPU", 1)) // self._threads)
+
+    def _new_member(self) -> "_Member":
+        made = self._ray.remote(Actor).options(
+            num_cpus=self._threads,
+            num_gpus=self._gpus_each,
+            max_concurrency=2,
+            runtime_env={"env_vars": {"OMP_NUM_THREADS": str(self._threads)}},
+        )
+        actor = made.remote(self._threads, str(Path.cwd()))
+        return _Member(actor, actor.ready.remote())
+
+    def _ask_how_far(self) -> None:
+        if time.monotonic() - self._asked_s < _ASKED_EVERY_S:
+            return
+        self._asked_s = time.monotonic()
+        for member in self._members:
+            if member.doing is not None and member.asked is None:
+                member.asked = member.actor.watched.remote()
+
+    def _understood(self, member: "_Member", ref: Any) -> list[Told]:
+        try:
+            value = self._ray.get(ref)
+        except self._ray.exceptions.RayError as error:
+            return self._replaced(member, error)
+        if ref == member.greeting:
+            self._require_same(value)
+            member.greeting = None
+            return []
+        if ref == member.asked:
+            member.asked = None
+            return [value] if isinstance(value, Watched) and member.doing is not None else []
+        assert isinstance(value, Finished | Stopped | Failed)
+        member.job = member.doing = None
+        return [value]
+
+    def _replaced(self, member: "_Member", error: Exception) -> list[Told]:
+        """Another worker in place of one that died; what it had in hand is told as failed."""
+        if member not in self._members:
+            return []
+        job = member.job
+        with suppress(Exception):
+            self._ray.kill(member.actor)
+        self._members[self._members.index(member)] = self._new_member()
+        if job is None:
+            return []
+        what = str(error).split("\n", 1)[0]
+        return [Failed(name=job.name, problem=f"Its worker died ({type(error).__name__}: {what:.200}).")]
+
+    def _require_same(self, versions: tuple[str, str]) -> None:
+        own = __version__, _python()
+        if versions != own:
+            raise InputError(
+                f"Expected longtake {own[0]} with Python {own[1]} on the cluster, as here, but a worker has longtake "
+                f"{versions[0]} with Python {versions[1]}; install the same on all machines."
+            )
+
+    def _require_room(self) -> None:
+        """Some worker must be there, or come soon."""
+        now_s = time.monotonic()
+        if any(member.is_ready for member in self._members):
+            self._ready_s = now_s
+        elif now_s - self._ready_s > _PATIENCE_S:
+            raise InputError(
+                f"The Ray cluster had no room for a worker with {self._threads} processors and {self._gpus_each:g} "
+                f"GPUs in {_PATIENCE_S:.0f} s; wait for other work to end, or add machines."
+            )
+
+
+class _Member:
+    """One actor, and what is waited for from it."""
+
+    def __init__(self, actor: Any, greeting: Any) -> None:
+        self.actor, self.greeting = actor, greeting
+        self.job: Job | None = None
+        self.doing: Any = None
+        self.asked: Any = None
+
+    @property
+    def is_ready(self) -> bool:
+        return self.greeting is None
+
+    def waiting(self) -> list[Any]:
+        return [ref for ref in (self.greeting, self.doing, self.asked) if ref is not None]
+
+
+def _python() -> str:
+    return ".".join(map(str, sys.version_info[:2]))

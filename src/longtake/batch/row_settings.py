@@ -1,0 +1,60 @@
+"""What a row of a manifest may say of how its video is mapped: words of `longtake map`, as people write them."""
+
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from longtake.api.map_request import MapRequest
+from longtake.errors import SettingError
+from longtake.geometry.model import GeometryModel
+
+_NOT_OF_MANY = ("follow", "when_full")
+"""Of sources that have no end."""
+_TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_HINTS = typing.get_type_hints(MapRequest)
+NAMES = tuple(field.name for field in fields(MapRequest) if field.name not in _NOT_OF_MANY)
+"""What can be set."""
+
+
+def settings_of(written: Mapping[str, object]) -> dict[str, Any]:
+    """The values of these words; one without a value is left to its default."""
+    for name in written:
+        if name not in NAMES:
+            nearest = "".join(f"perhaps you mean '{word}'; " for word in get_close_matches(name, NAMES, n=1))
+            raise SettingError(f"There is no setting '{name}'; {nearest}choose among {', '.join(NAMES)}.")
+    return {name: _value(name, value) for name, value in written.items() if value is not None and value != ""}
+
+
+def _value(name: str, value: object) -> Any:
+    """Texts become what the setting is; what is that already stays."""
+    if isinstance(value, GeometryModel):
+        raise SettingError("Expected model as a name or a path, for workers load it themselves, but got a loaded one.")
+    if isinstance(value, list):
+        return tuple(value)
+    hint = _HINTS[name]
+    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if isinstance(value, str) and str not in kinds:
+        return _parsed(name, value, kinds)
+    if isinstance(value, float) and value.is_integer() and int in kinds and float not in kinds:
+        return int(value)  # a table that has gaps makes numbers of all it has
+    if isinstance(value, bool) != (bool in kinds) and not isinstance(value, str):
+        raise SettingError(f"Expected {name} as {_in_words(kinds)}, but got {value!r}.")
+    return value
+
+
+def _parsed(name: str, text: str, kinds: tuple[Any, ...]) -> Any:
+    try:
+        if bool in kinds:
+            return _TRUTHS[text.strip().lower()]
+        return int(text) if float not in kinds else float(text)
+    except (KeyError, ValueError):
+        raise SettingError(f"Expected {name} as {_in_words(kinds)}, but got '{text}'.") from None
+
+
+def _in_words(kinds: tuple[Any, ...]) -> str:
+    words = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
+    return " or ".join(dict.fromkeys(words[kind] for kind in kinds if kind in words))

@@ -1,0 +1,88 @@
+"""One worker: a model, a process that writes, and one job after the other. What runs it is a pool's affair."""
+
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+
+from longtake.api.map_request import Networks
+from longtake.batch.job import Failed, Finished, Job, JoinJob, MapJob, Stopped, Told, Watched
+from longtake.batch.spans import join_spans
+from longtake.errors import LongtakeError
+from longtake.pipeline.events import Frame, Unreadable
+from longtake.pipeline.run import Run
+from longtake.pipeline.run_folder import is_done
+from longtake.pipeline.writer_process import WriterProcess
+
+_TOLD_EVERY_S = 0.5
+
+
+class Worker:
+    """Does jobs in its own thread; `stop` may come from any other."""
+
+    def __init__(self) -> None:
+        self._networks, self._writer = Networks(), WriterProcess()
+        self._run: Run | None = None
+        self._is_stopped = threading.Event()
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._writer.close()
+
+    def stop(self) -> None:
+        """End what is begun so that it can go on, and begin nothing more."""
+        self._is_stopped.set()
+        if (run := self._run) is not None:
+            run.stop()
+
+    def do(self, job: Job, tell: Callable[[Told], None]) -> Told:
+        """How a job ended; `tell` hears how far it is."""
+        try:
+            return self._join(job) if isinstance(job, JoinJob) else self._map(job, tell)
+        except LongtakeError as error:
+            return Failed(name=job.name, problem=str(error))
+        except Exception as error:  # noqa: BLE001 - of one video among many
+            traceback.print_exc()
+            return Failed(name=job.name, problem=f"{type(error).__name__}: {error}")
+
+    def _map(self, job: MapJob, tell: Callable[[Told], None]) -> Told:
+        request, folder, num_frames = job.request.checked(), job.storage.folder(job.name), 0
+        if not is_done(folder, request.outputs):
+            with request.open(job.source, folder, self._networks, self._writer, resume=True) as run:
+                self._run = run
+                try:
+                    if self._is_stopped.is_set():
+                        return Stopped(name=job.name)
+                    num_frames = _watch(job, run, tell)
+                finally:
+                    self._run = None
+                if run.summary is None or not run.summary.is_complete or run.owes_export:
+                    return Stopped(name=job.name)
+        return _delivered(job, num_frames)
+
+    def _join(self, job: JoinJob) -> Told:
+        folder = job.storage.folder(job.name)
+        if not is_done(folder):
+            join_spans(job, folder)
+        for span in job.spans:
+            job.storage.remove(span)
+        return _delivered(job)
+
+
+def _watch(job: MapJob, run: Run, tell: Callable[[Told], None]) -> int:
+    """To its end; returns how many frames there were."""
+    told_s, num_frames = time.monotonic(), 0
+    for event in run:
+        num_frames += isinstance(event, Frame | Unreadable)
+        if time.monotonic() - told_s >= _TOLD_EVERY_S:
+            told_s = time.monotonic()
+            tell(Watched(name=job.name, num_frames=num_frames))
+    return num_frames
+
+
+def _delivered(job: Job, num_frames: int = 0) -> Finished:
+    job.storage.deliver(job.name)
+    return Finished(name=job.name, num_frames=num_frames, summary=job.storage.summary(job.name) or {})

@@ -1,0 +1,151 @@
+"""`longtake batch`: many videos, by many workers, here or on a Ray cluster; run again, it does what is missing."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from longtake.api.progress import plain_console
+from longtake.batch.driver import Batch, BatchEvent, BatchSummary, Ended, Progress, Retried
+from longtake.batch.mapping import LOCAL, open_batch
+from longtake.cli import options
+from longtake.cli.progress import TaskProgress
+from longtake.cli.signals import INTERRUPTED, stopped_by_signal
+from longtake.errors import InputError, SettingError
+from longtake.types import counted
+
+app = options.command_app()
+
+
+@app.command()
+def batch(
+    videos: Annotated[
+        str,
+        typer.Argument(help="A folder or tree of videos, a quoted glob, or a list as .txt, .csv or .parquet."),
+    ],
+    out: Annotated[
+        str, typer.Option(help="Where results go, a folder each: a path, or what fsspec opens, as s3://…")
+    ] = ("out/batch"),
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Workers; by default one for each processor, or for each GPU.")
+    ] = None,
+    on: Annotated[str, typer.Option(help="local, ray (a fresh cluster of this machine) or ray://HOST:PORT.")] = LOCAL,
+    threads: Annotated[
+        int, typer.Option(min=1, help="Each worker computes with; on other numbers results differ by rounding.")
+    ] = 1,
+    per_gpu: Annotated[int, typer.Option(min=1, help="Workers that share a GPU.")] = 1,
+    spans: Annotated[int, typer.Option(min=1, help="Cut each long video into so many, mapped side by side.")] = 1,
+    tries: Annotated[int, typer.Option(min=1, help="After so many a video that fails is set aside.")] = 3,
+    scratch: Annotated[
+        Path | None, typer.Option(help="Where workers map videos whose results go to no folder.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="As in longtake map.")] = None,
+    memory: Annotated[str | None, typer.Option(help="As in longtake map.")] = None,
+    formats: Annotated[str | None, typer.Option("--format", help="As in longtake map.")] = None,
+    start: options.Start = None,
+    end: options.End = None,
+    fps: options.Fps = None,
+    stride: Annotated[int | None, typer.Option(min=1, help="Every n-th of these frames.")] = None,
+    size: Annotated[int | None, typer.Option(help="Longer side of what the network sees, in pixels.")] = None,
+    loops: options.Loops = True,
+    device: options.Device = "auto",
+    precision: options.PrecisionName = "auto",
+    more: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any other option of longtake map, as fit=pad; repeat it."),
+    ] = None,
+    as_json: options.JsonEvents = False,
+) -> None:
+    """Map many videos, each into a folder of its own; Ctrl-C ends it, and the same command does what is missing."""
+    named = {
+        "model": model,
+        "memory": memory,
+        "format": formats,
+        "start": start,
+        "end": end,
+        "fps": fps,
+        "stride": stride,
+        "size": size,
+        "loops": None if loops else False,
+        "device": None if device == "auto" else device,
+        "precision": None if precision == "auto" else precision,
+    }
+    settings = {name: value for name, value in named.items() if value is not None} | dict(map(_setting, more or ()))
+    begun = open_batch(
+        videos,
+        out,
+        jobs=jobs,
+        on=on,
+        threads=threads,
+        per_gpu=per_gpu,
+        spans=spans,
+        tries=tries,
+        scratch=scratch,
+        settings=settings,
+    )
+    with stopped_by_signal(begun.stop):
+        summary = _reported_as_json(begun) if as_json else _reported(begun)
+    if not summary.is_complete:
+        sys.exit(INTERRUPTED)
+    if summary.failed:
+        raise InputError(
+            f"{summary.failed} of {counted(summary.num_videos, 'video')} could not be mapped, and {summary.table} says "
+            "why; the others are done."
+        )
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise SettingError(f"Expected --set as NAME=VALUE, such as fit=pad, but got '{text}'.")
+    return name.strip().replace("-", "_"), value
+
+
+def _reported_as_json(begun: Batch) -> BatchSummary:
+    for event in begun:
+        _emit(_kind(event), asdict(event))
+    assert begun.summary is not None
+    _emit("end", asdict(begun.summary))
+    return begun.summary
+
+
+def _kind(event: BatchEvent) -> str:
+    return {Ended: "video", Retried: "retry", Progress: "progress"}[type(event)]
+
+
+def _emit(kind: str, record: dict[str, Any]) -> None:
+    print(json.dumps({"event": kind, **record}), flush=True)
+
+
+def _reported(begun: Batch) -> BatchSummary:
+    console = plain_console(stderr=False)
+    with TaskProgress(plain_console(stderr=True)) as bar:
+        task = bar.begin("Mapping videos", None)
+        for event in begun:
+            match event:
+                case Ended(problem=None):
+                    frames = counted(int(event.summary.get("num_frames", 0)), "frame")
+                    console.print(f"{event.name}: {frames}, {event.folder}", soft_wrap=True)
+                case Ended():
+                    console.print(f"{event.name}: set aside: {event.problem}", style="red", soft_wrap=True)
+                case Retried():
+                    console.print(f"{event.name}: tried again: {event.problem}", style="yellow", soft_wrap=True)
+                case Progress():
+                    state = f"{event.running} running, {event.failed} failed, {event.frames_per_s:.1f} frames/s"
+                    completed = event.done + event.failed
+                    bar.update(task, total=event.num_videos, completed=completed, state=state)
+    summary = begun.summary
+    assert summary is not None
+    rate = summary.num_frames / summary.seconds if summary.seconds else 0.0
+    before = f" ({summary.skipped} before)" if summary.skipped else ""
+    console.print(
+        f"{summary.done} of {counted(summary.num_videos, 'video')} done{before}, {summary.failed} failed; "
+        f"{counted(summary.num_frames, 'frame')} in {summary.seconds:.1f} s, {rate:.1f} a second; {summary.table}",
+        soft_wrap=True,
+    )
+    if not summary.is_complete:
+        console.print("Stopped; the same command goes on.")
+    return summary
