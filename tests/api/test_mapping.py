@@ -4,6 +4,7 @@ import inspect
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from walked import WALK
 
 import longtake
+from longtake.api.map_request import MapRequest
 from longtake.errors import CheckpointError, InputError, SettingError
 from longtake.geometry.model import GeometryModel
 
@@ -27,6 +29,13 @@ def test_every_option_of_the_command_is_a_keyword_of_the_same_name() -> None:
     options = inspect.signature(command.callback).parameters.keys() - NOT_OF_A_PROGRAM
     assert inspect.signature(longtake.map).parameters.keys() - options == {"source", "format"}
     assert options <= inspect.signature(longtake.map).parameters.keys()
+
+
+def test_a_request_has_every_keyword_that_is_not_of_the_folder() -> None:
+    keywords = inspect.signature(longtake.map).parameters
+    of_folder = {"source", "out", "resume", "skip_done", "overwrite"}
+    known = {field.name: field.default for field in fields(MapRequest)}
+    assert known == {name: keywords[name].default for name in keywords.keys() - of_folder}
 
 
 def test_map_returns_what_it_wrote_and_says_nothing_off_a_terminal(

@@ -5,6 +5,7 @@ that dies, with its machine or without, is replaced wherever the cluster has roo
 """
 
 import os
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -21,7 +22,8 @@ from longtake.extras import import_from_extra
 
 FRESH = "ray"
 """The name of a cluster that is started for the batch, and ends with it."""
-_SCHEME = "ray://"
+_SCHEME, _RUNNING = "ray://", "auto"
+_REACHED_S = 10.0
 _PATIENCE_S = 120.0
 """With a cluster that has no room for any worker."""
 _ASKED_EVERY_S = 1.0
@@ -41,9 +43,9 @@ class Actor:
         self._threads, self._worker = threads, Worker()
         self._watched: Watched | None = None
 
-    def ready(self) -> tuple[str, str]:
-        """Which longtake and which Python it has."""
-        return __version__, _python()
+    def ready(self) -> tuple[str, str, int]:
+        """Which longtake and which Python it has, and its process."""
+        return __version__, _python(), os.getpid()
 
     def do(self, job: Job) -> Told:
         import torch
@@ -83,6 +85,11 @@ class RayPool(Pool):
     def num_free(self) -> int:
         return sum(member.is_ready and member.job is None for member in self._members)
 
+    @property
+    def process_ids(self) -> list[int]:
+        """Of workers that are there, each on its machine."""
+        return [member.process_id for member in self._members if member.is_ready]
+
     def give(self, job: Job) -> None:
         member = next(member for member in self._members if member.is_ready and member.job is None)
         member.job, member.doing = job, member.actor.do.remote(job)
@@ -112,6 +119,8 @@ class RayPool(Pool):
 
     def _connect(self, on: str) -> None:
         address = None if self._is_fresh else on.removeprefix(_SCHEME)
+        if address is not None:
+            _require_reachable(on, address)
         fresh = {"include_dashboard": True, "dashboard_host": "127.0.0.1"} if self._is_fresh else {}
         try:
             if self._ray.is_initialized():
@@ -160,7 +169,8 @@ class RayPool(Pool):
         except self._ray.exceptions.RayError as error:
             return self._replaced(member, error)
         if ref == member.greeting:
-            self._require_same(value)
+            *versions, member.process_id = value
+            self._require_same(tuple(versions))
             member.greeting = None
             return []
         if ref == member.asked:
@@ -183,7 +193,7 @@ class RayPool(Pool):
         what = str(error).split("\n", 1)[0]
         return [Failed(name=job.name, problem=f"Its worker died ({type(error).__name__}: {what:.200}).")]
 
-    def _require_same(self, versions: tuple[str, str]) -> None:
+    def _require_same(self, versions: tuple[str, ...]) -> None:
         own = __version__, _python()
         if versions != own:
             raise InputError(
@@ -211,6 +221,7 @@ class _Member:
         self.job: Job | None = None
         self.doing: Any = None
         self.asked: Any = None
+        self.process_id = 0
 
     @property
     def is_ready(self) -> bool:
@@ -218,6 +229,20 @@ class _Member:
 
     def waiting(self) -> list[Any]:
         return [ref for ref in (self.greeting, self.doing, self.asked) if ref is not None]
+
+
+def _require_reachable(on: str, address: str) -> None:
+    """Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if address == _RUNNING:
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_REACHED_S).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"Expected a Ray cluster at '{on}', but nobody answers there ({error}); name its head as ray://HOST:6379, or "
+            "ray://auto for the one that runs on this machine."
+        ) from error
 
 
 def _python() -> str:

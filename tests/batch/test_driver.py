@@ -1,0 +1,156 @@
+"""A batch against workers that tell what a test lets them tell: tried again, set aside, stopped, summed up."""
+
+import csv
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from longtake.batch.driver import Batch, BatchEvent, Ended, Progress, Retried
+from longtake.batch.job import Failed, Finished, Job, Stopped, Told
+from longtake.batch.manifest import open_manifest
+from longtake.batch.pool import Pool
+from longtake.batch.storage import FolderStorage, open_storage
+
+
+class PromptPool(Pool):
+    """Does each job at once, as `outcome` says."""
+
+    def __init__(self, outcome: Callable[[Job], Told], num_workers: int = 2) -> None:
+        self._outcome, self._num_workers = outcome, num_workers
+        self._reports: deque[Told] = deque()
+        self.given: list[str] = []
+        self.is_stopped = self.is_closed = False
+
+    @property
+    def num_workers(self) -> int:
+        return self._num_workers
+
+    @property
+    def num_free(self) -> int:
+        return self._num_workers - len(self._reports)
+
+    def give(self, job: Job) -> None:
+        self.given.append(job.name)
+        self._reports.append(self._outcome(job))
+
+    def told(self, timeout_s: float) -> Sequence[Told]:
+        return [self._reports.popleft()] if self._reports else []
+
+    def stop(self) -> None:
+        self.is_stopped = True
+        self._reports = deque(Stopped(name=report.name) for report in self._reports)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def done(job: Job) -> Finished:
+    folder = job.storage.folder(job.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "summary.json").write_text('{"is_complete": true, "num_frames": 5, "model": "tiny"}')
+    return Finished(name=job.name, num_frames=5, summary=job.storage.summary(job.name) or {})
+
+
+def run(out: Path, pool: Pool, num_videos: int = 4, tries: int = 3) -> tuple[Batch, list[BatchEvent]]:
+    rows = [{"source": f"world:{number}", "name": f"w{number}"} for number in range(num_videos)]
+    batch = Batch(open_manifest(rows, {"model": "tiny"}), open_storage(out), pool, tries=tries)
+    return batch, list(batch)
+
+
+def table(out: Path) -> list[dict[str, str]]:
+    with (out / "videos.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_all_are_done_once_and_a_second_batch_does_nothing(tmp_path: Path) -> None:
+    pool = PromptPool(done)
+    batch, events = run(tmp_path, pool)
+    assert pool.given == ["w0", "w1", "w2", "w3"]
+    assert pool.is_closed
+    assert [event.name for event in events if isinstance(event, Ended)] == pool.given
+    assert batch.summary is not None
+    assert (batch.summary.done, batch.summary.skipped, batch.summary.failed) == (4, 0, 0)
+    assert batch.summary.num_frames == 20
+    assert batch.summary.is_complete
+    assert [(row["name"], row["state"], row["num_frames"], row["model"]) for row in table(tmp_path)] == [
+        (name, "done", "5", "tiny") for name in pool.given
+    ]
+    again = PromptPool(done)
+    batch, events = run(tmp_path, again)
+    assert again.given == []
+    assert batch.summary is not None
+    assert (batch.summary.done, batch.summary.skipped) == (4, 4)
+
+
+def test_what_fails_is_tried_again_and_then_set_aside(tmp_path: Path) -> None:
+    failures = {"w1": 2, "w2": 99}
+
+    def outcome(job: Job) -> Told:
+        failures[job.name] = failures.get(job.name, 0) - 1
+        return Failed(name=job.name, problem=f"No {job.name}.") if failures[job.name] >= 0 else done(job)
+
+    pool = PromptPool(outcome)
+    batch, events = run(tmp_path, pool)
+    assert [(event.name, event.tries) for event in events if isinstance(event, Retried)].count(("w1", 1)) == 1
+    assert pool.given.count("w1") == pool.given.count("w2") == 3
+    aside = [event for event in events if isinstance(event, Ended) and event.problem is not None]
+    assert [(event.name, event.tries, event.problem) for event in aside] == [("w2", 3, "No w2.")]
+    assert batch.summary is not None
+    assert (batch.summary.done, batch.summary.failed) == (3, 1)
+    rows = {row["name"]: row for row in table(tmp_path)}
+    assert (rows["w2"]["state"], rows["w2"]["tries"], rows["w2"]["problem"]) == ("failed", "3", "No w2.")
+    assert rows["w1"]["state"] == "done"
+    pool = PromptPool(done)
+    batch, _ = run(tmp_path, pool)
+    assert pool.given == ["w2"]  # what is missing
+    assert table(tmp_path)[2]["state"] == "done"
+
+
+def test_a_batch_that_is_stopped_begins_nothing_more_and_goes_on_later(tmp_path: Path) -> None:
+    pool = PromptPool(done, num_workers=1)
+    rows = [{"source": f"world:{number}", "name": f"w{number}"} for number in range(5)]
+    batch = Batch(open_manifest(rows, {"model": "tiny"}), open_storage(tmp_path), pool)
+    for event in batch:
+        if isinstance(event, Ended) and event.name == "w1":
+            batch.stop()
+    assert pool.is_stopped
+    assert pool.given == ["w0", "w1"]
+    assert batch.summary is not None
+    assert not batch.summary.is_complete
+    assert [row["state"] for row in table(tmp_path)] == ["done", "done", "missing", "missing", "missing"]
+    pool = PromptPool(done)
+    batch, _ = run(tmp_path, pool, num_videos=5)
+    assert pool.given == ["w2", "w3", "w4"]
+
+
+def test_a_video_that_cannot_be_planned_is_set_aside_alone(tmp_path: Path) -> None:
+    rows = [
+        {"source": "world:1", "name": "bad", "model": "tiny", "fit": "round"},
+        {"source": "world:2", "name": "good"},
+    ]
+    pool = PromptPool(done)
+    events = list(Batch(open_manifest(rows, {"model": "tiny"}), open_storage(tmp_path), pool))
+    aside = [event for event in events if isinstance(event, Ended) and event.problem is not None]
+    assert [event.name for event in aside] == ["bad"]
+    assert "Expected fit as crop" in str(aside[0].problem)
+    assert pool.given == ["good"]
+
+
+def test_progress_says_how_far_the_whole_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("longtake.batch.driver._TOLD_EVERY_S", 0.0)
+    _, events = run(tmp_path, PromptPool(done, num_workers=1))
+    told = [event for event in events if isinstance(event, Progress)]
+    assert {event.num_videos for event in told} == {4}
+    assert (told[-1].done, told[-1].running, told[-1].failed) == (4, 0, 0)
+    assert told[-1].eta_s == 0
+    assert [event.done for event in told] == sorted(event.done for event in told)
+
+
+def test_nothing_is_written_while_another_batch_writes(tmp_path: Path) -> None:
+    pool = PromptPool(done)
+    with FolderStorage(tmp_path).held(), pytest.raises(Exception, match="Another run is writing to"):
+        run(tmp_path, pool)
+    assert pool.given == []
+    assert not (tmp_path / "videos.csv").exists()

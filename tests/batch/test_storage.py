@@ -1,0 +1,92 @@
+"""Where results go: there when they are whole, and written by one batch at a time."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from longtake.batch.storage import FolderStorage, RemoteStorage, open_storage
+from longtake.errors import InputError
+from longtake.pipeline.outputs import Outputs
+
+fsspec = pytest.importorskip("fsspec")
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> RemoteStorage:
+    fsspec.filesystem("memory").store.clear()
+    storage = open_storage("memory://walks/today", tmp_path / "scratch")
+    assert isinstance(storage, RemoteStorage)
+    return storage
+
+
+def mapped(storage: RemoteStorage, name: str) -> Path:
+    """As a worker leaves it."""
+    folder = storage.folder(name)
+    (folder / "depth").mkdir(parents=True)
+    (folder / "depth/000000.png").write_bytes(b"depth")
+    (folder / "summary.json").write_text(json.dumps({"is_complete": True, "num_frames": 3}))
+    return folder
+
+
+def test_a_video_is_there_when_all_of_it_is(remote: RemoteStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = mapped(remote, "walk")
+    system = fsspec.filesystem("memory")
+    put, order = system.put_file, []
+
+    def failing(path: str, target: str) -> None:
+        order.append(Path(target).name)
+        if target.endswith("summary.json") and order.count("summary.json") == 1:
+            raise OSError(28, "No space left on device")
+        put(path, target)
+
+    monkeypatch.setattr(type(system), "put_file", lambda _, path, target, **__: failing(path, target))
+    with pytest.raises(InputError, match=r"memory://walks/today cannot be used .*No space left"):
+        remote.deliver("walk")
+    assert order == ["000000.png", "summary.json"]
+    assert not remote.is_done("walk", Outputs())
+    assert folder.exists()
+    remote.deliver("walk")
+    assert remote.is_done("walk", Outputs())
+    assert remote.summary("walk") == {"is_complete": True, "num_frames": 3}
+    assert not folder.exists()
+    assert (remote.fetched("walk") / "depth/000000.png").read_bytes() == b"depth"
+    remote.remove("walk")
+    assert remote.summary("walk") is None
+
+
+def test_two_batches_do_not_write_to_one_storage(remote: RemoteStorage) -> None:
+    other = open_storage(remote.url, remote.scratch)
+    with (
+        remote.held(),
+        pytest.raises(InputError, match=r"Another batch writes to memory://walks/today, process \d+ on"),
+        other.held(),
+    ):
+        pass
+    with other.held():
+        pass
+    assert remote.read("batch-lease.json") is None
+
+
+def test_a_lease_that_nobody_renews_is_taken_over(remote: RemoteStorage) -> None:
+    stale = {"id": "x", "host": "gone", "pid": 1, "renewed_s": time.time() - 3600}
+    remote.write("batch-lease.json", json.dumps(stale).encode())
+    with remote.held():
+        assert json.loads(remote.read("batch-lease.json") or b"{}")["id"] != "x"
+
+
+def test_two_batches_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    first, second = open_storage(tmp_path / "out"), open_storage(tmp_path / "out")
+    assert isinstance(first, FolderStorage)
+    with first.held(), pytest.raises(InputError, match="Another run is writing to"), second.held():
+        pass
+
+
+def test_places_that_cannot_be_are_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(InputError, match="is a file; name another"):
+        open_storage(tmp_path / "file")
+    storage = open_storage("nosuch://bucket/x")
+    with pytest.raises(InputError, match="nosuch://bucket/x cannot be opened"):
+        storage.summary("walk")

@@ -1,0 +1,158 @@
+"""Real workers: as many as there are, killed or stopped, and the files are those of one that nothing happened to."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import longtake
+from longtake.batch.driver import Batch, Retried
+from longtake.batch.local_pool import LocalPool
+from longtake.batch.manifest import open_manifest
+from longtake.batch.ray_pool import RayPool
+from longtake.batch.storage import open_storage
+from longtake.errors import InputError, MissingExtraError
+
+pytestmark = pytest.mark.extra
+
+SETTINGS = {"model": "tiny", "size": 56, "checkpoint_every": 5, "format": "tum,depth"}
+ROWS = [{"source": f"world:{number}?frames=60&size=112x84", "name": f"w{number}"} for number in range(3)]
+TIMED = {"summary.json", "progress.jsonl", "report.html"}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """All that must be the same whoever mapped it."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in TIMED)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.name != "videos.csv"}
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """By one worker."""
+    out = tmp_path_factory.mktemp("one")
+    summary = longtake.map_many(ROWS, out, jobs=1, **SETTINGS)
+    assert (summary.done, summary.failed, summary.num_frames) == (3, 0, 180)
+    return files(out)
+
+
+def has_checkpoint(out: Path) -> bool:
+    return any(path.name.startswith("session") for path in out.glob("w*/resume/**/*"))
+
+
+def kill_when_begun(batch: Batch, out: Path, kill: Iterator[None]) -> list[str]:
+    """Names of the videos that were tried again."""
+    retried = []
+    for event in batch:
+        if isinstance(event, Retried):
+            retried.append(event.name)
+            assert "Its worker died" in event.problem
+        elif has_checkpoint(out):
+            next(kill, None)
+    return retried
+
+
+def test_a_worker_that_is_killed_is_replaced_and_its_video_resumed(
+    expected: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longtake.batch.driver._TOLD_EVERY_S", 0.1)
+    pool = LocalPool(2)
+    batch = Batch(open_manifest(ROWS, SETTINGS), open_storage(tmp_path), pool)
+
+    def kill() -> Iterator[None]:
+        os.kill(pool.process_ids[0], signal.SIGKILL)
+        yield
+
+    assert len(kill_when_begun(batch, tmp_path, kill())) == 1
+    assert batch.summary is not None
+    assert batch.summary.done == 3
+    assert files(tmp_path) == expected
+    again = longtake.map_many(ROWS, tmp_path, **SETTINGS)
+    assert (again.done, again.skipped, again.num_frames) == (3, 3, 0)
+
+
+def test_bad_videos_are_set_aside_and_the_rest_is_done(tmp_path: Path) -> None:
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    (videos / "text.mp4").write_text("no video")
+    (videos / "empty.mp4").write_bytes(b"")
+    (videos / "list.csv").write_text(
+        "source,name\ntext.mp4,text\nempty.mp4,empty\nnowhere.mp4,nowhere\n" + f"{ROWS[0]['source']},good\n"
+    )
+    out, words = tmp_path / "out", ["--jobs", "1", "--model", "tiny", "--size", "56", "--format", "tum"]
+    command = [sys.executable, "-m", "longtake", "batch", str(videos / "list.csv"), "--out", str(out), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "3 of 4 videos could not be mapped" in done.stderr
+    assert "1 of 4 videos done, 3 failed" in done.stdout
+    assert (out / "good" / "poses.tum").exists()
+    table = (out / "videos.csv").read_text().splitlines()
+    assert [line.split(",")[2] for line in table[1:]] == ["failed", "failed", "failed", "done"]
+    assert not (out / "text").exists()
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])
+def test_a_batch_that_is_ended_goes_on_to_the_same_files(
+    ended_by: signal.Signals, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    listing, out = tmp_path / "list.csv", tmp_path / "out"
+    listing.write_text("source,name\n" + "".join(f"{row['source']},{row['name']}\n" for row in ROWS))
+    words = ["--jobs", "2", "--model", "tiny", "--size", "56", "--format", "tum,depth", "--set", "checkpoint-every=5"]
+    command = [sys.executable, "-m", "longtake", "batch", str(listing), "--out", str(out), *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        while running.poll() is None and not has_checkpoint(out):
+            time.sleep(0.02)
+        running.send_signal(ended_by)
+        said, _ = running.communicate(timeout=120)
+    assert running.returncode == 130
+    assert "the same command goes on" in said
+    assert files(out) != expected
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert files(out) == expected
+
+
+def test_results_reach_a_storage_that_is_no_folder(expected: dict[str, bytes], tmp_path: Path) -> None:
+    url = f"local://{tmp_path}/out"
+    done = longtake.map_many(ROWS[:1], url, jobs=1, scratch=tmp_path / "scratch", **SETTINGS)
+    assert done.done == 1
+    delivered = files(tmp_path / "out")
+    assert delivered == {name: content for name, content in expected.items() if name.startswith("w0/")}
+    assert longtake.map_many(ROWS[:1], url, jobs=1, scratch=tmp_path / "scratch", **SETTINGS).skipped == 1
+    assert list((tmp_path / "scratch").rglob("*.tum")) == []
+
+
+def test_without_ray_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "longtake\[ray\]"'):
+        longtake.map_many(ROWS, tmp_path, on="ray", **SETTINGS)
+
+
+def test_on_ray_the_files_are_the_same_though_a_worker_is_killed(
+    expected: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setattr("longtake.batch.driver._TOLD_EVERY_S", 0.1)
+    pool = RayPool("ray", 2)
+    batch = Batch(open_manifest(ROWS, SETTINGS), open_storage(tmp_path), pool)
+
+    def kill() -> Iterator[None]:
+        os.kill(pool.process_ids[0], signal.SIGKILL)
+        yield
+
+    assert len(kill_when_begun(batch, tmp_path, kill())) == 1
+    assert batch.summary is not None
+    assert batch.summary.done == 3
+    assert files(tmp_path) == expected
+
+
+def test_a_cluster_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    with pytest.raises(
+        InputError, match=r"Expected a Ray cluster at 'ray://127\.0\.0\.1:1', but nobody answers"
+    ) as refused:
+        longtake.map_many(ROWS, tmp_path, on="ray://127.0.0.1:1", **SETTINGS)
+    assert "\n" not in str(refused.value)
