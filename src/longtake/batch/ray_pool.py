@@ -240,8 +240,8 @@ def _require_reachable(on: str, address: str) -> None:
         socket.create_connection((host, int(port)), timeout=_REACHED_S).close()
     except (OSError, ValueError, OverflowError) as error:
         raise InputError(
-            f"Expected a Ray cluster at '{on}', but nobody answers there ({error}); name its head as ray://HOST:6379, or "
-            "ray://auto for the one that runs on this machine."
+            f"Expected a Ray cluster at '{on}', but nobody answers there ({error}); name its head as "
+            "ray://HOST:6379, or ray://auto for the one that runs on this machine."
         ) from error
 
 
