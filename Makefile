@@ -17,7 +17,7 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 -m "not extra and not by_hand"
 
-test-extra: $(INSTALLED) $(SERVE_INSTALLED) $(ORACLES_INSTALLED) foreign browser tokenizer interpreter strangers
+test-extra: $(INSTALLED) $(SERVE_INSTALLED) $(ORACLES_INSTALLED) foreign browser tokenizer interpreter strangers cluster
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "extra and not by_hand"
 
 # Our kernels, recorded steps and readings, books and memories on a GPU, with whatever torch, Triton and pytest are there.
@@ -73,6 +73,11 @@ foreign: castle | $(INSTALLED)
 browser: | $(INSTALLED) $(ORACLES_INSTALLED)
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt playwright
 	-$(BIN)/python tests/exports/browser/fetch.py $(ORACLE_SOURCES)/browser
+
+# Ray, 80 MB, for batches on a cluster of this machine; where it cannot be had, tests of it are skipped.
+.PHONY: cluster
+cluster: | $(INSTALLED)
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'ray[default]'
 
 # Programs of others that must work against a server, 30 MB; tests of what cannot be had are skipped.
 .PHONY: strangers

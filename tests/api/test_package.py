@@ -23,6 +23,7 @@ NAMES = [
     "load_model",
     "locate",
     "map",
+    "map_many",
     "merge",
     "open_take",
     "open_video",

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from selected import rest_by_hand
 
 import longtake
 from longtake.batch.driver import Batch, Retried
@@ -95,7 +96,7 @@ def test_bad_videos_are_set_aside_and_the_rest_is_done(tmp_path: Path) -> None:
     assert not (out / "text").exists()
 
 
-@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("ended_by", rest_by_hand([signal.SIGINT, signal.SIGTERM], keep=1))
 def test_a_batch_that_is_ended_goes_on_to_the_same_files(
     ended_by: signal.Signals, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -147,6 +148,32 @@ def test_on_ray_the_files_are_the_same_though_a_worker_is_killed(
     assert batch.summary is not None
     assert batch.summary.done == 3
     assert files(tmp_path) == expected
+
+
+@pytest.mark.by_hand
+def test_a_machine_that_leaves_the_cluster_costs_nothing_but_time(
+    expected: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    monkeypatch.setattr("longtake.batch.driver._TOLD_EVERY_S", 0.1)
+    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    leaving = cluster.add_node(num_cpus=1)
+    try:
+        pool = RayPool(f"ray://{cluster.address}", 2)
+        batch = Batch(open_manifest(ROWS, SETTINGS), open_storage(tmp_path), pool)
+
+        def remove() -> Iterator[None]:
+            while len(pool.process_ids) < 2:  # until both machines have a worker
+                yield
+            cluster.remove_node(leaving)
+            yield
+
+        assert len(kill_when_begun(batch, tmp_path, remove())) <= 1
+        assert batch.summary is not None
+        assert batch.summary.done == 3
+        assert files(tmp_path) == expected
+    finally:
+        cluster.shutdown()
 
 
 def test_a_cluster_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -116,12 +117,12 @@ class Batch(Iterator[BatchEvent]):
         return next(self._events)
 
     def _happening(self) -> Iterator[BatchEvent]:
-        with self._storage.held():
+        with closing(self._pool), self._storage.held():
             try:
                 yield from self._work()
             finally:
                 self._pool.close()
-            write_table(self._storage, self._manifest, self._problems)
+                write_table(self._storage, self._manifest, self._problems)
             yield self._progress(0)
         self.summary = BatchSummary(
             out=self._storage.address,
