@@ -257,3 +257,19 @@ def test_rules_that_cannot_be_are_refused() -> None:
     for wrong in ({"square": 0.0}, {"withdrawn_below": 1.0}, {"num_last": 0}):
         with pytest.raises(SettingError):
             SolverRule(**wrong)  # type: ignore[arg-type]
+
+
+def test_sub_map_that_is_laid_anew_a_hundred_times_stays_where_its_loops_say() -> None:
+    walked = walked_graph(11, nodes=12, loops=0)
+    graph = PlaceGraph.of_first(walked.true.one(0))
+    for node in range(1, 12):
+        step = relative(walked.true, node - 1, node).one(0)
+        graph = graph.followed_by_sub_map(Similarity.identity(torch.device("cpu"))) if node == 6 else graph
+        graph = graph if node == 6 else graph.followed_by(step, DRIFT)
+    for first, second in ((1, 7), (3, 9), (2, 11)):
+        graph = graph.with_loop(first, second, relative(walked.true, first, second).one(0), NOISE)
+    for _ in range(100):
+        graph = Solving.of(graph).solved().adopted_by(graph)
+    turns = graph.world_from_node.rotation
+    assert np.abs(turns @ turns.transpose(0, 2, 1) - np.eye(3)).max() < 1e-12
+    assert error(graph, walked.true) < 1e-6

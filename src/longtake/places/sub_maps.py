@@ -5,10 +5,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float64
 
 from longtake.places.graph import PlaceGraph, placed
 from longtake.places.loops import Loops
+from longtake.spatial.pose import nearest_rotation
 from longtake.spatial.similarities import Similarities
 
 Cost = Callable[[Float64[np.ndarray, " loops"]], Float64[np.ndarray, " loops"]]
@@ -28,7 +30,7 @@ def with_sub_maps_laid(graph: PlaceGraph, cost: Cost) -> PlaceGraph:
             world = _laid(world, loops[crossing], slice(begin, end), cost)
     previous = world[slice(None, -1)].inverse() @ world[slice(1, None)]
     measured = world[slice(1)].followed_by(previous)
-    return replace(graph, measured=_chosen(graph.is_broken, measured, graph.measured))
+    return replace(graph, measured=_chosen(graph.is_broken, _rigid(measured), graph.measured))
 
 
 def _laid(world: Similarities, crossing: Loops, nodes: slice, cost: Cost) -> Similarities:
@@ -43,6 +45,13 @@ def _moved(world: Similarities, moves: Similarities, which: int, nodes: slice) -
     count = nodes.stop - nodes.start
     moved = moves[np.full(count, which)] @ world[nodes]
     return world[slice(nodes.start)].followed_by(moved).followed_by(world[slice(nodes.stop, None)])
+
+
+def _rigid(similarities: Similarities) -> Similarities:
+    """With rotations that are such: a sub-map is laid anew from where it was laid before, by products and transposes in
+    which what is wrong of a rotation triples each time."""
+    rotation = nearest_rotation(torch.from_numpy(similarities.rotation)).numpy()
+    return Similarities(similarities.scale, rotation, similarities.translation)
 
 
 def _chosen(choice: Bool[np.ndarray, " n"], ours: Similarities, theirs: Similarities) -> Similarities:
