@@ -154,3 +154,32 @@ def test_nothing_is_written_while_another_batch_writes(tmp_path: Path) -> None:
         run(tmp_path, pool)
     assert pool.given == []
     assert not (tmp_path / "videos.csv").exists()
+
+
+def test_spans_come_before_the_whole_and_are_tried_again_by_themselves(tmp_path: Path) -> None:
+    failures = {"walk.span-2-of-3": 1}
+
+    def outcome(job: Job) -> Told:
+        failures[job.name] = failures.get(job.name, 0) - 1
+        return Failed(name=job.name, problem="Gone.") if failures[job.name] >= 0 else done(job)
+
+    pool = PromptPool(outcome)
+    manifest = open_manifest([{"source": "world:9?frames=400", "name": "walk"}], {"model": "tiny"}, spans=3)
+    batch = Batch(manifest, open_storage(tmp_path), pool)
+    list(batch)
+    spans = [f"walk.span-{number}-of-3" for number in (1, 2, 3)]
+    assert sorted(pool.given[:-1]) == sorted([*spans, spans[1]])
+    assert pool.given[-1] == "walk"
+    assert batch.summary is not None
+    assert (batch.summary.done, batch.summary.failed) == (1, 0)
+
+
+def test_a_video_of_which_a_span_fails_is_set_aside_once(tmp_path: Path) -> None:
+    pool = PromptPool(lambda job: Failed(name=job.name, problem="Gone.") if "span" in job.name else done(job), 1)
+    rows = [{"source": "world:9?frames=400", "name": "walk", "spans": 3}, {"source": "world:1", "name": "other"}]
+    batch = Batch(open_manifest(rows, {"model": "tiny"}), open_storage(tmp_path), pool)
+    events = list(batch)
+    assert [event.name for event in events if isinstance(event, Ended) and event.problem is not None] == ["walk"]
+    assert batch.summary is not None
+    assert (batch.summary.done, batch.summary.failed) == (1, 1)
+    assert "walk" not in pool.given

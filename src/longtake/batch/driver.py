@@ -80,7 +80,7 @@ class BatchSummary:
 BatchEvent = Ended | Retried | Progress
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Video:
     """A video under way."""
 
@@ -90,7 +90,8 @@ class _Video:
     owed: deque[Job] = field(default_factory=deque)
     """Jobs that were not given to anybody yet."""
     running: set[str] = field(default_factory=set)
-    num_joining: int = 0
+    problem: str | None = None
+    """Why it is given up; what runs of it ends first."""
 
 
 class Batch(Iterator[BatchEvent]):
@@ -197,24 +198,27 @@ class Batch(Iterator[BatchEvent]):
         self._frames.ended(report.name, report.num_frames if isinstance(report, Finished) else None)
         if isinstance(report, Stopped) or (self._is_stopped.is_set() and isinstance(report, Failed)):
             return
-        if isinstance(report, Failed):
-            if video.tries >= self._most_tries:
-                if video in waiting:
-                    waiting.remove(video)
-                if not video.running:
-                    yield self._set_aside(row, video.tries, report.problem)
-                else:
-                    video.tries += 1
-                return
-            video.tries += 1
-            video.owed.append(video.plan.job(report.name))
-            yield Retried(name=row.name, problem=report.problem, tries=video.tries - 1)
-        elif report.name == row.name:
+        if isinstance(report, Failed) and video.problem is None:
+            if video.tries < self._most_tries:
+                yield Retried(name=row.name, problem=report.problem, tries=video.tries)
+                video.tries += 1
+                video.owed.append(video.plan.job(report.name))
+            else:
+                video.problem = report.problem
+                video.owed.clear()
+        elif isinstance(report, Finished) and report.name == row.name:
             self._counts.update(done=1)
             folder = f"{self._storage.address}/{row.name}"
             yield Ended(name=row.name, source=row.source, folder=folder, tries=video.tries, summary=report.summary)
-        elif not video.owed and not video.running and row.name not in self._problems:
-            video.owed.append(video.plan.job(row.name))
+            return
+        if video.problem is not None:
+            if video in waiting:
+                waiting.remove(video)
+            if not video.running:
+                yield self._set_aside(row, video.tries, video.problem)
+            return
+        if not video.owed and not video.running:
+            video.owed.append(video.plan.job(row.name))  # all of its spans are done
         if video.owed and video not in waiting:
             waiting.append(video)
 

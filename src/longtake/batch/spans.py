@@ -57,14 +57,17 @@ class Plan:
     jobs: Mapping[str, Job]
 
     def owed(self) -> list[Job]:
-        """Those that need no other, and are not done."""
-        apart = [job for name, job in self.jobs.items() if name != self.name] or list(self.jobs.values())
-        return [job for job in apart if job.storage.summary(job.name) is None or job.name == self.name] or [
-            self.jobs[self.name]
-        ]
+        """Those that need no other, and are not done; that of the video where all of them are."""
+        spans = [job for name, job in self.jobs.items() if name != self.name]
+        return [job for job in spans if not _is_mapped(job)] or [self.jobs[self.name]]
 
     def job(self, name: str) -> Job:
         return self.jobs[name]
+
+
+def _is_mapped(job: Job) -> bool:
+    summary = job.storage.summary(job.name)
+    return summary is not None and summary.get("is_complete") is True
 
 
 def plan_of(row: Row, checked: CheckedRequest, storage: Storage) -> Plan:
