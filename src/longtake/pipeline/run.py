@@ -11,7 +11,6 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.exports.reexport import ProgressCallback, no_progress
@@ -26,11 +25,11 @@ from longtake.pipeline.notes import notes_on
 from longtake.pipeline.prefetch import Prefetcher, WhenFull
 from longtake.pipeline.question_schedule import Asked, Due, QuestionSchedule, When
 from longtake.pipeline.run_folder import RunFolder
+from longtake.pipeline.tracked import count_tracking, tracking_summary
 from longtake.pipeline.writer_process import WriterProcess, forget_peak, peak_bytes, resident_bytes
 from longtake.places.loop_choice import LoopChoice
 from longtake.runtime.answers import DialogueInfo
 from longtake.runtime.execution import Execution
-from longtake.runtime.steps import Progress
 from longtake.takes.atomic_files import writing
 from longtake.takes.corrections import Corrections
 from longtake.takes.take import read_take
@@ -100,7 +99,7 @@ class Run(Iterator[Event]):
         self._started_s = self._saved_s = 0.0
         self._saving_s = self._writing_checkpoint_s = 0.0
         self.counts: Counter[str] = Counter({} if checkpoint is None else checkpoint.counts)
-        """Frames by status, and `KEPT` ones."""
+        """Frames by status, `KEPT` ones, and those of each state of tracking."""
         self._closing = ExitStack()
         if output is not None:
             self._closing.callback(output.close)
@@ -385,6 +384,7 @@ class Run(Iterator[Event]):
             self._keeping.write(frame)
         self.counts[frame.status] += 1
         self.counts[KEPT] += frame.kind is not FrameKind.PASSING
+        count_tracking(self.counts, frame.tracking)
 
     def _note_on(self, event: Frame | Unreadable) -> Iterator[Noted]:
         """With the first frame that has a picture, what is to be known of all; what a folder holds says so too."""
@@ -437,6 +437,7 @@ class Run(Iterator[Event]):
     def _summarise(self, folder: RunFolder, seconds: float, frames_per_s: float) -> MapSummary:
         mapper = self.session.mapper
         assert mapper is not None
+        loops = None if mapper.progress is None else mapper.progress.loops
         return MapSummary(
             source=self.source.name,
             model=self._model_name,
@@ -454,15 +455,10 @@ class Run(Iterator[Event]):
             frames_per_s=frames_per_s,
             settings=folder.settings,
             memory_bytes=mapper.memory_bytes,
-            loops=_told_loops(self._loops, mapper.progress),
+            loops=self._loops.told | ({} if loops is None else asdict(loops)),
+            tracking=tracking_summary(self.counts, loops),
             peak_resident_bytes=self._peak_bytes,
         )
-
-
-def _told_loops(choice: LoopChoice, progress: Progress | None) -> dict[str, Any]:
-    """Whether loops are closed and why; how many were, and what places take."""
-    use = None if progress is None else progress.loops
-    return choice.told | ({} if use is None else asdict(use))
 
 
 def _drained(items: deque[_Stepped]) -> Iterator[_Stepped]:

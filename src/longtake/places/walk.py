@@ -187,8 +187,24 @@ class Walk:
 
     def sub_map_of(self, node: int) -> int | None:
         """Which one a node is of, from 0; None of frames that are lost."""
-        begins = [at for at in range(node + 1) if not self.is_lost[at] and (at == 0 or self.is_lost[at - 1])]
-        return None if self.is_lost[node] else len(begins) - 1
+        return None if self.is_lost[node] else bisect.bisect_right(self._begins, node) - 1
+
+    @property
+    def num_sub_maps(self) -> int:
+        return len(self._begins)
+
+    @property
+    def num_apart(self) -> int:
+        """Sub-maps that no loop joins to an earlier one, the first left out."""
+        if self.graph is None:
+            return 0
+        islands = self.graph.islands()
+        return max(0, len({int(islands[node]) for node in self._begins}) - 1)
+
+    @property
+    def _begins(self) -> list[int]:
+        """The first node of each sub-map."""
+        return [at for at, is_lost in enumerate(self.is_lost) if not is_lost and (at == 0 or self.is_lost[at - 1])]
 
     def _tracked(self, geometry: Geometry) -> "Geometry":
         """With the state of each frame."""

@@ -18,13 +18,14 @@ from typing import Any
 
 from longtake.api.geometry_session import GeometrySession
 from longtake.errors import InputError, LongtakeError, SavedSessionError
+from longtake.pipeline.map_results import MapResult
 from longtake.server.events import EventLog
 from longtake.server.machine import Machine, Step
 from longtake.server.pictures import KeptPictures, PictureLog, as_jpeg
 from longtake.server.pose_log import PoseLog
 from longtake.server.problems import RequestError
 from longtake.server.shelf import PICTURES_NAME, POSES_NAME, TAKE_NAME, Recorded, Shelf
-from longtake.server.take_recording import MapResult, OwedResults, TakeRecording
+from longtake.server.take_recording import OwedResults, TakeRecording
 from longtake.takes.atomic_files import Grown, replace_file
 from longtake.takes.fields import JsonObject, content_of
 from longtake.takes.header import Network

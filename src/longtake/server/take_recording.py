@@ -19,8 +19,7 @@ from longtake.errors import SavedSessionError
 from longtake.exports.frame import MappedFrame
 from longtake.exports.sink import SinkState
 from longtake.exports.take import TakeSettings, TakeSink
-from longtake.pipeline.events import Frame, Moved, Noted
-from longtake.pipeline.map_results import MapResults, Prepared, Stepped
+from longtake.pipeline.map_results import MapResult, MapResults, Prepared, Stepped
 from longtake.pipeline.mapper import on_cpu
 from longtake.server.machine import Step
 from longtake.takes.atomic_files import replace_file
@@ -31,7 +30,6 @@ from longtake.takes.images import ImageFiles
 from longtake.video.frame import VideoFrame
 from longtake.video.resize import Resized
 
-MapResult = MappedFrame | Moved | Frame | Noted
 _OWED_NAME = "owed.safetensors"
 _FRAMES_A_SYNC = 8
 """After so many frames they are brought to the disk, so that a save, for which the worker waits, finds little to do."""

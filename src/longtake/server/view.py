@@ -12,12 +12,12 @@ from pathlib import Path
 
 from longtake.exports.frame import MappedFrame
 from longtake.pipeline.events import Frame, Moved
+from longtake.pipeline.map_results import MapResult
 from longtake.server.machine import Step
 from longtake.server.point_history import PointHistory
 from longtake.server.points import PointMaker
 from longtake.server.previews import KnownDepth, Snapshot, small_picture
 from longtake.server.take_points import chunks_of_take, last_seen
-from longtake.server.take_recording import MapResult
 from longtake.server.view_thread import ViewThread
 from longtake.takes.header import is_take
 from longtake.types import MovedSpan
