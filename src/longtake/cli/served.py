@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +136,11 @@ class ServedRun:
         if geometry is None:
             return
         if geometry.moved is not None:
-            yield Moved(correction=Correction(version=geometry.moved.version, spans=geometry.moved.spans))
+            spans = tuple(
+                replace(span, first_frame=self._indices[span.first_frame], last_frame=self._indices[span.last_frame])
+                for span in geometry.moved.spans
+            )
+            yield Moved(correction=Correction(version=geometry.moved.version, spans=spans))
             yield from self._tracking_of(geometry.moved.geometry)
         for place, number in enumerate(geometry.frame_index):
             is_keyframe = geometry.kind[place] is not FrameKind.PASSING

@@ -23,6 +23,7 @@ from longtake.pipeline.map_results import MapResult, MapResults, Prepared, Stepp
 from longtake.pipeline.mapper import on_cpu
 from longtake.server.machine import Step
 from longtake.takes.atomic_files import replace_file
+from longtake.takes.corrections import Corrections
 from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
 from longtake.takes.fields import JsonObject
 from longtake.takes.header import Network, placement_from_json, placement_to_json
@@ -46,6 +47,11 @@ class OwedResults:
         """Results that are final now, what earlier frames became, what is known of new ones."""
         stepped = Stepped(taken=_prepared(step), geometry=step.geometry, num_final=step.num_final)
         return list(self._results.take(stepped))
+
+    @property
+    def corrections(self) -> Corrections | None:
+        """What became of results after they were handed on as final."""
+        return self._results.corrections
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write pixels into the folder of a save; returns the rest as plain values."""
