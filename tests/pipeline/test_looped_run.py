@@ -100,7 +100,7 @@ def test_runs_repeat_to_the_bit(model: GeometryModel, told: tuple[Path, list[Eve
 
 
 @pytest.mark.parametrize(
-    "stopped_after", [pytest.param(24, marks=pytest.mark.extra), 34, pytest.param(44, marks=pytest.mark.extra)]
+    "stopped_after", [pytest.param(24, marks=pytest.mark.by_hand), 34, pytest.param(44, marks=pytest.mark.by_hand)]
 )
 def test_a_run_that_goes_on_ends_as_if_never_stopped(
     model: GeometryModel, told: tuple[Path, list[Event]], tmp_path: Path, stopped_after: int
@@ -114,7 +114,7 @@ def test_a_run_that_goes_on_ends_as_if_never_stopped(
     assert files(tmp_path / "out") == files(told[0])
 
 
-@pytest.mark.parametrize("after", [25, pytest.param(40, marks=pytest.mark.extra)])
+@pytest.mark.parametrize("after", [25, pytest.param(40, marks=pytest.mark.by_hand)])
 def test_a_run_that_was_killed_ends_as_if_never_stopped(
     model: GeometryModel, told: tuple[Path, list[Event]], tmp_path: Path, after: int
 ) -> None:

@@ -70,7 +70,7 @@ def test_the_summary_counts_states_and_the_report_says_it_in_words(told: tuple[P
     assert words in (out / "report.html").read_text()
 
 
-@pytest.mark.parametrize("stopped_after", [LOST + 4, pytest.param(LIGHT + 12, marks=pytest.mark.extra)])
+@pytest.mark.parametrize("stopped_after", [LOST + 4, pytest.param(LIGHT + 12, marks=pytest.mark.by_hand)])
 def test_a_run_that_goes_on_tells_nothing_twice_and_ends_the_same(
     model: GeometryModel, told: tuple[Path, list[Event]], tmp_path: Path, stopped_after: int
 ) -> None:

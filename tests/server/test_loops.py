@@ -155,6 +155,7 @@ def test_loops_can_be_declined_and_are_counted_where_they_are_not(
     assert not SessionSpec.from_record(JsonObject(older, "a record of an earlier version")).loops
 
 
+@pytest.mark.by_hand
 def test_points_follow_the_map_whether_they_were_here_or_are_read_again(
     start: Start, walk: Sequence[VideoFrame], tmp_path: Path
 ) -> None:
@@ -181,6 +182,7 @@ def watching() -> None:
     """As who looks at it."""
 
 
+@pytest.mark.by_hand
 def test_a_killed_server_that_comes_back_closes_the_same_loops(
     walk: Sequence[VideoFrame], local: list[bytes], tmp_path: Path
 ) -> None:
@@ -201,6 +203,7 @@ def test_a_killed_server_that_comes_back_closes_the_same_loops(
             assert [*steps, geometry_bytes(ended)] == local
 
 
+@pytest.mark.by_hand
 def test_the_page_says_when_the_camera_is_lost_and_found(
     browser: Any, heard: list[str], walk: Sequence[VideoFrame], tmp_path: Path
 ) -> None:
