@@ -13,9 +13,10 @@ from returning import ADOPTED, EASY_RULE, NUM_FRAMES, TORN, easy_card, easy_loop
 from told import known_poses
 
 from longtake.errors import SettingError
+from longtake.exports.poses import LivePoses
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import load_model
-from longtake.pipeline.events import Event, Moved
+from longtake.pipeline.events import Event, Frame, Moved
 from longtake.pipeline.outputs import choose_outputs
 from longtake.pipeline.run_record import RUN_NAME
 from longtake.places.loop_choice import LoopChoice, choose_loops
@@ -78,6 +79,20 @@ def test_the_take_has_what_was_told_last_to_the_bit(told: tuple[Path, list[Event
     assert sorted(known) == [record.index for record in take.records] == sorted(set(range(NUM_FRAMES)) - TORN)
     for record, pose in zip(take.records, take.trajectory.world_from_camera, strict=True):
         assert torch.equal(pose, known[record.index]), record.index
+
+
+def test_poses_that_follow_what_is_told_are_the_file_of_the_take(
+    told: tuple[Path, list[Event]], tmp_path: Path
+) -> None:
+    """As `live --out` keeps them; to the byte."""
+    out, events = told
+    with LivePoses(tmp_path / POSES_NAME) as live:
+        for event in events:
+            if isinstance(event, Frame) and event.mapped is not None:
+                live.write(event.mapped)
+            elif isinstance(event, Moved):
+                live.correct(event.correction)
+    assert (tmp_path / POSES_NAME).read_bytes() == (out / POSES_NAME).read_bytes()
 
 
 def test_what_was_said_at_the_time_stays_and_without_loops_is_all_there_is(
