@@ -4,13 +4,20 @@ import json
 from pathlib import Path
 
 import pytest
-from returning import NUM_DARK, TORN, files, run, with_darkness
+from returning import NUM_DARK, SESSION, TORN, easy_loops, files, run, with_darkness
+from torn_video import TornVideo
 
 from longtake.exports.tracking import TrackingSummary
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import load_model
-from longtake.pipeline.events import Begun, Event, Found, Frame, Lost
+from longtake.pipeline.events import Begun, Ended, Event, Found, Frame, Lost
+from longtake.pipeline.live import LiveSession
+from longtake.pipeline.mapper import Mapper
+from longtake.pipeline.run import Run
 from longtake.pipeline.tracked import TrackingTeller
+from longtake.pipeline.video_map import preprocessor
+from longtake.places.build import with_loops
+from longtake.runtime.build import open_session
 from longtake.takes.take import read_take
 from longtake.types import Tracking, TrackingReason, TrackingState
 
@@ -110,3 +117,15 @@ def test_words_name_reasons_and_sub_maps_or_are_none() -> None:
     assert lost.in_words == (
         "Tracking: lost in 5 frames (cut 2, darkness 3); weak in 1 frame (too fast); 3 sub-maps, 1 of them not joined."
     )
+
+
+def test_a_run_into_no_folder_says_it_at_its_end(model: GeometryModel, told: tuple[Path, list[Event]]) -> None:
+    loops = easy_loops()
+    mapper = Mapper(
+        lambda size: with_loops(open_session(model, SESSION, size), loops.card, loops.rule),
+        preprocessor(SESSION, model.config),
+    )
+    *_, ended = Run(TornVideo("dark", with_darkness(), TORN), LiveSession(mapper))
+    assert isinstance(ended, Ended)
+    assert ended.tracking is not None
+    assert ended.tracking == next(event.tracking for event in told[1] if isinstance(event, Ended))

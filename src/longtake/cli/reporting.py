@@ -444,10 +444,9 @@ class TerminalReporter(Reporter):
     def _report_end(self, ended: Ended) -> None:
         for unasked in ended.never_due:
             self.note(_never_due(unasked))
+        if ended.tracking is not None and ended.tracking.in_words is not None:
+            self.note(ended.tracking.in_words)
         if ended.summary is not None:
-            tracking = ended.summary.tracking
-            if tracking is not None and tracking.in_words is not None:
-                self.note(tracking.in_words)
             self._console.print(_summary_line(ended.summary, self._run), soft_wrap=True)
         if ended.dialogue is not None:
             if ended.num_dropped:

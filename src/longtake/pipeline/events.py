@@ -213,6 +213,8 @@ class Ended:
     """Questions asked every so often whose first moment has not come."""
     summary: MapSummary | None = None
     """Of the folder, where there is one."""
+    tracking: TrackingSummary | None = None
+    """How the camera was tracked, where places are known again."""
     dialogue: DialogueInfo | None = None
     """What the language model has seen and holds, where there is one."""
 

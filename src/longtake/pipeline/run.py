@@ -15,6 +15,7 @@ from pathlib import Path
 from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.exports.reexport import ProgressCallback, no_progress
 from longtake.exports.sink import ReplacingSink, Sink
+from longtake.exports.tracking import TrackingSummary
 from longtake.pipeline.checkpoint import CheckpointRule, Checkpoints, Reached
 from longtake.pipeline.continuing import EarlierTake
 from longtake.pipeline.events import Dropped, Ended, Event, Exported, Frame, MapSummary, Moved, Noted, Saved, Unreadable
@@ -425,8 +426,15 @@ class Run(Iterator[Event]):
             num_dropped=self.num_dropped,
             never_due=self._schedule.never_due,
             summary=self.summary,
+            tracking=self._tracking if self.summary is None else self.summary.tracking,
             dialogue=None if dialogue is None else dialogue.info,
         )
+
+    @property
+    def _tracking(self) -> TrackingSummary | None:
+        mapper = self.session.mapper
+        progress = None if mapper is None else mapper.progress
+        return None if progress is None else tracking_summary(self.counts, progress.loops)
 
     @property
     def _corrections(self) -> Corrections | None:
@@ -456,7 +464,7 @@ class Run(Iterator[Event]):
             settings=folder.settings,
             memory_bytes=mapper.memory_bytes,
             loops=self._loops.told | ({} if loops is None else asdict(loops)),
-            tracking=tracking_summary(self.counts, loops),
+            tracking=self._tracking,
             peak_resident_bytes=self._peak_bytes,
         )
 
