@@ -65,6 +65,11 @@ class Tracking:
     sub_map: int | None
     """Which one the frame is of, from 0; a new one begins whenever the camera was lost. None of frames that are."""
 
+    def to_record(self) -> dict[str, str | int | None]:
+        """As plain values."""
+        reason = None if self.reason is None else self.reason.value
+        return {"state": self.state.value, "reason": reason, "sub_map": self.sub_map}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Geometry:

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -224,13 +226,11 @@ def test_pictures_that_cannot_be_read_or_are_of_another_camera_are_refused(
     assert "Expected a picture at" in done.stderr
     with pytest.raises(InputError, match="in the shape of 126x98, but got 160x90"):
         longtake.locate(first, picture(tmp_path / "wide.png", 41, width=160, height=90))
-    longer = shutil.copytree(first, tmp_path / "longer")
-    frames = [json.loads(line) for line in (longer / "frames.jsonl").read_text().splitlines()]
-    for frame in frames:
-        frame["intrinsics"][:2] = [2 * focal for focal in frame["intrinsics"][:2]]
-    (longer / "frames.jsonl").write_text("".join(json.dumps(frame) + "\n" for frame in frames))
-    with pytest.raises(InputError, match="with the same camera and zoom"):
-        longtake.locate(longer, picture(tmp_path / "photo.png", 41))
+    with Image.open(picture(tmp_path / "large.png", 35, width=504, height=392)) as photo:
+        zoomed, plain = photo.crop((84, 65, 420, 327)), photo.resize((126, 98))  # the middle two thirds, and the whole
+    with pytest.raises(InputError, match=r"fits one of about .*with the same camera and zoom"):
+        longtake.locate(first, np.asarray(zoomed))
+    assert longtake.locate(first, np.asarray(plain)) is not None
 
 
 def test_a_take_in_the_videos_pixels_locates_no_picture(first: Path, tmp_path: Path) -> None:
@@ -290,12 +290,40 @@ def test_broken_off_while_it_looks_for_its_way_it_goes_on_to_the_same_bytes(
     with pytest.raises(SettingError, match="begun with other settings"):
         mapped(tmp_path / "broken", resume=True, earlier=other)
     resumed = mapped(tmp_path / "broken", resume=True)
+    require_same_way(unbroken.folder, resumed.folder)
+
+
+def require_same_way(one: Path, other: Path) -> None:
+    """All files but what was told of times, and the same word on where it went on."""
     timed = {"summary.json", "progress.jsonl", "report.html"}
-    one, two = contents(unbroken.folder), contents(resumed.folder)
-    assert {name: one[name] for name in one.keys() - timed} == {name: two[name] for name in two.keys() - timed}
-    assert unbroken.summary is not None
-    assert resumed.summary is not None
-    assert unbroken.summary["continued"] == resumed.summary["continued"]
+    first, second = contents(one), contents(other)
+    assert {name: first[name] for name in first.keys() - timed} == {
+        name: second[name] for name in second.keys() - timed
+    }
+    said, again = (json.loads((folder / "summary.json").read_text()) for folder in (one, other))
+    for name in ("continued", "tracking", "statuses", "num_keyframes", "notes"):
+        assert said[name] == again[name], name
+
+
+@pytest.mark.by_hand
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("after", [8, 16, 20])
+def test_killed_on_its_way_it_goes_on_to_the_same_bytes(first: Path, tmp_path: Path, after: int) -> None:
+    """The command itself, by kill -9: soon after it has saved so many frames, and while it looks for its way."""
+    walk = [WORLD, "--start", "2.5", "--stride", "2", "--format", FORMATS, "--checkpoint-every", "4"]
+    program = [sys.executable, "-m", "longtake", "map", *walk, "--continue", str(first), "--json", "--out"]
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    subprocess.run([*program, str(whole)], check=True, capture_output=True)
+    with subprocess.Popen([*program, str(cut)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            event = json.loads(line)
+            if event["event"] == "saved" and event["num_frames"] >= after:
+                process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    subprocess.run([*program, str(cut), "--resume"], check=True, capture_output=True)
+    assert json.loads((whole / "summary.json").read_text())["continued"]["is_known"]
+    require_same_way(whole, cut)
 
 
 @pytest.mark.parametrize(

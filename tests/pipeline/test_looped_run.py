@@ -13,9 +13,10 @@ from returning import ADOPTED, EASY_RULE, NUM_FRAMES, TORN, easy_card, easy_loop
 from told import known_poses
 
 from longtake.errors import SettingError
+from longtake.exports.poses import LivePoses
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import load_model
-from longtake.pipeline.events import Event, Moved
+from longtake.pipeline.events import Event, Frame, Moved
 from longtake.pipeline.outputs import choose_outputs
 from longtake.pipeline.run_record import RUN_NAME
 from longtake.places.loop_choice import LoopChoice, choose_loops
@@ -80,6 +81,20 @@ def test_the_take_has_what_was_told_last_to_the_bit(told: tuple[Path, list[Event
         assert torch.equal(pose, known[record.index]), record.index
 
 
+def test_poses_that_follow_what_is_told_are_the_file_of_the_take(
+    told: tuple[Path, list[Event]], tmp_path: Path
+) -> None:
+    """As `live --out` keeps them; to the byte."""
+    out, events = told
+    with LivePoses(tmp_path / POSES_NAME) as live:
+        for event in events:
+            if isinstance(event, Frame) and event.mapped is not None:
+                live.write(event.mapped)
+            elif isinstance(event, Moved):
+                live.correct(event.correction)
+    assert (tmp_path / POSES_NAME).read_bytes() == (out / POSES_NAME).read_bytes()
+
+
 def test_what_was_said_at_the_time_stays_and_without_loops_is_all_there_is(
     told: tuple[Path, list[Event]], plain: Path
 ) -> None:
@@ -100,7 +115,7 @@ def test_runs_repeat_to_the_bit(model: GeometryModel, told: tuple[Path, list[Eve
 
 
 @pytest.mark.parametrize(
-    "stopped_after", [pytest.param(24, marks=pytest.mark.extra), 34, pytest.param(44, marks=pytest.mark.extra)]
+    "stopped_after", [pytest.param(24, marks=pytest.mark.by_hand), 34, pytest.param(44, marks=pytest.mark.by_hand)]
 )
 def test_a_run_that_goes_on_ends_as_if_never_stopped(
     model: GeometryModel, told: tuple[Path, list[Event]], tmp_path: Path, stopped_after: int
@@ -114,7 +129,7 @@ def test_a_run_that_goes_on_ends_as_if_never_stopped(
     assert files(tmp_path / "out") == files(told[0])
 
 
-@pytest.mark.parametrize("after", [25, pytest.param(40, marks=pytest.mark.extra)])
+@pytest.mark.parametrize("after", [25, pytest.param(40, marks=pytest.mark.by_hand)])
 def test_a_run_that_was_killed_ends_as_if_never_stopped(
     model: GeometryModel, told: tuple[Path, list[Event]], tmp_path: Path, after: int
 ) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from served import ASK, MAP, QUESTION, Outputs, Start, ask, events_of, open_session, push, pushed, until
+from served import ASK, MAP, PLAIN, QUESTION, Outputs, Start, ask, events_of, open_session, push, pushed, until
 
 from longtake.errors import BusyError, InputError, SavedSessionError
 from longtake.pipeline.scheduler import Served
@@ -196,15 +196,15 @@ def test_a_spare_session_that_cannot_be_saved_is_no_reason_to_refuse_another(
     start: Start, frames: Sequence[VideoFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = start(budget_bytes=20_000_000, session_bytes=10_000_000, spare_idle_s=0.001)
-    first, second = open_session(engine, MAP), open_session(engine, MAP)
+    first, second = open_session(engine, PLAIN), open_session(engine, PLAIN)
     save = Life.save
     with monkeypatch.context() as failing:
         failing.setattr(Life, "leave_memory", lambda life: _refused() if life.id == first.id else save(life))
         with pytest.raises(BusyError):
-            open_session(engine, MAP)
+            open_session(engine, PLAIN)
     failed = Life.leave_memory
     monkeypatch.setattr(Life, "leave_memory", lambda life: _refused() if life.id == first.id else failed(life))
-    open_session(engine, MAP)
+    open_session(engine, PLAIN)
     assert first.holds_room
     assert not second.holds_room
 

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from served import ASK, BOTH, MAP, QUESTION, Start, ask, open_session, push, until
+from served import ASK, BOTH, PLAIN, QUESTION, Start, ask, open_session, push, until
 from walked import WALK
 
 from longtake.errors import BusyError, CancelledWorkError, UnknownWordsError
@@ -131,7 +131,7 @@ def no_pictures(*_: object) -> NoReturn:
 
 def test_what_cannot_be_compared_is_refused_in_a_sentence(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = start(budget_bytes=70_000_000, session_bytes=40_000_000, spare_idle_s=600.0)
-    mapping = open_session(engine, replace(MAP, source=WALK))
+    mapping = open_session(engine, replace(PLAIN, source=WALK))
     with pytest.raises(RequestError, match="no language model"):
         compared(engine, mapping)
     pushing = open_session(engine, ASK)

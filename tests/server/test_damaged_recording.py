@@ -30,6 +30,7 @@ Damage = Callable[[Path], None]
 def steps(networks: Networks, frames: Sequence[VideoFrame]) -> list[bytes]:
     """What a local session says of each frame."""
     with longtake.GeometrySession.from_pretrained(networks.map_named(MAP.model), memory=MAP.memory_bytes) as session:
+        session.close_loops_by(networks.loops_of(MAP))
         return [geometry_bytes(session.step(frame)) for frame in frames[:NUM_FRAMES]]
 
 

@@ -12,6 +12,7 @@ from served import (
     ASK,
     BOTH,
     MAP,
+    PLAIN,
     QUESTION,
     Outputs,
     Start,
@@ -254,22 +255,22 @@ def test_sessions_beyond_the_budget_are_refused_unless_idle_ones_can_leave(
     start: Start, frames: Sequence[VideoFrame]
 ) -> None:
     engine = start(budget_bytes=20_000_000, session_bytes=10_000_000, spare_idle_s=1000.0)
-    first, second = open_session(engine, MAP), open_session(engine, MAP)
+    first, second = open_session(engine, PLAIN), open_session(engine, PLAIN)
     with pytest.raises(BusyError, match="Expected room for"):
-        open_session(engine, MAP)
+        open_session(engine, PLAIN)
     assert first.state is second.state is SessionState.OPEN
     engine.close(first.id).result(timeout=60)
-    open_session(engine, MAP)
+    open_session(engine, PLAIN)
 
 
 def test_no_session_leaves_memory_for_one_that_has_no_room_even_then(
     start: Start, frames: Sequence[VideoFrame]
 ) -> None:
     engine = start(budget_bytes=20_000_000, session_bytes=10_000_000, spare_idle_s=0.001)
-    session = open_session(engine, MAP)
+    session = open_session(engine, PLAIN)
     push(session, frames[:1])
     with pytest.raises(BusyError):
-        open_session(engine, replace(MAP, memory_bytes=21_000_000))
+        open_session(engine, replace(PLAIN, memory_bytes=21_000_000))
     assert session.is_in_memory
 
 
@@ -277,7 +278,7 @@ def test_many_sessions_take_turns_in_memory_and_never_more_than_the_budget(
     start: Start, frames: Sequence[VideoFrame]
 ) -> None:
     engine = start(budget_bytes=30_000_000, session_bytes=10_000_000, spare_idle_s=0.001)
-    sessions = [open_session(engine, MAP) for _ in range(6)]
+    sessions = [open_session(engine, PLAIN) for _ in range(6)]
     for sequence in range(10):
         for session in sessions:
             push(session, [frames[sequence]], first=sequence)

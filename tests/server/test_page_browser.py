@@ -23,8 +23,8 @@ NOT_KNOWN = "\N{EN DASH}"
 EVIL = '<script>window.hit=1</script><img src=x onerror="window.hit=1"> שלום \u202eabc 🏠 ' + "long" * 300
 EARLIER = """async () => {
   const { earlierFrames } = await import("/static/history.js"), { FrameTrack } = await import("/static/frame_track.js");
-  const { api, id, state } = longtake.page, found = await earlierFrames(api, id, new FrameTrack());
-  return [found, state.frames].map((frames) => frames.map(({ pose }) => pose));
+  const { api, id, state } = longtake.page, { frames } = await earlierFrames(api, id, new FrameTrack());
+  return [frames, state.frames].map((frames) => frames.map(({ pose }) => pose));
 }"""
 LOOKED_AT = """[...document.querySelectorAll("#log .evidence button")]
   .map((button) => button.querySelector("img")?.naturalWidth ? button.dataset.frame : null)"""

@@ -82,6 +82,7 @@ def names(files: Files, expected: Files) -> list[str]:
 def steps(networks: Networks, frames: Sequence[VideoFrame]) -> list[bytes]:
     """What a local session says of each frame."""
     with longtake.GeometrySession.from_pretrained(networks.map_named(MAP.model), memory=MAP.memory_bytes) as session:
+        session.close_loops_by(networks.loops_of(MAP))
         return [geometry_bytes(session.step(frame)) for frame in frames]
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from served import MAP, Start, open_session, push
+from served import PLAIN, Start, open_session, push
 
 from longtake.errors import BusyError
 from longtake.pipeline.scheduler import Scheduler
@@ -41,23 +41,23 @@ def engine(networks: Networks, tmp_path: Path) -> Iterator[Engine]:
 def test_sessions_beyond_the_time_or_the_bytes_are_refused_with_429(
     engine: Engine, frames: Sequence[VideoFrame]
 ) -> None:
-    push(open_session(engine, MAP), frames[:4])
+    push(open_session(engine, PLAIN), frames[:4])
     frame_s = engine.scheduler.mean_frame_s
     assert FRAME_S <= frame_s <= 2 * FRAME_S
-    served = [open_session(engine, replace(MAP, fps=2.0)) for _ in range(int(0.9 / frame_s / 2.0))]
+    served = [open_session(engine, replace(PLAIN, fps=2.0)) for _ in range(int(0.9 / frame_s / 2.0))]
     with pytest.raises(BusyError, match="of the time") as late:
-        open_session(engine, replace(MAP, fps=2.0))
+        open_session(engine, replace(PLAIN, fps=2.0))
     with pytest.raises(BusyError, match="Expected room for") as full:
-        open_session(engine, replace(MAP, memory_bytes=99_000_000))
+        open_session(engine, replace(PLAIN, memory_bytes=99_000_000))
     assert [problem_of(error.value).status for error in (late, full)] == [429, 429]
     engine.close(served[0].id).result(timeout=60)
-    open_session(engine, replace(MAP, fps=2.0))
+    open_session(engine, replace(PLAIN, fps=2.0))
 
 
 @pytest.mark.extra
 def test_none_of_fifty_sessions_under_one_budget_starves(start: Start, frames: Sequence[VideoFrame]) -> None:
     engine = start(budget_bytes=60_000_000, session_bytes=10_000_000, spare_idle_s=0.001)
-    sessions = [open_session(engine, MAP) for _ in range(50)]
+    sessions = [open_session(engine, PLAIN) for _ in range(50)]
     most = 0
     for sequence in range(3):
         for session in sessions:

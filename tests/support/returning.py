@@ -4,6 +4,7 @@ Its depth is of no world, but it is the same for the same picture: loops are fou
 closes them elsewhere, in seconds.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -30,6 +31,7 @@ from longtake.world.tour import Tour
 WIDTH, HEIGHT = 56, 42
 NUM_FRAMES, ADOPTED, TORN = 46, 33, frozenset({4})
 """Frames; the one with which a loop moves what was said, if none is torn; those that cannot be read."""
+NUM_DARK = 5
 SESSION = SessionSettings(
     image_size=WIDTH,
     num_scale_frames=2,
@@ -43,6 +45,12 @@ def pictures(num_frames: int = NUM_FRAMES) -> list[np.ndarray]:
     views = islice(Tour(seed=3, width=WIDTH, height=HEIGHT).views(), 14)
     there = [(view.image.movedim(0, -1) * 255).round().byte().numpy() for view in views]
     return (there + there[::-1] + there + there[::-1])[:num_frames]
+
+
+def with_darkness() -> list[np.ndarray]:
+    """There, some frames in the dark, and the same way once more."""
+    there = pictures(14)
+    return there + [np.zeros_like(there[0])] * NUM_DARK + there + there[::-1]
 
 
 def easy_card() -> LoopCard:
@@ -74,16 +82,23 @@ def easy_loops() -> LoopChoice:
 
 
 def run(
-    model: GeometryModel, out: Path, *, loops: LoopChoice | None = None, resume: bool = False, every: int = 5
+    model: GeometryModel,
+    out: Path,
+    *,
+    loops: LoopChoice | None = None,
+    resume: bool = False,
+    every: int = 5,
+    shown: Sequence[np.ndarray] | None = None,
 ) -> Run:
-    """With loops unless others are given."""
+    """With loops unless others are given, of the walk that comes back unless other pictures are shown."""
     settings = MapSettings(
         session=SESSION,
         outputs=Outputs(formats=("ply", "kitti")),
         checkpoints=CheckpointRule(every),
         loops=easy_loops() if loops is None else loops,
     )
-    return map_video(TornVideo("returning", pictures(), TORN), model, out, settings, resume=resume)
+    video = TornVideo("returning", pictures() if shown is None else shown, TORN)
+    return map_video(video, model, out, settings, resume=resume)
 
 
 def files(folder: Path) -> dict[str, bytes]:

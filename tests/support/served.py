@@ -21,6 +21,8 @@ from longtake.video.frame import VideoFrame
 QUESTION = "Where is the red ball now?"
 BOTH = SessionSpec(model="micro-map", language="micro-vqa", memory_bytes=40_000_000, share=0.3, ask_fps=5.0)
 MAP = SessionSpec(model="micro-map", memory_bytes=10_000_000)
+PLAIN = SessionSpec(model="micro-map", memory_bytes=10_000_000, loops=False)
+"""Takes no more bytes than it declares."""
 ASK = SessionSpec(language="micro-vqa", memory_bytes=20_000_000)
 
 Start = Callable[..., Engine]
@@ -69,6 +71,7 @@ def local_outputs(networks: Networks, frames: Sequence[VideoFrame], spec: Sessio
         share=spec.share,
         ask_fps=spec.ask_fps,
     )
+    session.map.close_loops_by(networks.loops_of(spec))
     with session:
         steps = tuple(_bytes(session.step(frame)) for frame in frames)
         return Outputs(steps, without_times(answer_record(session.ask(QUESTION))))

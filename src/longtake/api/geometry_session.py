@@ -389,6 +389,12 @@ class GeometrySession(Single):
         return self._clock.value.seen
 
     @property
+    def size(self) -> tuple[int, int] | None:
+        """Height and width of what the network sees; None before the first frame."""
+        session = self._clock.value.session
+        return None if session is None else session.progress.size
+
+    @property
     def num_final(self) -> int:
         """How many frames of the video, from its first on, have results that will not change."""
         session = self._clock.value.session

@@ -42,7 +42,7 @@ from longtake.video.source import Source, SourceOptions, open_source, videos_of
 from longtake.weights.files import existing
 
 app = options.command_app()
-_MEANT_WITH_SERVER = ("sources", "out", "model", "memory", "formats", "stride", "follow", "overwrite")
+_MEANT_WITH_SERVER = ("sources", "out", "model", "memory", "loops", "formats", "stride", "follow", "overwrite")
 
 
 @app.command("map")
@@ -139,6 +139,7 @@ def map_(
             formats=parse_formats(formats),
             model=model or "default",
             memory=memory,
+            loops=loops,
             overwrite=overwrite,
             reporter=JsonReporter() if as_json else TerminalReporter(),
         )
@@ -234,6 +235,7 @@ def _map_elsewhere(
     formats: Sequence[str],
     model: str,
     memory: str | None,
+    loops: bool,
     overwrite: bool,
     reporter: Reporter,
 ) -> None:
@@ -242,7 +244,7 @@ def _map_elsewhere(
     for text, folder in folders:
         require_place(folder, overwrite=overwrite)
         video = open_video(text)
-        with client.open_session(map=model, ask=None, memory=memory) as session:
+        with client.open_session(map=model, ask=None, memory=memory, loops=loops) as session:
             reporter.uses_server(str(session.info["model"]), elsewhere.url)
             run = ServedRun(video, session, elsewhere.url, folder)
             map_served(run, reporter, partial(fetch_results, out=folder, formats=formats))

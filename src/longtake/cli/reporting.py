@@ -25,12 +25,15 @@ from longtake.pipeline.events import (
     Answered,
     AnswerText,
     Asking,
+    Begun,
     Dropped,
     Ended,
     Event,
     Exported,
     Forgotten,
+    Found,
     Frame,
+    Lost,
     MapSummary,
     Moved,
     Noted,
@@ -43,7 +46,7 @@ from longtake.pipeline.run import KEPT, Run
 from longtake.places.loop_choice import LoopChoice
 from longtake.runtime.answers import DialogueInfo, Ending, Evidence
 from longtake.runtime.execution import Execution
-from longtake.types import FrameKind, counted
+from longtake.types import FrameKind, Tracking, counted
 from longtake.video.reading import Source
 
 
@@ -222,6 +225,11 @@ class JsonReporter(Reporter):
                 self._emit("frame", **_server_pose_record(event))
             case Moved():
                 self._emit("moved", **_correction_record(event.correction))
+            case Lost():
+                self._emit("lost", index=event.index, time_s=event.timestamp_s, reason=event.reason)
+            case Begun() | Found():
+                name = type(event).__name__.lower()
+                self._emit(name, index=event.index, time_s=event.timestamp_s, sub_map=event.sub_map)
             case Unreadable():
                 self._emit("unreadable", index=event.index, time_s=event.timestamp_s, problem=event.problem)
             case Forgotten():
@@ -352,7 +360,7 @@ class TerminalReporter(Reporter):
                 for line in export_lines(event.record):
                     self._console.print(line, soft_wrap=True)
                 self._console.print(f"at most {_megabytes(event.peak_resident_bytes)} in all with the export")
-            case Moved() | Forgotten() | Dropped() | Saved():
+            case Moved() | Lost() | Begun() | Found() | Forgotten() | Dropped() | Saved():
                 pass
 
     def note(self, text: str) -> None:
@@ -436,6 +444,8 @@ class TerminalReporter(Reporter):
     def _report_end(self, ended: Ended) -> None:
         for unasked in ended.never_due:
             self.note(_never_due(unasked))
+        if ended.tracking is not None and ended.tracking.in_words is not None:
+            self.note(ended.tracking.in_words)
         if ended.summary is not None:
             self._console.print(_summary_line(ended.summary, self._run), soft_wrap=True)
         if ended.dialogue is not None:
@@ -493,6 +503,7 @@ def _pose_record(pose: PosedFrame) -> dict[str, Any]:
         "status": pose.status,
         "world_from_camera": pose.world_from_camera.tolist(),
         "provisional": pose.provisional,
+        "tracking": _tracking_record(pose.tracking),
     }
 
 
@@ -504,7 +515,12 @@ def _server_pose_record(posed: Posed) -> dict[str, Any]:
         "provisional": posed.provisional,
         "keyframe": posed.is_keyframe,
         "window": posed.window,
+        "tracking": _tracking_record(posed.tracking),
     }
+
+
+def _tracking_record(tracking: Tracking | None) -> dict[str, str | int | None] | None:
+    return None if tracking is None else tracking.to_record()
 
 
 def _correction_record(correction: Correction) -> dict[str, Any]:

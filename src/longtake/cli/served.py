@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from longtake.exports.sink import Correction
 from longtake.pipeline.events import Answered, AnswerText, Asking, Event, Frame, Moved, Posed, Unreadable
 from longtake.pipeline.question_schedule import Asked, Due, Once, QuestionSchedule
 from longtake.pipeline.run import KEPT
+from longtake.pipeline.tracked import TrackingTeller
 from longtake.pipeline.writer_process import resident_bytes
 from longtake.runtime.answers import DialogueInfo
 from longtake.server.client import Client, RemoteSession
@@ -81,6 +82,7 @@ class ServedRun:
     _indices: list[int] = field(default_factory=list)
     """Of frames that were sent, in the source's count."""
     _noted: set[str] = field(default_factory=set)
+    _tracking: TrackingTeller = field(default_factory=TrackingTeller)
 
     @property
     def resident_bytes(self) -> int:
@@ -134,7 +136,12 @@ class ServedRun:
         if geometry is None:
             return
         if geometry.moved is not None:
-            yield Moved(correction=Correction(version=geometry.moved.version, spans=geometry.moved.spans))
+            spans = tuple(
+                replace(span, first_frame=self._indices[span.first_frame], last_frame=self._indices[span.last_frame])
+                for span in geometry.moved.spans
+            )
+            yield Moved(correction=Correction(version=geometry.moved.version, spans=spans))
+            yield from self._tracking_of(geometry.moved.geometry)
         for place, number in enumerate(geometry.frame_index):
             is_keyframe = geometry.kind[place] is not FrameKind.PASSING
             self.counts[KEPT] += is_keyframe
@@ -145,7 +152,16 @@ class ServedRun:
                 provisional=bool(geometry.provisional[place]),
                 is_keyframe=is_keyframe,
                 window=geometry.window[place],
+                tracking=None if geometry.tracking is None else geometry.tracking[place],
             )
+        yield from self._tracking_of(geometry)
+
+    def _tracking_of(self, geometry: Geometry) -> Iterator[Event]:
+        """When the camera was lost, went on and was found."""
+        for number, time_s, tracking in zip(
+            geometry.frame_index, geometry.timestamp_s, geometry.tracking or (), strict=False
+        ):
+            yield from self._tracking.take(self._indices[number], time_s, tracking)
 
     @property
     def summary(self) -> ServedSummary:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from longtake.spatial.placement import Placement
 from longtake.spatial.similarity import Similarity
-from longtake.types import FrameKind, MovedSpan
+from longtake.types import FrameKind, MovedSpan, Tracking
 
 
 class FrameStatus(StrEnum):
@@ -42,6 +42,8 @@ class PosedFrame:
     """In float64."""
     provisional: bool = False
     """Whether later frames may still move it."""
+    tracking: Tracking | None = None
+    """None of a session that does not look for places."""
 
     @classmethod
     def of(cls, frame: "PosedFrame") -> "PosedFrame":
@@ -52,6 +54,7 @@ class PosedFrame:
             status=frame.status,
             world_from_camera=frame.world_from_camera,
             provisional=frame.provisional,
+            tracking=frame.tracking,
         )
 
     def moved_along(self, spans: Sequence[MovedSpan]) -> "PosedFrame":

@@ -1,8 +1,8 @@
 """Trajectories as files, a line for each frame: TUM's `timestamp x y z qx qy qz qw`, KITTI's 3x4 pose row by row."""
 
 from array import array
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import asdict, replace
 from itertools import dropwhile
 from pathlib import Path
 from typing import BinaryIO
@@ -12,6 +12,7 @@ import torch
 from longtake.exports.frame import FrameStatus, MappedFrame, PosedFrame
 from longtake.exports.sink import AppendSink, Correction, ReplacingSink, Sink, SinkState
 from longtake.spatial.pose import matrix_from_quaternion, rigid_pose
+from longtake.spatial.similarity import Similarity
 from longtake.takes.atomic_files import GrowingFile, Grown, LineFile, replacing, require_writable, writing
 from longtake.takes.kitti import kitti_line
 from longtake.takes.tum import HEADING, tum_line
@@ -19,6 +20,7 @@ from longtake.types import MovedSpan
 
 KITTI_NAME = "poses.kitti"
 _COPIED_AT_ONCE = 1 << 20
+_LINE_NUMBERS = 8
 
 
 class TumSink(Sink):
@@ -66,15 +68,19 @@ class LivePoses(ReplacingSink):
     """A TUM file without its heading that always has the newest pose of every frame.
 
     A frame is in the file when `write` returns; a correction replaces the file as a whole, so that whoever reads it
-    meets poses of one version. Only provisional frames are held, and of the others their places in the video; none of
-    them may come before a final one.
+    meets poses of one version. Each pose is the one that was told last, moved by what came after, which is put together
+    first: to the bit what a corrected take has. Provisional frames are held, and of the others, none of which may come
+    after a provisional one, where they were said to be.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         require_writable(path, overwrite=overwrite)
         self._path = path
         self._provisional: dict[int, PosedFrame] = {}
-        self._final = array("q")
+        self._final, self._said = array("q"), array("d")
+        """Places in the video, and the numbers of a line for each."""
+        self._moves: dict[int, Similarity] = {}
+        """Of frames that were not told again since."""
         self._num_final_bytes, self._version = 0, 0
         with writing(str(path)):
             self._file = GrowingFile(path)
@@ -86,35 +92,60 @@ class LivePoses(ReplacingSink):
         if frame.provisional or self._provisional:
             self._provisional[frame.index] = PosedFrame.of(frame)
         else:
-            self._final.append(frame.index)
+            self._add_final(frame)
             self._num_final_bytes += len(line)
 
     def correct(self, correction: Correction) -> None:
         assert correction.version > self._version, "corrections come in order"
-        moved = _moved(self._provisional, correction)
-        lines = {index: f"{_line_of(frame)}\n".encode() for index, frame in moved.items()}
+        again = {frame.index: PosedFrame.of(frame) for frame in correction.frames if frame.index in self._provisional}
+        told = self._provisional | again
+        moves = self._moves_after(correction.spans, again)
+        lines = {index: f"{_line_of(_moved(frame, moves))}\n".encode() for index, frame in told.items()}
         with writing(str(self._path)):
             with replacing(self._path) as file, self._path.open("rb") as before:
-                num_final_bytes = self._rewrite_final(before, file, correction.spans)
+                num_final_bytes = self._rewrite_final(before, file, moves)
                 file.writelines(lines.values())
             self._file.close()
             num_bytes = num_final_bytes + sum(map(len, lines.values()))
             self._file = GrowingFile(self._path, kept=Grown(num_bytes=num_bytes))
-        self._version = correction.version
-        self._provisional = dict(dropwhile(lambda item: not item[1].provisional, moved.items()))
+        self._version, self._moves = correction.version, moves
+        self._provisional = dict(dropwhile(lambda item: not item[1].provisional, told.items()))
         final = [index for index in lines if index not in self._provisional]
-        self._final.extend(final)
+        for index in final:
+            self._add_final(told[index])
         self._num_final_bytes = num_final_bytes + sum(len(lines[index]) for index in final)
 
-    def _rewrite_final(self, before: BinaryIO, file: BinaryIO, spans: Sequence[MovedSpan]) -> int:
+    def _add_final(self, frame: PosedFrame) -> None:
+        self._final.append(frame.index)
+        self._said.extend(map(float, _line_of(frame).split()))
+
+    def _moves_after(self, spans: Sequence[MovedSpan], again: Container[int]) -> dict[int, Similarity]:
+        """Of all frames that moved since they were told last; neighbours that moved alike share theirs."""
+        steps = [Similarity.of_matrix(span.now_from_before.double()) for span in spans]
+        shared: dict[tuple[int, int], Similarity] = {}
+        moves: dict[int, Similarity] = {}
+        for index in (*self._final, *self._provisional):
+            move = None if index in again else self._moves.get(index)
+            for number, span in enumerate(spans if index not in again else ()):
+                if span.first_frame <= index <= span.last_frame:
+                    key = (id(move), number)
+                    if key not in shared:
+                        shared[key] = steps[number] if move is None else steps[number] @ move
+                    move = shared[key]
+            if move is not None:
+                moves[index] = move
+        return moves
+
+    def _rewrite_final(self, before: BinaryIO, file: BinaryIO, moves: Mapping[int, Similarity]) -> int:
         """Final frames as they are now; returns their bytes."""
-        if not self._final or all(span.first_frame > self._final[-1] for span in spans):
+        if all(moves.get(index) is self._moves.get(index) for index in self._final):
             _copy(before, file, self._num_final_bytes)
             return self._num_final_bytes
         num_bytes = 0
-        for index, line in zip(self._final, before, strict=False):
-            if any(span.first_frame <= index <= span.last_frame for span in spans):
-                line = f"{_line_of(_posed(index, line).moved_along(spans))}\n".encode()
+        for place, (index, line) in enumerate(zip(self._final, before, strict=False)):
+            if moves.get(index) is not self._moves.get(index):
+                said = _posed(index, self._said[_LINE_NUMBERS * place : _LINE_NUMBERS * (place + 1)])
+                line = f"{_line_of(_moved(said, moves))}\n".encode()
             num_bytes += file.write(line)
         return num_bytes
 
@@ -135,15 +166,14 @@ def _copy(source: BinaryIO, target: BinaryIO, num_bytes: int) -> None:
         num_bytes -= len(piece)
 
 
-def _moved(frames: dict[int, PosedFrame], correction: Correction) -> dict[int, PosedFrame]:
-    """Frames after a correction, in their order; it may name frames that were never written, such as dropped ones."""
-    known_now = {frame.index: PosedFrame.of(frame) for frame in correction.frames if frame.index in frames}
-    return {index: frame.moved_along(correction.spans) for index, frame in frames.items()} | known_now
+def _moved(frame: PosedFrame, moves: Mapping[int, Similarity]) -> PosedFrame:
+    move = moves.get(frame.index)
+    return frame if move is None else replace(frame, world_from_camera=move.of_cameras(frame.world_from_camera))
 
 
-def _posed(index: int, line: bytes) -> PosedFrame:
+def _posed(index: int, line: Sequence[float]) -> PosedFrame:
     """As it was written."""
-    timestamp_s, *numbers = map(float, line.split())
+    timestamp_s, *numbers = line
     pose = torch.tensor(numbers, dtype=torch.float64)
     return PosedFrame(
         index=index,

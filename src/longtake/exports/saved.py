@@ -47,6 +47,7 @@ def saved_frame(take: Take, position: int, image: UInt8[np.ndarray, "height widt
         source_image=_grey(source_size) if image is None else _as_source(image, placement),
         placement=placement,
         source_name=record.source_name,
+        tracking=record.tracking,
         image_file=None if image is None else _image_file(take, position, placement),
     )
 

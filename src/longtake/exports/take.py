@@ -165,6 +165,7 @@ class TakeSink(PreparingSink):
             status=frame.status.value,
             keyframe=frame.kind is not FrameKind.PASSING,
             window=frame.window,
+            tracking=frame.tracking,
             source=frame.placement if is_model and frame.placement != header.source else None,
             source_name=frame.source_name,
             descriptor=None if frame.kind is FrameKind.PASSING else frame.descriptor,

@@ -4,6 +4,8 @@ Noted        something to know of the video that is no result
 Frame        a frame was looked at; with a map, what is known of it, provisional where a later window may move it
 Posed        the same, of a frame that a server mapped: its pose alone
 Moved        what earlier frames became
+Lost         nothing connects a frame with those before it; Begun: the camera goes on in a sub-map of its own
+Found        a place is known again, and the sub-map was joined to an earlier one
 Unreadable   a frame gave no picture
 Forgotten    frames left the language model's memory to make room
 Dropped      frames of a live source came while the sessions were busy
@@ -24,8 +26,10 @@ from longtake import __version__
 from longtake.exports.frame import MappedFrame, PosedFrame
 from longtake.exports.record import ExportRecord
 from longtake.exports.sink import Correction
+from longtake.exports.tracking import TrackingSummary
 from longtake.pipeline.question_schedule import Due, Every
 from longtake.runtime.answers import Answer, Choice, DialogueInfo, Evidence
+from longtake.types import Tracking, TrackingReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,7 @@ class Posed:
     provisional: bool
     is_keyframe: bool
     window: int
+    tracking: Tracking | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,6 +69,33 @@ class Moved:
     """Earlier frames, told as provisional, became others; the last version of a frame is what the map keeps."""
 
     correction: Correction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """The first frame of those that nothing connects with earlier ones."""
+
+    index: int
+    timestamp_s: float
+    reason: TrackingReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """The first frame after those that were lost: of a sub-map that lies anywhere until it is joined."""
+
+    index: int
+    timestamp_s: float
+    sub_map: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The frame with which a place was known again: its sub-map lies where it belongs now."""
+
+    index: int
+    timestamp_s: float
+    sub_map: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +193,8 @@ class MapSummary:
     """Of keys and values."""
     loops: Mapping[str, Any] = field(default_factory=dict)
     """Whether loops are closed and why, how many were, and the bytes that places take beside keys and values."""
+    tracking: TrackingSummary | None = None
+    """None where places are not known again."""
     peak_resident_bytes: int
     """Of this process, and of the one that writes where there is one."""
     continued: Mapping[str, Any] | None = None
@@ -179,6 +213,8 @@ class Ended:
     """Questions asked every so often whose first moment has not come."""
     summary: MapSummary | None = None
     """Of the folder, where there is one."""
+    tracking: TrackingSummary | None = None
+    """How the camera was tracked, where places are known again."""
     dialogue: DialogueInfo | None = None
     """What the language model has seen and holds, where there is one."""
 
@@ -197,6 +233,9 @@ Event = (
     | Frame
     | Posed
     | Moved
+    | Lost
+    | Begun
+    | Found
     | Unreadable
     | Forgotten
     | Dropped

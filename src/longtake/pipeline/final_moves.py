@@ -21,6 +21,7 @@ class FinalMoves:
     def __init__(self) -> None:
         self._starts = [0]
         self._moves = [NOT_MOVED]
+        self._corrections: Corrections | None = None
 
     def move(self, spans: Sequence[MovedSpan], num_final: int) -> None:
         """Move the frames of these spans along, as far as they come before this one: later ones are not final."""
@@ -31,10 +32,14 @@ class FinalMoves:
             first, last = self._piece_from(span.first_frame), self._piece_from(stop)
             now_from_before = Similarity.of_matrix(span.now_from_before.double())
             self._moves[first:last] = [now_from_before @ before for before in self._moves[first:last]]
+            self._corrections = self._put_together()
 
     @property
     def corrections(self) -> Corrections | None:
-        """Of all frames so far; None where none has moved."""
+        """Of all frames so far; None where none has moved, and the same object until one moves."""
+        return self._corrections
+
+    def _put_together(self) -> Corrections | None:
         stops = [*self._starts[1:], self._starts[-1]]  # behind the last piece nothing is final
         spans = tuple(
             CorrectedSpan(first_frame=start, last_frame=stop - 1, known_from_said=moved)
@@ -56,6 +61,7 @@ class FinalMoves:
             NOT_MOVED if numbers is None else Similarity.of_numbers(numbers, dtype=torch.float64)
             for numbers in state.get("moves", [None])
         ]
+        self._corrections = self._put_together()
 
     def _piece_from(self, frame: int) -> int:
         """The place of the piece that begins with this frame, which is cut from the one it lies in."""

@@ -139,7 +139,7 @@ class LiveSession:
             case Stepped():
                 assert self._mapper is not None
                 for told in self._mapper.results.take(item):
-                    if not isinstance(told, Noted):
+                    if isinstance(told, MappedFrame | Moved | Frame):
                         self._trail.follow(told)
                     yield told
             case Looked():

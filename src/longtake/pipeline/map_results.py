@@ -12,9 +12,10 @@ from jaxtyping import UInt8
 
 from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.exports.sink import Correction
-from longtake.pipeline.events import Frame, Moved, Noted
+from longtake.pipeline.events import Begun, Found, Frame, Lost, Moved, Noted
 from longtake.pipeline.final_moves import FinalMoves
 from longtake.pipeline.status import PictureSummary, StatusJudge
+from longtake.pipeline.tracked import TrackingTeller
 from longtake.pipeline.unlikeness import Knowledge, UnlikenessJudge
 from longtake.takes.corrections import Corrections
 from longtake.takes.tum import as_written
@@ -22,6 +23,9 @@ from longtake.types import Geometry
 from longtake.types import Moved as MovedGeometry
 from longtake.video.frame import VideoFrame
 from longtake.video.resize import Resized
+
+MapResult = MappedFrame | Moved | Frame | Lost | Begun | Found | Noted
+"""A result that is final, to be kept, or an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class MapResults:
         """After the last final frame, and after the last known one."""
         self._places = _Places()
         self._final_moves = FinalMoves()
+        self._tracking = TrackingTeller()
         self._before_break: dict[int, Geometry] = {}
         """Results that were told before a break and are not final, until their pictures are here again."""
 
@@ -101,6 +106,7 @@ class MapResults:
             "unlikeness": self._unlikeness.state(),
             "places": self._places.state(),
             "final_moves": self._final_moves.state(),
+            "tracking": self._tracking.state(),
         }
 
     @property
@@ -121,10 +127,11 @@ class MapResults:
         self._unlikeness.restore(state.get("unlikeness", {}))
         self._places.restore(state.get("places", {}))
         self._final_moves.restore(state.get("final_moves", {}))
+        self._tracking.restore(state.get("tracking", {}))
         self._num_final = num_final
         self._before_break = _single_frames(provisional)
 
-    def take(self, stepped: Stepped) -> Iterator[MappedFrame | Moved | Frame | Noted]:
+    def take(self, stepped: Stepped) -> Iterator["MapResult"]:
         """What earlier frames became; results that are final now, to be kept; what is known of new frames."""
         if stepped.taken is not None:
             self._owed.append(_Owed.of(stepped.taken))
@@ -133,13 +140,17 @@ class MapResults:
             self._tell_again(self._num_final + len(self._owed) - 1)
             return
         if stepped.geometry.moved is not None:
-            yield Moved(correction=self._corrected(stepped.geometry.moved))
+            correction = self._corrected(stepped.geometry.moved)
+            yield Moved(correction=correction)
+            for mapped in correction.frames:
+                yield from self._tracking.take(mapped.index, mapped.timestamp_s, mapped.tracking)
         new = [self._add(index, single) for index, single in _single_frames(stepped.geometry).items()]
         while self._num_final < stepped.num_final:
             yield self._pop_final()
         for mapped in new:
             self._unlikeness.add(mapped.descriptor)
             yield Frame(index=mapped.index, timestamp_s=mapped.timestamp_s, mapped=mapped)
+            yield from self._tracking.take(mapped.index, mapped.timestamp_s, mapped.tracking)
         if (noted := self._unlikeness.note(has_ended=stepped.taken is None)) is not None:
             yield noted
 
@@ -249,6 +260,7 @@ class _Owed:
             placement=self.resized.placement,
             source_name=self.frame.name,
             descriptor=None if geometry.descriptor is None else geometry.descriptor[0].float().numpy(),
+            tracking=None if geometry.tracking is None else geometry.tracking[0],
         )
 
 

@@ -114,12 +114,21 @@ def moved_frames(take: Take, corrections: Corrections | None) -> Iterator[Mapped
 def _behind(frame: MappedFrame, places: int, later_s: float, first: Take) -> MappedFrame:
     """A frame of the second take behind all of the first."""
     windows = 1 + max(record.window or 0 for record in first.records)
+    tracking = frame.tracking
+    if tracking is not None and tracking.sub_map is not None:
+        tracking = replace(tracking, sub_map=tracking.sub_map + _num_sub_maps(first))
     return replace(
         frame,
         index=frame.index + places,
         timestamp_s=frame.timestamp_s + later_s,
         window=frame.window + windows,
+        tracking=tracking,
     )
+
+
+def _num_sub_maps(take: Take) -> int:
+    tracked = [record.tracking for record in take.records if record.tracking is not None]
+    return 1 + max((one.sub_map for one in tracked if one.sub_map is not None), default=-1)
 
 
 def _later_s(first: Take, second: Take) -> float:

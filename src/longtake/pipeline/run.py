@@ -11,11 +11,11 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.exports.reexport import ProgressCallback, no_progress
 from longtake.exports.sink import ReplacingSink, Sink
+from longtake.exports.tracking import TrackingSummary
 from longtake.pipeline.checkpoint import CheckpointRule, Checkpoints, Reached
 from longtake.pipeline.continuing import EarlierTake
 from longtake.pipeline.events import Dropped, Ended, Event, Exported, Frame, MapSummary, Moved, Noted, Saved, Unreadable
@@ -26,11 +26,11 @@ from longtake.pipeline.notes import notes_on
 from longtake.pipeline.prefetch import Prefetcher, WhenFull
 from longtake.pipeline.question_schedule import Asked, Due, QuestionSchedule, When
 from longtake.pipeline.run_folder import RunFolder
+from longtake.pipeline.tracked import count_tracking, tracking_summary
 from longtake.pipeline.writer_process import WriterProcess, forget_peak, peak_bytes, resident_bytes
 from longtake.places.loop_choice import LoopChoice
 from longtake.runtime.answers import DialogueInfo
 from longtake.runtime.execution import Execution
-from longtake.runtime.steps import Progress
 from longtake.takes.atomic_files import writing
 from longtake.takes.corrections import Corrections
 from longtake.takes.take import read_take
@@ -100,7 +100,7 @@ class Run(Iterator[Event]):
         self._started_s = self._saved_s = 0.0
         self._saving_s = self._writing_checkpoint_s = 0.0
         self.counts: Counter[str] = Counter({} if checkpoint is None else checkpoint.counts)
-        """Frames by status, and `KEPT` ones."""
+        """Frames by status, `KEPT` ones, and those of each state of tracking."""
         self._closing = ExitStack()
         if output is not None:
             self._closing.callback(output.close)
@@ -385,6 +385,7 @@ class Run(Iterator[Event]):
             self._keeping.write(frame)
         self.counts[frame.status] += 1
         self.counts[KEPT] += frame.kind is not FrameKind.PASSING
+        count_tracking(self.counts, frame.tracking)
 
     def _note_on(self, event: Frame | Unreadable) -> Iterator[Noted]:
         """With the first frame that has a picture, what is to be known of all; what a folder holds says so too."""
@@ -425,8 +426,15 @@ class Run(Iterator[Event]):
             num_dropped=self.num_dropped,
             never_due=self._schedule.never_due,
             summary=self.summary,
+            tracking=self._tracking if self.summary is None else self.summary.tracking,
             dialogue=None if dialogue is None else dialogue.info,
         )
+
+    @property
+    def _tracking(self) -> TrackingSummary | None:
+        mapper = self.session.mapper
+        progress = None if mapper is None else mapper.progress
+        return None if progress is None else tracking_summary(self.counts, progress.loops)
 
     @property
     def _corrections(self) -> Corrections | None:
@@ -437,6 +445,7 @@ class Run(Iterator[Event]):
     def _summarise(self, folder: RunFolder, seconds: float, frames_per_s: float) -> MapSummary:
         mapper = self.session.mapper
         assert mapper is not None
+        loops = None if mapper.progress is None else mapper.progress.loops
         return MapSummary(
             source=self.source.name,
             model=self._model_name,
@@ -454,15 +463,10 @@ class Run(Iterator[Event]):
             frames_per_s=frames_per_s,
             settings=folder.settings,
             memory_bytes=mapper.memory_bytes,
-            loops=_told_loops(self._loops, mapper.progress),
+            loops=self._loops.told | ({} if loops is None else asdict(loops)),
+            tracking=self._tracking,
             peak_resident_bytes=self._peak_bytes,
         )
-
-
-def _told_loops(choice: LoopChoice, progress: Progress | None) -> dict[str, Any]:
-    """Whether loops are closed and why; how many were, and what places take."""
-    use = None if progress is None else progress.loops
-    return choice.told | ({} if use is None else asdict(use))
 
 
 def _drained(items: deque[_Stepped]) -> Iterator[_Stepped]:

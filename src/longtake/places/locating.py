@@ -13,6 +13,7 @@ from longtake.places.key_view import KeyView
 from longtake.places.known_take import KnownTake
 from longtake.places.links import Link, known_places
 from longtake.places.verification import Verifier
+from longtake.places.zoom import other_focal_ratio
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.spatial.placement import Placement
 from longtake.types import Geometry
@@ -21,8 +22,8 @@ from longtake.video.resize import Fit, Preprocessor, Resized
 _CANDIDATES = 12
 _ALIKE_PIXELS = 1.0
 """By which the edges of two videos may differ in what the network sees of them."""
-_MOST_FOCAL_RATIO = 1.25
-"""Between a camera's focal length and what a network guesses of it by one picture."""
+_TOLD_BY = 3
+"""Places by which a picture's focal length is judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,6 +60,7 @@ class PictureLocator:
         assert geometry.descriptor is not None
         view = KeyView.of(geometry, 0, resized.pixels, self.known.intrinsics)
         descriptors = geometry.descriptor[:1].float().cpu().numpy()
+        self._require_zoom(view, descriptors)
         camera = torch.eye(4, dtype=torch.float64)
         links = known_places(self.known, view, camera, descriptors, self.verifier, _CANDIDATES)
         return _located(links, self.verifier.card.least_agreeing)
@@ -90,14 +92,18 @@ class PictureLocator:
         session = open_session(self.model, self.settings, self.known.take.header.size)
         geometry = Geometry.join(list(session.run([resized.pixels])))
         session.close()
-        guessed, known = float(geometry.intrinsics[0, 0, 0]), float(self.known.intrinsics[0, 0])
-        if not 1 / _MOST_FOCAL_RATIO < guessed / known < _MOST_FOCAL_RATIO:
+        return geometry
+
+    def _require_zoom(self, view: KeyView, descriptors: Float[np.ndarray, "frames channels"]) -> None:
+        """Refuse a picture whose points fit the places that look most like it through another lens."""
+        places = [self.known.view(match.frame) for match in self.known.index.matches(descriptors, _TOLD_BY)]
+        ratio, known = other_focal_ratio(places, view), float(self.known.intrinsics[0, 0])
+        if ratio is not None:
             raise InputError(
                 f"Expected a picture of the camera of {self.known.take.folder}, whose focal length is {known:.0f} "
-                f"pixels of the network's, but this one looks like {guessed:.0f}; take one with the same camera and "
-                "zoom."
+                f"pixels of the network's, but what both show fits one of about {ratio * known:.0f}; take one with the "
+                "same camera and zoom."
             )
-        return geometry
 
 
 def _edges(placement: Placement) -> Float[np.ndarray, "4"]:

@@ -21,6 +21,10 @@ class LoopChoice:
         """As plain values."""
         return {"are_closed": self.card is not None, "why": self.why}
 
+    def most_bytes(self, size: tuple[int, int], num_channels: int) -> int:
+        """That places of frames of this height and width may come to take beside keys and values."""
+        return 0 if self.card is None else self.rule.most_bytes(size, num_channels)
+
     def __str__(self) -> str:
         return f"no loops: {self.why}" if self.card is None else "loops are closed"
 

@@ -55,6 +55,8 @@ class LoopedSession(VideoSession):
             loops=LoopUse(
                 num_loops=0 if loops is None else len(loops),
                 num_withdrawn=0 if loops is None else int(loops.is_withdrawn.sum()),
+                num_sub_maps=walk.num_sub_maps,
+                num_apart=walk.num_apart,
                 num_bytes=walk.num_bytes,
                 most_bytes=walk.most_bytes(inner.size),
             ),

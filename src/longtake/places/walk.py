@@ -20,7 +20,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from longtake.errors import SettingError
-from longtake.places.graph import PlaceGraph
+from longtake.places.graph import LOOP_BYTES, MAX_LOOPS, NODE_BYTES, PlaceGraph
 from longtake.places.index import Candidate, IndexRule, PlaceIndex
 from longtake.places.kept_view import KeptView
 from longtake.places.key_view import shared_intrinsics
@@ -34,6 +34,9 @@ from longtake.types import FrameKind, Geometry, Moved, MovedSpan, Tracking, Trac
 
 _MOST_LOOPS_A_PAIR = 2
 _MOST_WAITING = 4
+_MOST_PICTURES = 64
+"""That wait for an answer, and of what an overlay is found by."""
+_MANY_NODES = 4096
 _SOONER = 2
 """While the last sub-map is not joined, so many times as many candidates wait, and are verified as often."""
 
@@ -54,6 +57,17 @@ class LoopRule:
     drift: Spread = Spread(translation=0.06, rotation_rad=0.045, log_scale=0.03)  # noqa: RUF009
     """From one node to the next; the translation over the median depth."""
     tracking: TrackingRule = TrackingRule()  # noqa: RUF009
+
+    def most_bytes(self, size: tuple[int, int], num_channels: int) -> int:
+        """That a walk may come to hold of frames of this height and width and descriptors so long, however it goes.
+
+        Nodes are counted for some 200,000 frames; a longer walk holds a third of a kilobyte more with each.
+        """
+        height, width = size
+        pictures = _MOST_PICTURES * 3 * height * width
+        graph = NODE_BYTES * _MANY_NODES + LOOP_BYTES * MAX_LOOPS
+        views = self.index.max_places * KeptView.bytes_for(size)
+        return pictures + views + self.index.num_bytes(num_channels) + graph
 
     def __post_init__(self) -> None:
         if min(self.verify_every, self.adopt_after, self.longest_node) < 1:
@@ -187,8 +201,24 @@ class Walk:
 
     def sub_map_of(self, node: int) -> int | None:
         """Which one a node is of, from 0; None of frames that are lost."""
-        begins = [at for at in range(node + 1) if not self.is_lost[at] and (at == 0 or self.is_lost[at - 1])]
-        return None if self.is_lost[node] else len(begins) - 1
+        return None if self.is_lost[node] else bisect.bisect_right(self._begins, node) - 1
+
+    @property
+    def num_sub_maps(self) -> int:
+        return len(self._begins)
+
+    @property
+    def num_apart(self) -> int:
+        """Sub-maps that no loop joins to an earlier one, the first left out."""
+        if self.graph is None:
+            return 0
+        islands = self.graph.islands()
+        return max(0, len({int(islands[node]) for node in self._begins}) - 1)
+
+    @property
+    def _begins(self) -> list[int]:
+        """The first node of each sub-map."""
+        return [at for at, is_lost in enumerate(self.is_lost) if not is_lost and (at == 0 or self.is_lost[at - 1])]
 
     def _tracked(self, geometry: Geometry) -> "Geometry":
         """With the state of each frame."""

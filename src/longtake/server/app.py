@@ -27,10 +27,8 @@ from longtake.server.engine import Engine
 from longtake.server.live_socket import LiveSocket
 from longtake.server.metrics import metrics_text
 from longtake.server.page import page_router
-from longtake.server.pose_log import tum_lines
 from longtake.server.problems import RETRY_AFTER_S, RequestError, problem_of, without_place
 from longtake.server.results import geometry_bytes
-from longtake.server.shelf import POSES_NAME
 from longtake.server.spec import UPLOAD, Delivery, SessionSpec
 from longtake.server.uploads import receive_video, remove_unfinished_video
 
@@ -51,6 +49,7 @@ class SessionRequest(BaseModel):
     fps: float | None = Field(default=None, gt=0, le=1e6)
     delivery: Delivery = Delivery.EVERY
     max_tokens: int = Field(default=64, ge=1, le=4096)
+    loops: bool = Field(default=True, description="whether the map closes loops, where its model's card says how")
     exact: bool = Field(default=True, description="that no other session changes a bit; it is always so")
 
     def spec(self, engine: Engine) -> SessionSpec:
@@ -66,6 +65,7 @@ class SessionRequest(BaseModel):
             fps=self.fps,
             delivery=self.delivery,
             max_tokens=self.max_tokens,
+            loops=self.loops,
         )
 
 
@@ -214,9 +214,11 @@ def _results(engine: Engine) -> APIRouter:
         return Response(geometry_bytes(geometry), media_type="application/octet-stream")
 
     @router.get("/sessions/{id}/poses.tum", response_class=PlainTextResponse)
-    async def poses(id: str) -> str:
-        """The poses so far: time, centre, quaternion."""
-        return await asyncio.to_thread(tum_lines, engine.session(id).shelf.folder / POSES_NAME)
+    async def poses(id: str, response: Response) -> str:
+        """The poses so far: time, centre, quaternion; the header `Longtake-Version` is of the last correction in it."""
+        version, lines = await asyncio.to_thread(engine.session(id).poses)
+        response.headers["Longtake-Version"] = str(version)
+        return lines
 
     @router.get("/sessions/{id}/events")
     async def events(id: str, after: Annotated[int, Query(ge=0, le=_MOST_EVENTS)] = 0) -> dict[str, Any]:

@@ -62,13 +62,21 @@ class Client:
         ask_fps: float = 2.0,
         fps: float | None = None,
         max_tokens: int = 64,
+        loops: bool = True,
     ) -> "RemoteSession":
         """A session that frames are pushed to; None for `map` or `ask` leaves that part out.
 
         `fps` is the rate at which frames will come, for which the server must have time.
         """
         opening = client_steps.open_session(
-            map=map, ask=ask, memory=memory, share=share, ask_fps=ask_fps, fps=fps, max_tokens=max_tokens
+            map=map,
+            ask=ask,
+            memory=memory,
+            share=share,
+            ask_fps=ask_fps,
+            fps=fps,
+            max_tokens=max_tokens,
+            loops=loops,
         )
         return RemoteSession(self._address, self._wire.last(opening))
 

@@ -22,8 +22,17 @@ from longtake.server.machine import SessionState
 from longtake.server.pictures import read_jpeg, smaller
 from longtake.server.problems import RequestError
 from longtake.server.session import ServedSession
-from longtake.server.shelf import PICTURES_NAME, PIXEL_FOLDERS, TAKE_NAME
-from longtake.takes.header import DESCRIPTORS_NAME, FRAMES_NAME, HEADER_NAME, POSES_NAME, read_header
+from longtake.server.shelf import PICTURES_NAME, PIXEL_FOLDERS, TAKE_NAME, Recorded
+from longtake.takes.correcting import correct_take
+from longtake.takes.header import (
+    CORRECTIONS_NAME,
+    DESCRIPTORS_NAME,
+    FRAMES_NAME,
+    HEADER_NAME,
+    ONLINE_POSES_NAME,
+    POSES_NAME,
+    read_header,
+)
 from longtake.takes.take import Take, read_take
 
 TAKE = "take"
@@ -74,12 +83,12 @@ class Downloads:
     def make(self, session: ServedSession, format: str) -> Download:
         """Of the frames that are final now; takes its time. `remove` is to follow."""
         _require_format(format)
-        num_frames = _num_final(session)
+        recorded = _final(session)
         with self._making():
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._folder))
             try:
                 with _telling(session):
-                    return Download(_make(session, num_frames, format, folder), folder)
+                    return Download(_make(session, recorded, format, folder), folder)
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
@@ -130,19 +139,19 @@ def _require_format(name: str) -> None:
         raise RequestError("unknown_format", f"Expected format as {', '.join(offered)}, but got {name[:40]!r}.")
 
 
-def _num_final(session: ServedSession) -> int:
-    """Frames in its take by now, one at least."""
+def _final(session: ServedSession) -> Recorded:
+    """What is in its take by now, one frame at least."""
     if session.record.spec.model is None:
         raise RequestError(
             "wrong_kind", "This session answers questions and has no map; open one with both.", status=409
         )
     session.settle()
-    num_frames = session.recorded.num_frames
-    if not num_frames:
+    recorded = session.recorded
+    if not recorded.num_frames:
         raise RequestError(
             "no_frames", "No frame of this session has a final place yet; send more, or finish it.", status=409
         )
-    return num_frames
+    return recorded
 
 
 @contextmanager
@@ -157,8 +166,10 @@ def _telling(session: ServedSession) -> Iterator[None]:
         raise RequestError("not_made", "This cannot be made of the session's take.", status=409) from error
 
 
-def _make(session: ServedSession, num_frames: int, format: str, folder: Path) -> Path:
-    take = _snapshot(session.shelf.folder.resolve() / TAKE_NAME, num_frames, folder / TAKE)
+def _make(session: ServedSession, recorded: Recorded, format: str, folder: Path) -> Path:
+    take = _snapshot(session.shelf.folder.resolve() / TAKE_NAME, recorded.num_frames, folder / TAKE)
+    if recorded.corrections is not None:
+        take = correct_take(take.folder, recorded.corrections)
     if format == TAKE:
         return _zipped(folder / "take.zip", _files_of(take), folder)
     made = folder / "made" / FORMATS[format].file
@@ -187,7 +198,7 @@ def _snapshot(take: Path, num_frames: int, folder: Path) -> Take:
 
 
 def _files_of(take: Take) -> Iterator[Path]:
-    for name in (HEADER_NAME, FRAMES_NAME, POSES_NAME, DESCRIPTORS_NAME):
+    for name in (HEADER_NAME, FRAMES_NAME, POSES_NAME, ONLINE_POSES_NAME, CORRECTIONS_NAME, DESCRIPTORS_NAME):
         if (take.folder / name).is_file():
             yield take.folder / name
     for record in take.records:

@@ -244,7 +244,8 @@ class Engine:
         """Admitted before anything is written; its bytes are taken from now on."""
         self.quota.require(spec.memory_bytes)
         id, now_s = _new_id(), self._clock()
-        demand = Demand(num_bytes=spec.memory_bytes, frames_per_s=(spec.fps or 0.0) if spec.is_pushed else 0.0)
+        num_bytes = spec.memory_bytes + self.networks.loop_bytes(spec)
+        demand = Demand(num_bytes=num_bytes, frames_per_s=(spec.fps or 0.0) if spec.is_pushed else 0.0)
         self._make_room(id, demand)
         shelf = Shelf(self.settings.folder / id)
         record = SessionRecord(spec=spec, created_s=now_s, saved_s=now_s)

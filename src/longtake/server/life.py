@@ -90,6 +90,8 @@ class Life:
                 watcher = resume_watcher(spec, model, language, self.shelf.state_folder(self.record.number))
             else:
                 watcher = open_watcher(spec, model, language)
+            if watcher.mapping is not None:
+                watcher.mapping.close_loops_by(networks.loops_of(spec))
             judge_by(watcher, networks.familiarity_named(spec.model), networks.familiarity_named(spec.language))
             recorder = self._open_recorder(watcher)
         except BaseException:
@@ -102,7 +104,7 @@ class Life:
         """Count a frame that the watcher took, and keep what became known."""
         assert self._watcher is not None
         if self.record.num_frames == 0:
-            self._machine.admission.shrink(self.id, self._watcher.num_bytes)
+            self._machine.admission.shrink(self.id, self._bytes_of(self._watcher))
         index = self.record.num_frames
         self._standing.count(next_sequence=frame.sequence + 1, num_frames=index + 1)
         self.lost = self.lost if self.lost is not None and self.record.next_sequence <= self.lost[1] else None
@@ -221,14 +223,20 @@ class Life:
     def _demand(self) -> Demand:
         spec = self.record.spec
         wanted = spec.fps if spec.is_pushed or spec.is_address else None
-        return Demand(num_bytes=spec.memory_bytes, frames_per_s=wanted or 0.0)
+        loop_bytes = self._machine.networks.loop_bytes(spec)
+        return Demand(num_bytes=spec.memory_bytes + loop_bytes, frames_per_s=wanted or 0.0)
+
+    def _bytes_of(self, watcher: Watcher) -> int:
+        """Of keys and values, and the most that places take of frames of its size."""
+        size = None if watcher.mapping is None else watcher.mapping.size
+        return watcher.num_bytes + (0 if size is None else self._machine.networks.loop_bytes(self.record.spec, size))
 
     def _come_back(self, watcher: Watcher, recorder: Recorder) -> None:
         self._watcher, self._recorder = watcher, recorder
         if not self.record.number:
             return
         if self.record.num_frames:
-            self._machine.admission.shrink(self.id, watcher.num_bytes)
+            self._machine.admission.shrink(self.id, self._bytes_of(watcher))
         if self.last is None:
             self.last = self._last_saved()
         self._events.add("session.resumed", next_sequence=self.record.next_sequence, lost_frames=None)

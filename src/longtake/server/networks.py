@@ -8,12 +8,15 @@ from pathlib import Path
 from longtake.api.models import load_language_model, load_model
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL, bundled_folder
-from longtake.hub.load import familiarity_of
+from longtake.hub.load import familiarity_of, loops_of
 from longtake.language.load import LanguageModel
 from longtake.language.question_grammar import QuestionGrammar
+from longtake.places.loop_choice import LoopChoice, choose_loops
+from longtake.runtime.build import usual_settings
 from longtake.runtime.execution import AUTO
 from longtake.runtime.record import weights_fingerprint
 from longtake.server.problems import RequestError
+from longtake.server.spec import SessionSpec
 from longtake.takes.header import Network
 from longtake.weights.familiarity import Familiarity
 
@@ -31,6 +34,7 @@ class Networks:
     precision: str = AUTO
     _loaded_maps: dict[str, GeometryModel] = field(default_factory=dict)
     _loaded_languages: dict[str, LanguageModel] = field(default_factory=dict)
+    _loops: dict[str, LoopChoice] = field(default_factory=dict)
     _familiarity: dict[str, Familiarity | None] = field(default_factory=dict)
     _identities: dict[str, Network] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -80,6 +84,31 @@ class Networks:
             if name not in self._identities:
                 self._identities[name] = Network(name, weights_fingerprint(model))
             return self._identities[name]
+
+    def loops_of(self, spec: SessionSpec) -> LoopChoice:
+        """Whether a session closes loops, and why."""
+        if spec.model is None:
+            return LoopChoice(why="nothing maps")
+        if not spec.loops:
+            return choose_loops(None, are_wanted=False)
+        with self._lock:
+            if spec.model not in self._loops:
+                self._loops[spec.model] = loops_of(spec.model)
+            return self._loops[spec.model]
+
+    def loop_bytes(self, spec: SessionSpec, size: tuple[int, int] | None = None) -> int:
+        """That a session may come to hold for loops beside its keys and values, of frames of this height and width.
+
+        Before there was one, of the largest that its network is shown.
+        """
+        loops, model = self.loops_of(spec), None
+        if loops.card is not None:
+            model = self.map_named(spec.model)
+        if model is None:
+            return 0
+        usual = usual_settings(model.config)
+        sizes = [size] if size is not None else usual.sizes or [(usual.image_size, usual.image_size)]
+        return max(loops.most_bytes(one, model.config.width) for one in sizes)
 
     def familiarity_named(self, name: str | None) -> Familiarity | None:
         """Of what a model of either kind was trained on; None where nothing is known of that."""

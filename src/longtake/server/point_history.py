@@ -40,11 +40,13 @@ class PointHistory:
     Safe for threads.
     """
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = MOST_BYTES, *, version: int = 0) -> None:
+        """Of a session that was corrected so often before."""
         self._most_bytes = most_bytes
         self._placed: dict[int, PlacedChunk] = {}
         self._order: list[int] = []
-        self._next = self._version = self._num_points = self._num_bytes = 0
+        self._next = self._num_points = self._num_bytes = 0
+        self._version = version
         self._lock = threading.Lock()
 
     @property
@@ -59,10 +61,14 @@ class PointHistory:
     def num_bytes(self) -> int:
         return self._num_bytes
 
-    def add(self, chunk: PointChunk, world_from_camera: Float[np.ndarray, "4 4"]) -> None:
-        """Number a chunk and keep it."""
+    def add(self, chunk: PointChunk, world_from_camera: Float[np.ndarray, "4 4"], version: int | None = None) -> None:
+        """Number a chunk and keep it; `version` is of the last correction that the pose takes into account.
+
+        That is the last one here unless it is said.
+        """
         with self._lock:
-            self._put(PlacedChunk(sequence=self._next, chunk=chunk, world_from_chunk=world_from_camera, version=0))
+            of = self._version if version is None else version
+            self._put(PlacedChunk(sequence=self._next, chunk=chunk, world_from_chunk=world_from_camera, version=of))
             self._order.append(self._next)
             self._next += 1
             if self._num_bytes > self._most_bytes:
@@ -73,6 +79,8 @@ class PointHistory:
         with self._lock:
             self._version = version
             for sequence, placed in self._placed.items():
+                if placed.version >= version:
+                    continue
                 for span in spans:
                     if span.first_frame <= placed.chunk.frame <= span.last_frame:
                         pose = span.now_from_before.double().numpy() @ placed.world_from_chunk
@@ -84,7 +92,8 @@ class PointHistory:
             place = bisect_left(self._order, stop) - 1
             if place < 0 or self._order[place] < first:
                 return None
-            return replace(self._placed[self._order[place]], version=self._version)
+            placed = self._placed[self._order[place]]
+            return replace(placed, version=max(placed.version, self._version))
 
     def holds(self, frame: int) -> bool:
         """Whether there are points of this frame."""

@@ -65,6 +65,10 @@ class PointMaker:
         self._filter = points or PointFilter()
         self._seen: VoxelSet | None = None
 
+    def begin_anew(self) -> None:
+        """Frames before were moved: what lies where they were is not known any more."""
+        self._seen = None
+
     def chunk(self, frame: MappedFrame) -> PointChunk | None:
         """The points of a frame that show something new; None where there are none."""
         places = _shuffled(self._filter.kept(frame), frame.index)

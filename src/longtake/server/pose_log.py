@@ -1,4 +1,7 @@
-"""The poses of a session on disk, row by row as they become known; a frame that moved gets another row."""
+"""The poses of a session on disk, row by row as they become known; a frame that moved gets another row.
+
+Where it went once it was final, corrections say.
+"""
 
 import struct
 from collections.abc import Iterator
@@ -9,6 +12,8 @@ import torch
 from longtake.server.results import pose_numbers
 from longtake.spatial.pose import quaternion_from_matrix
 from longtake.takes.atomic_files import GrowingFile, Grown, writing
+from longtake.takes.corrections import Corrections
+from longtake.takes.tum import as_written
 from longtake.types import Geometry
 
 _ROW = struct.Struct("<qd16f")
@@ -48,18 +53,20 @@ def _rows(geometry: Geometry) -> Iterator[bytes]:
         yield _ROW.pack(index, time_s, *pose_numbers(pose))
 
 
-def tum_lines(path: Path) -> str:
+def tum_lines(path: Path, corrections: Corrections | None = None) -> str:
     """The newest pose of each frame, in the format of TUM: time, centre, quaternion."""
     content = path.read_bytes() if path.is_file() else b""
     newest: dict[int, tuple[float, ...]] = {}
     whole = len(content) // _ROW.size * _ROW.size
     for index, *numbers in _ROW.iter_unpack(content[:whole]):
         newest[index] = tuple(numbers)
-    return "".join(_tum_line(numbers) for _, numbers in sorted(newest.items()))
+    return "".join(_tum_line(index, numbers, corrections) for index, numbers in sorted(newest.items()))
 
 
-def _tum_line(numbers: tuple[float, ...]) -> str:
+def _tum_line(index: int, numbers: tuple[float, ...], corrections: Corrections | None) -> str:
     time_s, *matrix = numbers
     pose = torch.tensor(matrix, dtype=torch.float64).reshape(4, 4)
+    if corrections is not None and corrections.at(index) is not None:
+        pose = as_written(corrections.of_pose(index, as_written(pose)))
     values = [*pose[:3, 3].tolist(), *quaternion_from_matrix(pose[:3, :3]).tolist()]
     return " ".join([f"{time_s:.6f}", *(f"{value:.9g}" for value in values)]) + "\n"

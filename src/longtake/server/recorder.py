@@ -18,13 +18,15 @@ from typing import Any
 
 from longtake.api.geometry_session import GeometrySession
 from longtake.errors import InputError, LongtakeError, SavedSessionError
+from longtake.pipeline.events import Moved
+from longtake.pipeline.map_results import MapResult
 from longtake.server.events import EventLog
 from longtake.server.machine import Machine, Step
 from longtake.server.pictures import KeptPictures, PictureLog, as_jpeg
 from longtake.server.pose_log import PoseLog
 from longtake.server.problems import RequestError
 from longtake.server.shelf import PICTURES_NAME, POSES_NAME, TAKE_NAME, Recorded, Shelf
-from longtake.server.take_recording import MapResult, OwedResults, TakeRecording
+from longtake.server.take_recording import OwedResults, TakeRecording
 from longtake.takes.atomic_files import Grown, replace_file
 from longtake.takes.fields import JsonObject, content_of
 from longtake.takes.header import Network
@@ -83,11 +85,11 @@ class Recorder:
 
     def record(self, step: Step) -> None:
         """Keep what a step gave; most of it is made in the writer's thread."""
-        if step.geometry is not None and self._poses is not None:
-            self._keep_poses(self._poses, step.geometry)
         while len(self._queued) >= _MOST_QUEUED:
             wait([self._queued.popleft()])
         self._queued.append(self._desk.machine.writer.submit(self._write, step))
+        if step.geometry is not None and self._poses is not None:
+            self._keep_poses(self._poses, step.geometry)  # last: what these rows were moved by is on its way
 
     def miss(self, error: Exception) -> None:
         """A step that was made, but cannot be told of: nothing that comes after it can be recorded."""
@@ -157,10 +159,13 @@ class Recorder:
         if self._owed is None or step.geometry is None:
             return []
         try:
-            return self._owed.take(step)
+            results = self._owed.take(step)
         except Exception as error:  # noqa: BLE001 - logged, and told as what stopped it
             self._lose_track(error)
             return []
+        for moved in (result for result in results if isinstance(result, Moved)):
+            self._recorded = self._recorded.moved(moved.correction.version, self._owed.corrections)
+        return results
 
     def _lose_track(self, error: Exception) -> None:
         """Results are of no known frame any more."""

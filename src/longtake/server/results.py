@@ -12,8 +12,9 @@ from torch import Tensor
 
 from longtake.api.live_session import LiveAnswer, Moment
 from longtake.errors import InputError
+from longtake.records import record_from
 from longtake.runtime.answers import Answer, Ending, Evidence, Timing
-from longtake.types import FrameKind, Geometry, Moved, MovedSpan
+from longtake.types import FrameKind, Geometry, Moved, MovedSpan, Tracking
 
 _TUPLES = ("frame_index", "timestamp_s", "kind", "window", "provisional")
 _MOVED = "moved."
@@ -130,6 +131,7 @@ def _plain(geometry: Geometry) -> dict[str, Any]:
         "kind": [kind.value for kind in geometry.kind],
         "window": geometry.window,
         "provisional": geometry.provisional,
+        "tracking": None if geometry.tracking is None else [one.to_record() for one in geometry.tracking],
     }
 
 
@@ -145,6 +147,8 @@ def _geometry(record: Mapping[str, Any], tensors: Mapping[str, Tensor], prefix: 
     }
     plain: dict[str, Any] = {name: tuple(record[name]) for name in _TUPLES}
     plain["kind"] = tuple(map(FrameKind, plain["kind"]))
+    tracking = record.get("tracking")  # saves of earlier versions have none
+    plain["tracking"] = None if tracking is None else tuple(record_from(Tracking, one) for one in tracking)
     return Geometry(**plain | {name: value for name, value in found.items() if name in names})
 
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -20,9 +21,10 @@ from longtake.server.events import EventLog, SessionEvent
 from longtake.server.life import Life
 from longtake.server.machine import Machine, PushedFrame, SessionState, StepResult
 from longtake.server.notes import session_notes
+from longtake.server.pose_log import tum_lines
 from longtake.server.problems import RequestError, without_place
 from longtake.server.recorder import StepListener
-from longtake.server.shelf import CONVERSATION_NAME, TAKE_NAME, Recorded, SessionRecord, Shelf
+from longtake.server.shelf import CONVERSATION_NAME, POSES_NAME, TAKE_NAME, Recorded, SessionRecord, Shelf
 from longtake.server.spec import Delivery
 from longtake.server.stepping import Inquiry, Stepping
 from longtake.server.view import SessionView
@@ -49,7 +51,13 @@ class ServedSession:
         self._works = Works(machine.scheduler, machine.settings.limits)
         self._watches = Watches(record.watches)
         self._stepping = Stepping(self._life, self._works, self._watches, self.events)
-        self.view = SessionView(id, machine.views, take=shelf.folder / TAKE_NAME, lacks_past=record.num_frames > 0)
+        self.view = SessionView(
+            id,
+            machine.views,
+            take=shelf.folder / TAKE_NAME,
+            recorded=lambda: self.recorded,
+            lacks_past=record.num_frames > 0,
+        )
         """What those who watch are sent."""
         self.listen(self.view.take)
         self._is_closed = False
@@ -93,6 +101,16 @@ class ServedSession:
     def recorded(self) -> Recorded:
         """What there is of its take."""
         return self._life.recorded
+
+    def poses(self) -> tuple[int, str]:
+        """The last correction, and all poses by it in the format of TUM; waits until all that was taken is recorded."""
+        while True:
+            self.settle()
+            recorded = self.recorded
+            lines = tum_lines(self.shelf.folder / POSES_NAME, recorded.corrections)
+            self.settle()
+            if self.recorded.version == recorded.version:  # else some of the rows are of another
+                return recorded.version, lines
 
     @property
     def disk_bytes(self) -> int:
@@ -146,6 +164,8 @@ class ServedSession:
             "resident_bytes": 0 if watcher is None else watcher.num_bytes,
             "fps": spec.fps,
             "delivery": spec.delivery.value,
+            "loops": self._loops,
+            "version": self.recorded.version,
             "exact": True,
             "created_s": record.created_s,
             "saved_s": record.saved_s if record.number else None,
@@ -164,6 +184,13 @@ class ServedSession:
             "watches": [watch.description for watch in self._watches.all],
             "webhook_hosts": sorted(self._machine.settings.webhook_hosts),
         }
+
+    @property
+    def _loops(self) -> dict[str, Any]:
+        """Whether loops are closed and why; while it is in memory also how many were, and what they hold."""
+        watcher = self._life.watcher
+        use = None if watcher is None or watcher.mapping is None else watcher.mapping.info.loops
+        return self._machine.networks.loops_of(self.record.spec).told | ({} if use is None else asdict(use))
 
     def push(self, frame: PushedFrame) -> "Future[Any]":
         """Let the worker take a frame; the event `input_frame.ack`, `input_frame.dropped` or `error` tells the end."""

@@ -26,6 +26,7 @@ from longtake.server.pictures import is_full
 from longtake.server.spec import SessionSpec
 from longtake.server.watches import Watch
 from longtake.takes.atomic_files import replace_file, sync_path, writing
+from longtake.takes.corrections import Corrections
 from longtake.takes.fields import JsonObject
 from longtake.takes.sealed_json import sealed, unsealed
 
@@ -51,6 +52,10 @@ class Recorded:
     """Of the pixels of all of them."""
     stopped: str | None = None
     """Why nothing more is recorded."""
+    version: int = 0
+    """Of the last correction, as the session counts them; 0 where there was none."""
+    corrections: Corrections | None = None
+    """What became of frames after they were recorded; None where they stay as they were said."""
 
     def grown_by(self, num_bytes: int) -> "Recorded":
         """By a frame of so many bytes."""
@@ -59,15 +64,28 @@ class Recorded:
     def stopped_by(self, why: str) -> "Recorded":
         return replace(self, stopped=why)
 
+    def moved(self, version: int, corrections: Corrections | None) -> "Recorded":
+        """By all corrections up to this one."""
+        return replace(self, version=version, corrections=corrections)
+
     def to_record(self) -> dict[str, Any]:
-        return asdict(self)
+        return {
+            "num_frames": self.num_frames,
+            "num_bytes": self.num_bytes,
+            "stopped": self.stopped,
+            "version": self.version,
+            "corrections": None if self.corrections is None else self.corrections.to_record(),
+        }
 
     @classmethod
     def from_record(cls, record: JsonObject) -> "Recorded":
+        """Records of earlier versions have no corrections: their sessions moved nothing that was final."""
         return cls(
             num_frames=record.integer("num_frames"),
             num_bytes=record.integer("num_bytes"),
             stopped=record.optional("stopped", record.text),
+            version=record.optional("version", record.integer) or 0,
+            corrections=record.optional("corrections", lambda name: Corrections.from_record(record.object(name))),
         )
 
 

@@ -1,6 +1,6 @@
 """Points of a take on disk, and its last frame, as viewers of the session that wrote it are sent them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -19,16 +19,21 @@ _MOST_FRAMES = 600
 
 
 def chunks_of_take(
-    folder: Path, maker: PointMaker | None = None, *, most_frames: int = _MOST_FRAMES
+    folder: Path,
+    maker: PointMaker | None = None,
+    *,
+    as_known: Callable[[Take], Take] = lambda take: take,
+    most_frames: int = _MOST_FRAMES,
 ) -> Iterator[tuple[PointChunk, Float[np.ndarray, "4 4"]]]:
     """A chunk of each frame that shows something new, with the pose of its camera; frames are read one at a time.
 
-    `maker` knows what was sent already, and learns what these are.
+    `maker` knows what was sent already, and learns what these are. Each frame is read of what `as_known` makes of the
+    take at that moment.
     """
     take, making = read_take(folder), maker or PointMaker()
     step = -(-len(take) // most_frames)
     for position, image in _images(take, step):
-        frame = saved_frame(take, position, image)
+        frame = saved_frame(as_known(take), position, image)
         if not take.header.confidence:
             frame = replace(frame, confidence=np.full(take.header.size, np.inf, np.float32))
         chunk = making.chunk(frame)

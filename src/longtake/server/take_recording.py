@@ -19,11 +19,11 @@ from longtake.errors import SavedSessionError
 from longtake.exports.frame import MappedFrame
 from longtake.exports.sink import SinkState
 from longtake.exports.take import TakeSettings, TakeSink
-from longtake.pipeline.events import Frame, Moved, Noted
-from longtake.pipeline.map_results import MapResults, Prepared, Stepped
+from longtake.pipeline.map_results import MapResult, MapResults, Prepared, Stepped
 from longtake.pipeline.mapper import on_cpu
 from longtake.server.machine import Step
 from longtake.takes.atomic_files import replace_file
+from longtake.takes.corrections import Corrections
 from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
 from longtake.takes.fields import JsonObject
 from longtake.takes.header import Network, placement_from_json, placement_to_json
@@ -31,7 +31,6 @@ from longtake.takes.images import ImageFiles
 from longtake.video.frame import VideoFrame
 from longtake.video.resize import Resized
 
-MapResult = MappedFrame | Moved | Frame | Noted
 _OWED_NAME = "owed.safetensors"
 _FRAMES_A_SYNC = 8
 """After so many frames they are brought to the disk, so that a save, for which the worker waits, finds little to do."""
@@ -48,6 +47,11 @@ class OwedResults:
         """Results that are final now, what earlier frames became, what is known of new ones."""
         stepped = Stepped(taken=_prepared(step), geometry=step.geometry, num_final=step.num_final)
         return list(self._results.take(stepped))
+
+    @property
+    def corrections(self) -> Corrections | None:
+        """What became of results after they were handed on as final."""
+        return self._results.corrections
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write pixels into the folder of a save; returns the rest as plain values."""

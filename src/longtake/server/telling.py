@@ -23,6 +23,7 @@ def tell_geometry(events: EventLog, geometry: Geometry) -> None:
             kind=geometry.kind[place].value,
             pose=pose_numbers(poses[place]),
             intrinsics=_intrinsics(intrinsics[place], width, height),
+            tracking=None if geometry.tracking is None else geometry.tracking[place].to_record(),
         )
 
 

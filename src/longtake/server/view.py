@@ -3,6 +3,7 @@
 It hears of each step where that is recorded, which goes on at once; the rest happens in the server's view thread.
 """
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -11,16 +12,19 @@ from functools import partial
 from pathlib import Path
 
 from longtake.exports.frame import MappedFrame
+from longtake.exports.sink import Correction
 from longtake.pipeline.events import Frame, Moved
+from longtake.pipeline.map_results import MapResult
 from longtake.server.machine import Step
 from longtake.server.point_history import PointHistory
 from longtake.server.points import PointMaker
 from longtake.server.previews import KnownDepth, Snapshot, small_picture
+from longtake.server.shelf import Recorded
 from longtake.server.take_points import chunks_of_take, last_seen
-from longtake.server.take_recording import MapResult
 from longtake.server.view_thread import ViewThread
+from longtake.takes.correcting import corrected
 from longtake.takes.header import is_take
-from longtake.types import MovedSpan
+from longtake.takes.take import Take
 
 _UNWATCHED_EVERY = 4
 """One frame in so many is looked at for who may come: neighbours show the same, and the worker is to have the time."""
@@ -30,13 +34,25 @@ Listener = Callable[[], None]
 class SessionView:
     """Of one session. `take` is called where steps are recorded, the rest by any thread."""
 
-    def __init__(self, session: str, thread: ViewThread, *, take: Path | None = None, lacks_past: bool = False) -> None:
-        """`take` is where the session's final frames lie on disk, of which its past is made where that is not here."""
-        self.points = PointHistory()
+    def __init__(
+        self,
+        session: str,
+        thread: ViewThread,
+        *,
+        take: Path | None = None,
+        recorded: Callable[[], Recorded] = Recorded,
+        lacks_past: bool = False,
+    ) -> None:
+        """`take` is where the session's final frames lie on disk, of which its past is made where that is not here.
+
+        `recorded` says what became of them since, never later than this view hears of it.
+        """
+        self.points = PointHistory(version=recorded().version)
+        self._past = _Past(recorded)
         self._session, self._thread, self._take = session, thread, take
         self._lacks_past = lacks_past
         self._maker = PointMaker()
-        self._moves: deque[tuple[int, int, tuple[MovedSpan, ...]]] = deque()
+        self._moves: deque[tuple[int, Correction]] = deque()
         self._num_steps = 0
         self._snapshot: Snapshot | None = None
         self._passed_over: Callable[[], None] | None = None
@@ -78,7 +94,7 @@ class SessionView:
         self._num_steps += 1
         for result in results:
             if isinstance(result, Moved):
-                self._moves.append((self._num_steps, result.correction.version, result.correction.spans))
+                self._moves.append((self._num_steps, result.correction))
         known = [result.mapped for result in results if isinstance(result, Frame) and result.mapped is not None]
         make = partial(self._make, self._num_steps, step, known)
         with self._lock:
@@ -105,8 +121,10 @@ class SessionView:
         with self._making:
             snapshot = self._seen(step)
             while self._moves and self._moves[0][0] <= number:
-                _, version, spans = self._moves.popleft()
-                self.points.move(version, spans)
+                _, correction = self._moves.popleft()
+                self.points.move(correction.version, correction.spans)
+                if _moves_final(correction):
+                    self._maker.begin_anew()
             for mapped in known:
                 chunk = self._maker.chunk(mapped)
                 if chunk is not None:
@@ -133,12 +151,12 @@ class SessionView:
             self._snapshot = self._snapshot or last_seen(self._take)
         self._tell()
         yield
-        for chunk, pose in chunks_of_take(self._take, maker):
+        for chunk, pose in chunks_of_take(self._take, maker, as_known=self._past.as_known):
             with self._making:
                 if self._maker is not maker:
                     return
                 if not self.points.holds(chunk.frame):
-                    self.points.add(chunk, pose)
+                    self.points.add(chunk, pose, self._past.version)
             self._tell()
             yield
 
@@ -147,6 +165,33 @@ class SessionView:
             listeners = list(self._listeners)
         for listener in listeners:
             listener()
+
+
+class _Past:
+    """A take of what was said, with what became of it by now."""
+
+    def __init__(self, recorded: Callable[[], Recorded]) -> None:
+        self._recorded = recorded
+        self._known: tuple[Take, Recorded, Take] | None = None
+
+    @property
+    def version(self) -> int:
+        """Of the last correction that was taken into account."""
+        return 0 if self._known is None else self._known[1].version
+
+    def as_known(self, said: Take) -> Take:
+        recorded = self._recorded()
+        if self._known is not None and self._known[0] is said and self._known[1].version == recorded.version:
+            return self._known[2]
+        known = said if recorded.corrections is None else corrected(said, recorded.corrections)
+        self._known = (said, recorded, known)
+        return known
+
+
+def _moves_final(correction: Correction) -> bool:
+    """Whether frames move that are not told again one by one."""
+    first = correction.frames[0].index if correction.frames else math.inf
+    return any(span.first_frame < first for span in correction.spans)
 
 
 def _known_depth(mapped: MappedFrame) -> KnownDepth:

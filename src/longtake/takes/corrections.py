@@ -91,8 +91,21 @@ class Corrections:
 
     def content(self) -> bytes:
         """Of the file."""
+        return sealed(self.to_record())
+
+    def to_record(self) -> dict[str, object]:
+        """As plain values."""
         spans = [_to_json(span) for span in self.spans]
-        return sealed({"format": _FORMAT, "version": _VERSION, "poses_sha256": self.poses_sha256, "spans": spans})
+        return {"format": _FORMAT, "version": _VERSION, "poses_sha256": self.poses_sha256, "spans": spans}
+
+    @classmethod
+    def from_record(cls, record: JsonObject) -> "Corrections":
+        """What `to_record` gave."""
+        if record.fields.get("format") != _FORMAT:
+            raise record.refuse("format", f"'{_FORMAT}'")
+        if record.integer("version", least=1) > _VERSION:
+            raise record.refuse("version", f"a version of up to {_VERSION}")
+        return cls(tuple(map(_from_json, record.objects("spans"))), record.text("poses_sha256"))
 
 
 def _edges(span: CorrectedSpan) -> tuple[int, int]:
@@ -121,12 +134,7 @@ def read_corrections(folder: Path) -> Corrections | None:
 
 
 def _parsed(content: bytes, where: str) -> Corrections:
-    record = unsealed(JsonObject.parse(content, where))
-    if record.fields.get("format") != _FORMAT:
-        raise record.refuse("format", f"'{_FORMAT}'")
-    if record.integer("version", least=1) > _VERSION:
-        raise record.refuse("version", f"a version of up to {_VERSION}")
-    return Corrections(tuple(map(_from_json, record.objects("spans"))), record.text("poses_sha256"))
+    return Corrections.from_record(unsealed(JsonObject.parse(content, where)))
 
 
 def _to_json(span: CorrectedSpan) -> dict[str, object]:

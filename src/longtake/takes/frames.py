@@ -13,6 +13,7 @@ from longtake.errors import InputError
 from longtake.spatial.placement import Placement
 from longtake.takes.fields import JsonObject
 from longtake.takes.header import placement_from_json, placement_to_json
+from longtake.types import Tracking, TrackingReason, TrackingState
 
 _ROTATION_TOLERANCE = 1e-3
 
@@ -50,6 +51,7 @@ class TakeFrame:
     status: str | None = None
     keyframe: bool | None = None
     window: int | None = None
+    tracking: Tracking | None = None
     source: Placement | None = None
     """Where the video's own pixels lie in this frame's, where the take's header does not say it."""
     source_name: str | None = None
@@ -91,6 +93,7 @@ class FrameRecord:
     status: str | None = None
     keyframe: bool | None = None
     window: int | None = None
+    tracking: Tracking | None = None
     source: Placement | None = None
     source_name: str | None = None
 
@@ -105,6 +108,7 @@ class FrameRecord:
             status=frame.status,
             keyframe=frame.keyframe,
             window=frame.window,
+            tracking=frame.tracking,
             source=frame.source,
             source_name=frame.source_name,
         )
@@ -121,6 +125,7 @@ class FrameRecord:
             status=record.optional("status", record.text),
             keyframe=record.optional("keyframe", record.boolean),
             window=record.optional("window", record.integer),
+            tracking=record.optional("tracking", lambda name: _tracking(record.object(name))),
             source=record.optional("source", lambda name: placement_from_json(record.object(name))),
             source_name=record.optional("source_name", record.text),
         )
@@ -128,7 +133,8 @@ class FrameRecord:
     def line(self) -> str:
         """The record as JSON, without what is not known."""
         source = None if self.source is None else placement_to_json(self.source)
-        known = asdict(self) | {"source": source}
+        tracking = None if self.tracking is None else self.tracking.to_record()
+        known = asdict(self) | {"source": source, "tracking": tracking}
         return json.dumps({name: value for name, value in known.items() if value is not None}, allow_nan=False)
 
     def intrinsics_matrix(self) -> Float[Tensor, "3 3"]:
@@ -137,6 +143,14 @@ class FrameRecord:
 
 def _visible(record: JsonObject) -> Visible:
     return Visible(record.text("thing"), record.integer("pixels"), record.number("column"))
+
+
+def _tracking(record: JsonObject) -> Tracking:
+    return Tracking(
+        state=record.choice("state", TrackingState),
+        reason=record.optional("reason", lambda name: record.choice(name, TrackingReason)),
+        sub_map=record.optional("sub_map", record.integer),
+    )
 
 
 def _four_numbers(intrinsics: Float[Tensor, "3 3"]) -> tuple[float, ...]:

@@ -2,11 +2,13 @@
 
 import { poseOf } from "./view/algebra.js";
 
-// Frames that the track lacks before its first one, oldest first; a line of the file is a frame.
+// Frames that the track lacks before its first one, oldest first, and the last correction that they were moved by; a line
+// of the file is a frame.
 export async function earlierFrames(api, id, tracks) {
-  const text = await (await api.request("GET", `/v1/sessions/${id}/poses.tum`)).text();
+  const reply = await api.request("GET", `/v1/sessions/${id}/poses.tum`), text = await reply.text();
   const lines = text.trim().split("\n"), first = tracks.frames[0]?.index ?? lines.length;
-  return lines.slice(0, first).flatMap((line, index) => frameOf(line, index, tracks.last?.intrinsics ?? null));
+  const frames = lines.slice(0, first).flatMap((line, index) => frameOf(line, index, tracks.last?.intrinsics ?? null));
+  return { frames, version: Number(reply.headers.get("Longtake-Version") ?? 0) };
 }
 
 function frameOf(line, index, intrinsics) {

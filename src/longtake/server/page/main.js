@@ -23,6 +23,7 @@ import { CameraFeed, openCamera } from "./webcam.js";
 
 const HOUSE = "world:9?frames=600&size=126x98";
 const FIRST_QUESTION_AFTER = 12;
+const MOST_FETCHES = 8;
 const PREVIEW_PX = 320;
 const REFRESH_MS = 250, REFRESH_SLOWLY_MS = 1000;
 
@@ -169,13 +170,21 @@ class Page {
   async #fillBeginning(id) {
     this.lacksBeginning = false;
     try {
-      const frames = await earlierFrames(this.api, id, this.state.tracks);
+      const frames = await this.#earlierFrames(id);
       if (id !== this.id) return;
       this.state.addEarlier(frames);
       this.#showFrames(frames);
       this.timeline.invalidate();
     } catch (error) {
       this.notify(`The beginning of this session cannot be shown. ${error.message}`);
+    }
+  }
+
+  // Of the version that this page has heard of: one that comes on the way moves what is here, and not what is fetched.
+  async #earlierFrames(id) {
+    for (let left = MOST_FETCHES; ; left--) {
+      const { frames, version } = await earlierFrames(this.api, id, this.state.tracks);
+      if (version === this.state.version || left === 0 || id !== this.id) return frames;
     }
   }
 

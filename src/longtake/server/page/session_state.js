@@ -1,6 +1,7 @@
 // What is known of the session that is watched, from its events. Everything in it is bounded, however long it runs.
 
 import { FrameTrack } from "./frame_track.js";
+import { Tracking } from "./tracking.js";
 
 const MOST_ANSWERS = 120;
 const MOST_SAMPLES = 1024;
@@ -35,7 +36,7 @@ export class SessionState {
     Object.assign(this, { session: null, isLive: false, tracks: new FrameTrack(), answers: new Map(), version: 0 });
     Object.assign(this, { memory: new Series(), speed: new Series(), marks: [], numDropped: 0, numUnreadable: 0 });
     Object.assign(this, { numFrames: 0, arrivals: [], stepS: null, firstTokenS: null, lastMemory: null, isOver: false });
-    this.numFinal = 0;
+    Object.assign(this, { numFinal: 0, tracking: new Tracking() });
   }
 
   get frames() {
@@ -99,7 +100,7 @@ export class SessionState {
 
   #update(event) {
     const { id, type, client, session, ...changes } = event;
-    if (session) this.session = session;
+    if (session) Object.assign(this, { session, version: Math.max(this.version, session.version ?? 0) });
     else this.#change(changes);
     this.numFrames = Math.max(this.numFrames, this.session?.num_frames ?? 0);
     if (this.session?.paused) this.arrivals = [];
@@ -109,7 +110,8 @@ export class SessionState {
     if (this.session) this.session = { ...this.session, ...changes };
   }
 
-  #know({ index, time_s: time, status, pose, intrinsics, kind }) {
+  #know({ index, time_s: time, status, pose, intrinsics, kind, tracking }) {
+    this.tracking.take(index, time, tracking);
     this.tracks.set({ index, time, status, pose, intrinsics: intrinsics ?? this.tracks.last?.intrinsics ?? null, kind });
   }
 

@@ -32,7 +32,9 @@ function statusOfSession(state, silentMs) {
   if (silentMs > QUIET_MS) {
     return { sign: "waiting", words: `${waitingWords(session.source)}, none for ${Math.round(silentMs / 1000)} s` };
   }
-  return { sign: "live", words: `Live, ${frames}` };
+  const tracking = state.tracking.words(state.timeS);
+  if (state.tracking.isLost) return { sign: "waiting", words: tracking };
+  return { sign: "live", words: tracking ? `Live, ${frames}; ${tracking}` : `Live, ${frames}` };
 }
 
 function waitingWords(source) {
