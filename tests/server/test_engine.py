@@ -257,7 +257,8 @@ def test_sessions_beyond_the_budget_are_refused_unless_idle_ones_can_leave(
     first, second = open_session(engine, MAP), open_session(engine, MAP)
     with pytest.raises(BusyError, match="Expected room for"):
         open_session(engine, MAP)
-    assert first.holds_room and second.holds_room
+    assert first.holds_room
+    assert second.holds_room
     engine.close(first.id).result(timeout=60)
     open_session(engine, MAP)
 

@@ -64,7 +64,7 @@ def test_a_memory_that_is_too_small_is_refused_with_the_whole_that_would_do(
         push(open_session(engine, replace(small, memory_bytes=refused.value.least_bytes)), frames[:1])
         engine.close(engine.sessions[0].id).result(timeout=60)
     wide = open_session(engine, replace(MAP, memory_bytes=4_000_000))
-    with pytest.raises(BudgetError, match="the smallest that works is 4.65 MB"):
+    with pytest.raises(BudgetError, match=r"the smallest that works is 4\.65 MB"):
         push(wide, frames[:1])
 
 

@@ -226,12 +226,16 @@ def converse_served(run: ServedRun, questions: Iterable[str], reporter: Reporter
 def _answer(session: RemoteSession, due: Due, reporter: Reporter, speaking: Speaking) -> bool:
     started_s = time.perf_counter()
     reporter.report(Asking(due=due, seen_until_s=due.time_s))
-    for piece in session.ask_stream(due.asked.text, temperature=speaking.temperature, max_tokens=speaking.max_tokens):
-        if isinstance(piece, str):
-            reporter.report(AnswerText(piece))
-        else:
-            answered = _answered(due, piece, time.perf_counter() - started_s)
-            reporter.report(answered)
+    coming = session.ask_stream(due.asked.text, temperature=speaking.temperature, max_tokens=speaking.max_tokens)
+    last = next(coming)
+    for piece in coming:
+        is_told_in_parts = isinstance(piece, LiveAnswer) and piece.answer.refusal is not None
+        if isinstance(last, str) and not is_told_in_parts:
+            reporter.report(AnswerText(last))
+        last = piece
+    assert isinstance(last, LiveAnswer)
+    answered = _answered(due, last, time.perf_counter() - started_s)
+    reporter.report(answered)
     return not is_refusal(answered)
 
 
