@@ -4,7 +4,7 @@ import asyncio
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import h11
@@ -99,6 +99,15 @@ def listen(host: str, port: int) -> socket.socket:
     if sys.platform == "linux":  # who reads nothing would else hold a connection that was closed, and what waits in it
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNREAD_MS)
     return bound
+
+
+def own_addresses(host: str) -> tuple[str, ...]:
+    """By which other machines know this one, of the family that `host` stands for; none where it has no network."""
+    family, nobody = (socket.AF_INET6, "2001:db8::1") if ":" in host else (socket.AF_INET, "192.0.2.1")
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asking:
+        asking.connect((nobody, 9))  # nothing is sent: only the way there is looked for
+        return (str(asking.getsockname()[0]),)
+    return ()
 
 
 def http_server(app: App, on_ready: Callable[[], None], files: CertificateFiles | None = None) -> HttpServer:

@@ -75,8 +75,7 @@ export class Sources {
     if (LOCAL_NAMES.includes(location.hostname)) {
       byId("start-button").disabled = true;
       place.append(element("p", { text: "This page was opened under a name that only this machine knows. Start the server with "
-        + "--host 0.0.0.0 --https and --name with this machine's address in your network, open https at that address, and choose "
-        + "Phone again." }));
+        + "--host 0.0.0.0 --https, open the first address that it prints, and choose Phone again." }));
     } else if (!isSecureContext) {
       byId("start-button").disabled = true;
       place.append(element("p", { text: "Phones give their cameras only to pages over https. Start the server with --https." }));
