@@ -130,7 +130,9 @@ def watched(server: ServerProcess, frames: list[VideoFrame]) -> Iterator[RemoteS
         yield session
 
 
-def test_questions_are_asked_as_of_openai(server: ServerProcess, watched: RemoteSession) -> None:
+def test_questions_are_asked_as_of_openai(
+    server: ServerProcess, watched: RemoteSession, frames: list[VideoFrame]
+) -> None:
     messages = [{"role": "system", "content": "x"}, {"role": "user", "content": [{"type": "text", "text": QUESTION}]}]
     body = {"model": "micro-vqa", "messages": messages, "session_id": watched.id}
     whole = server.call("POST", "/v1/chat/completions", body).record
@@ -139,6 +141,8 @@ def test_questions_are_asked_as_of_openai(server: ServerProcess, watched: Remote
     assert whole["choices"][0]["message"] == {"role": "assistant", "content": expected.text}
     assert whole["longtake"]["seen_until_s"] == expected.answer.seen_until_s
     assert [span["weight"] for span in whole["longtake"]["evidence"]] == [one.weight for one in expected.moments]
+    for span in whole["longtake"]["evidence"]:
+        assert frames[span["frame"]].timestamp_s == span["end_s"]
     lines = server.call("POST", "/v1/chat/completions", {**body, "stream": True}).content.decode().split("\n\n")
     assert lines[-2:] == ["data: [DONE]", ""]
     chunks = [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]

@@ -31,6 +31,7 @@ from longtake.video.reading import Source
 
 _EVERYWHERE = frozenset({"server", "token", "certificate", "as_json", "start", "end", "fps", "picture_fps"})
 """Options that mean the same with a server and without."""
+_LONGEST_TITLE = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,11 @@ def named_server(command: Callable[..., None], values: Mapping[str, Any], meant:
         option = strange[0].replace("_", "-")
         raise SettingError(f"--{option} has no meaning with --server, which decides that by itself; leave it out.")
     return NamedServer(url=url, token=token, certificate=certificate)
+
+
+def title_of(source: Source) -> str:
+    """What a session of this source is called on a server: a file by its name, without where it is here."""
+    return (Path(source.name).name or source.name)[:_LONGEST_TITLE]
 
 
 @dataclass(slots=True, eq=False)

@@ -52,6 +52,7 @@ class SessionRequest(BaseModel):
     fps: float | None = Field(default=None, gt=0, le=1e6)
     delivery: Delivery = Delivery.EVERY
     max_tokens: int = Field(default=64, ge=1, le=4096)
+    title: str | None = Field(default=None, max_length=200, description="what people call it, such as walk.mp4")
     exact: bool = Field(default=True, description="that no other session changes a bit; it is always so")
 
     def spec(self, engine: Engine) -> SessionSpec:
@@ -67,6 +68,7 @@ class SessionRequest(BaseModel):
             fps=self.fps,
             delivery=self.delivery,
             max_tokens=self.max_tokens,
+            title=(self.title or "").strip() or None,
         )
 
 

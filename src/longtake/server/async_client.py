@@ -56,13 +56,22 @@ class AsyncClient:
         ask_fps: float = 2.0,
         fps: float | None = None,
         max_tokens: int = 64,
+        title: str | None = None,
     ) -> "AsyncRemoteSession":
         """A session that frames are pushed to; None for `map` or `ask` leaves that part out.
 
-        `fps` is the rate at which frames will come, for which the server must have time.
+        `fps` is the rate at which frames will come, for which the server must have time; `title` is what people see of
+        it in lists.
         """
         opening = client_steps.open_session(
-            map=map, ask=ask, memory=memory, share=share, ask_fps=ask_fps, fps=fps, max_tokens=max_tokens
+            map=map,
+            ask=ask,
+            memory=memory,
+            share=share,
+            ask_fps=ask_fps,
+            fps=fps,
+            max_tokens=max_tokens,
+            title=title,
         )
         return AsyncRemoteSession(self._address, await self._wire.last(opening))
 

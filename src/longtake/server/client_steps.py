@@ -24,6 +24,7 @@ def open_session(
     ask_fps: float,
     fps: float | None,
     max_tokens: int,
+    title: str | None,
 ) -> Steps[None]:
     """Tells the description of a session that frames are pushed to."""
     asked = {
@@ -34,6 +35,7 @@ def open_session(
         "ask_fps": ask_fps,
         "fps": fps,
         "max_tokens": max_tokens,
+        "title": title,
     }
     yield Told(json.loads((yield Call("POST", "/sessions", asked))))
 

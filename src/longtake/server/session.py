@@ -141,6 +141,7 @@ class ServedSession:
             "id": self.id,
             "state": self.state.value,
             "source": shown_address(spec.source),
+            "title": spec.title,
             "model": spec.model,
             "language": spec.language,
             "memory_bytes": spec.memory_bytes,

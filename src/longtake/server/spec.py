@@ -44,6 +44,8 @@ class SessionSpec:
     """Frames a second that the session wants to be served, or that are taken of a video."""
     delivery: Delivery = Delivery.EVERY
     max_tokens: int = 64
+    title: str | None = None
+    """What people call it; None for what its source says."""
 
     def __post_init__(self) -> None:
         if self.model is None and self.language is None:
@@ -104,4 +106,5 @@ class SessionSpec:
             fps=record.optional("fps", record.positive_number),
             delivery=record.choice("delivery", Delivery),
             max_tokens=record.integer("max_tokens", least=1),
+            title=record.optional("title", record.text),
         )
