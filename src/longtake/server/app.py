@@ -322,7 +322,7 @@ async def _tell_problem(sessions: Path, asking: Request | WebSocket, error: Exce
     return _reply(problem.code, without_place(problem.message, sessions), status)
 
 
-async def _tell_invalid_socket(_: WebSocket, error: Exception) -> JSONResponse:
+async def _tell_invalid_socket(_: Request | WebSocket, error: Exception) -> JSONResponse:
     assert isinstance(error, WebSocketRequestValidationError)
     return _reply("bad_request", _wrong_value(error.errors()[0]), REFUSED_SOCKET_STATUS)
 
