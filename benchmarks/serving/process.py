@@ -53,7 +53,8 @@ class ServerProcess:
         while not (line := self.process.stdout.readline()).startswith("Serving on "):
             assert line, "the server ended before it listened"
             self.lines.append(line.strip())
-        self.url = line.split()[2].rstrip(",")
+        self.urls = line.removeprefix("Serving on ").partition(", ")[0].split(" and ")
+        self.url = self.urls[0]
         self.port = int(self.url.rpartition(":")[2])
         self.socket_url = self.url.replace("http", "ws", 1)
 

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 from done import Done
+from server_process import ServerProcess
 
+from longtake.server.client import Client
 from longtake.takes.folder_lock import locked
 
 pytest.importorskip("fastapi")
@@ -36,3 +38,14 @@ def test_a_folder_that_another_server_has(longtake: Callable[..., Done], tmp_pat
         done = longtake("serve", "--port", "0", "--folder", str(tmp_path))
     assert done.returncode == 1
     assert done.stderr == f"longtake: Another run is writing to {tmp_path}; wait for its end, or name another folder.\n"
+
+
+def test_of_all_addresses_those_that_can_be_opened_are_printed(tmp_path: Path) -> None:
+    token = "a-token-of-some-length"
+    arguments = ("--host", "0.0.0.0", "--name", "robot.lan")
+    with ServerProcess(tmp_path / "sessions", *arguments, environment={"LONGTAKE_TOKEN": token}) as server:
+        assert server.url == f"http://robot.lan:{server.port}"
+        *others, here = server.urls[1:]
+        assert here == f"http://127.0.0.1:{server.port}"
+        for url in (*others, here):
+            assert len(Client(url, token=token).models()) == 2

@@ -75,6 +75,8 @@ def test_answers_of_a_server_are_those_given_here(
     assert there.returncode == 0, there.stderr
     assert there.stdout == here.stdout
     assert f"micro-vqa on {server.url}" in there.stderr
+    here, there = run_here("ask", SEEN, DRAGON), run_here("ask", SEEN, DRAGON, "--server", server.url)
+    assert there.stdout == here.stdout
     refused = run_here("ask", SEEN, DRAGON, "--server", server.url, "--json")
     assert refused.returncode == 3
     assert refused.of("answer")[0]["ending"] == "refused"
@@ -103,6 +105,7 @@ def test_a_server_without_the_token_is_refused_in_its_sentence(run_here: Run, se
     done = run_here("ask", SEEN, ROOM, "--server", server.url)
     assert done.returncode != 0
     assert "Expected the token of this server" in done.stderr
+    assert "--token or LONGTAKE_TOKEN" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -335,6 +335,10 @@ def test_bare_take_has_a_page_that_says_what_is_missing(tmp_path: Path, frames: 
     data = json.loads(page.data)
     assert data["cloud"] is None
     assert data["radius"] > 0
+    write_lines(folder / "progress.jsonl", {"index": 0, "seconds": 0.1, "resident_bytes": 1})
+    said = page_of(folder).said
+    assert "Of a run this short progress.jsonl has one moment" in said
+    assert "Without progress.jsonl" not in said
 
 
 def test_run_without_a_result_has_a_page(tmp_path: Path) -> None:

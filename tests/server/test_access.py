@@ -24,6 +24,7 @@ def sent(
     query: str = "",
     tickets: Tickets | None = None,
     bodies: Sequence[bytes] = (b"{}",),
+    extensions: dict[str, Any] | None = None,
 ) -> list[Message]:
     """What comes back; the app behind it reads all and says 200."""
     replies: list[Message] = []
@@ -50,6 +51,7 @@ def sent(
         "path": path,
         "method": method,
         "query_string": query.encode(),
+        "extensions": extensions or {},
         "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
     }
     limits = Limits(body_bytes=100, upload_bytes=1000)
@@ -88,6 +90,22 @@ def test_what_brings_something_wrong_is_refused_as_request_and_as_socket(
     assert code(sent(headers)) == expected
     (closed,) = sent(headers, kind="websocket")
     assert (closed["type"], closed["code"]) == ("websocket.close", 1008)
+    told = sent(headers, kind="websocket", extensions={"websocket.http.response": {}})
+    assert [part["type"].removeprefix("websocket.http.response.") for part in told] == ["start", "body"]
+    assert (told[0]["status"], code(told)) == (403, expected)
+
+
+def test_a_refusal_says_what_to_do() -> None:
+    def sentence(**headers: str) -> str:
+        return str(json.loads(sent(headers)[1]["body"])["error"]["message"])
+
+    for given, came in (({}, "none came"), ({"authorization": "Bearer x"}, "another came")):
+        told = sentence(host=GOOD["host"], **given)
+        assert came in told
+        assert all(way in told for way in ("Authorization: Bearer", "--token", "LONGTAKE_TOKEN"))
+    assert "start it with --name cellar.lan." in sentence(host="cellar.lan:8765")
+    assert "robot.lan at another port" in sentence(host="Robot.lan:1").replace("Robot", "robot")
+    assert "robot" not in sentence(host="cellar.lan:1")  # no name is told to who does not know it
 
 
 def test_a_ticket_opens_one_request_within_its_minute() -> None:

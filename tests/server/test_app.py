@@ -21,6 +21,7 @@ from longtake.video.frame import VideoFrame
 
 pytest.importorskip("fastapi")
 connecting = pytest.importorskip("websockets.sync.client")
+InvalidStatus = pytest.importorskip("websockets.exceptions").InvalidStatus
 pytestmark = pytest.mark.extra
 
 
@@ -129,7 +130,9 @@ def watched(server: ServerProcess, frames: list[VideoFrame]) -> Iterator[RemoteS
         yield session
 
 
-def test_questions_are_asked_as_of_openai(server: ServerProcess, watched: RemoteSession) -> None:
+def test_questions_are_asked_as_of_openai(
+    server: ServerProcess, watched: RemoteSession, frames: list[VideoFrame]
+) -> None:
     messages = [{"role": "system", "content": "x"}, {"role": "user", "content": [{"type": "text", "text": QUESTION}]}]
     body = {"model": "micro-vqa", "messages": messages, "session_id": watched.id}
     whole = server.call("POST", "/v1/chat/completions", body).record
@@ -138,6 +141,8 @@ def test_questions_are_asked_as_of_openai(server: ServerProcess, watched: Remote
     assert whole["choices"][0]["message"] == {"role": "assistant", "content": expected.text}
     assert whole["longtake"]["seen_until_s"] == expected.answer.seen_until_s
     assert [span["weight"] for span in whole["longtake"]["evidence"]] == [one.weight for one in expected.moments]
+    for span in whole["longtake"]["evidence"]:
+        assert frames[span["frame"]].timestamp_s == span["end_s"]
     lines = server.call("POST", "/v1/chat/completions", {**body, "stream": True}).content.decode().split("\n\n")
     assert lines[-2:] == ["data: [DONE]", ""]
     chunks = [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
@@ -219,6 +224,42 @@ def test_what_a_client_gets_wrong_has_a_code_and_a_sentence(server: ServerProces
         assert reply.record["error"]["message"].endswith(".")
     busy = server.call("POST", "/v1/sessions", {"memory": "19GB"})
     assert int(busy.headers["retry-after"]) > 0
+
+
+def test_a_sentence_says_what_was_wrong_with_a_request(server: ServerProcess, watched: RemoteSession) -> None:
+    def said(method: str, path: str, content: bytes | None = None, kind: str = "application/json") -> str:
+        reply = server.call(method, path, content=content, headers={"Content-Type": kind})
+        return str(reply.record["error"]["message"])
+
+    form = said("POST", "/v1/sessions", b'{"memory": "40MB"}', "application/x-www-form-urlencoded")
+    assert "header Content-Type: application/json, but got application/x-www-form-urlencoded" in form
+    assert "line 2, column 6: Expecting ':' delimiter." in said("POST", "/v1/sessions", b'{"memory": "40MB",\n "x" }')
+    assert said("GET", "/v1/nothing") == "There is nothing at /v1/nothing; /docs lists all there is."
+    assert said("DELETE", "/v1/sessions") == "There is no DELETE at /v1/sessions; /docs lists all there is."
+    small = server.call("POST", "/v1/sessions", {"memory": "1MB", "language": None})
+    assert (small.status, small.code) == (400, "budget_too_small")
+    assert "at least 5.90 MB" in small.record["error"]["message"]
+    for path, why in (
+        (f"/v1/sessions/{'0' * 16}/live", "no session of this id"),
+        (f"/v1/sessions/{watched.id}/live?after=-1", "another value of after"),
+        ("/v1/live", "no socket at /v1/live"),
+    ):
+        with pytest.raises(InvalidStatus) as refused:
+            connect_once(server.socket_url + path)
+        assert refused.value.response.status_code == 403
+        assert why in json.loads(refused.value.response.body or b"")["error"]["message"]
+    with connecting.connect(f"{server.socket_url}/v1/sessions/{watched.id}/live", proxy=None) as socket:
+        socket.send('{"type": }')
+        while (event := json.loads(socket.recv(timeout=30)))["type"] != "error":
+            pass
+        assert event["message"] == "Expected a JSON object, but it breaks at line 1, column 10: Expecting value."
+
+
+def test_a_session_that_was_ended_elsewhere_is_said_to_be_gone(server: ServerProcess) -> None:
+    session = longtake.Client(server.url).open_session(memory="40MB")
+    assert server.call("DELETE", f"/v1/sessions/{session.id}").status == 204
+    with pytest.raises(InputError, match="no session of this id"):
+        session.step(np.zeros((98, 126, 3), np.uint8), 0.0)
 
 
 def test_bodies_beyond_the_limits_are_refused(server: ServerProcess) -> None:

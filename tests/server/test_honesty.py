@@ -8,7 +8,7 @@ import pytest
 from served import ASK, BOTH, MAP, QUESTION, Start, events_of, open_session, push, until
 
 from longtake.errors import BudgetError, UnknownWordsError
-from longtake.memory.budget import format_bytes
+from longtake.server.machine import SessionState
 from longtake.server.problems import RequestError, problem_of
 from longtake.server.shelf import VIDEO_NAME
 from longtake.server.spec import UPLOAD
@@ -53,18 +53,29 @@ def test_frames_become_final_and_an_ended_session_is_watched_no_more(
 def test_a_memory_that_is_too_small_is_refused_with_the_whole_that_would_do(
     start: Start, frames: Sequence[VideoFrame]
 ) -> None:
-    """Of the dialogue first, which is opened before the size of a picture is known; then of the map."""
-    engine, memory_bytes = start(), 10_000
-    for whose in ("70% are the dialogue's", "30% are the map's"):
-        refusing = open_session(engine, replace(BOTH, memory_bytes=memory_bytes))
-        with pytest.raises(BudgetError, match=whose) as refused:
-            push(refusing, frames[:1])
-        assert f"but got {format_bytes(memory_bytes)}" in str(refused.value)
+    """At opening; once it does for some shape of a picture, with the first one of another."""
+    engine = start()
+    for share, whose in ((0.3, "30% are the map's"), (0.9, "10% are the dialogue's")):
+        small = replace(BOTH, memory_bytes=10_000, share=share)
+        with pytest.raises(BudgetError, match=f"{whose}, but got 10.00 kB") as refused:
+            open_session(engine, small)
         assert refused.value.least_bytes is not None
-        memory_bytes = refused.value.least_bytes
-        with pytest.raises(BudgetError, match=whose):
-            push(open_session(engine, replace(BOTH, memory_bytes=memory_bytes - 10)), frames[:1])
-    push(open_session(engine, replace(BOTH, memory_bytes=memory_bytes)), frames[:1])
+        assert engine.admission.num_bytes == 0
+        push(open_session(engine, replace(small, memory_bytes=refused.value.least_bytes)), frames[:1])
+        engine.close(engine.sessions[0].id).result(timeout=60)
+    wide = open_session(engine, replace(MAP, memory_bytes=4_000_000))
+    with pytest.raises(BudgetError, match=r"the smallest that works is 4\.65 MB"):
+        push(wide, frames[:1])
+
+
+def test_a_session_without_a_frame_waits_and_is_let_go_of_as_others_are(start: Start) -> None:
+    engine = start(idle_s=0.2)
+    session = open_session(engine, MAP)
+    assert session.state is SessionState.WAITING
+    until(lambda: not session.holds_room)
+    engine.drain()
+    (listed,) = start().sessions  # a server that is started again makes it no younger
+    assert listed.active_s == session.record.created_s
 
 
 def test_notes_tell_what_the_models_know_unless_a_world_is_watched(start: Start) -> None:

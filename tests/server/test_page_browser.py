@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_page import PATIENCE_MS, open_page, wait_for_words
+from live_page import PATIENCE_MS, ask, open_page, wait_for_answer, wait_for_thumbnails, wait_for_words
 from qr_reader import read_qr
 from served import until
 from server_process import ServerProcess
+
+import longtake
 
 pytest.importorskip("fastapi")
 pytestmark = pytest.mark.extra
@@ -219,8 +221,33 @@ def test_an_upload_that_cannot_be_read_says_why(
     page.reload()
     wait_for_words(page, "#notice-words", "the uploaded video")
     page.click("[data-source=saved]")
-    wait_for_words(page, "#start-own", f"{id[:6]}stopped, .*the uploaded video")
+    wait_for_words(page, "#start-own", rf"no\.mp4[^·]+· stopped, [^·]+· {id[:6]}.*the uploaded video")
     page.close()
+
+
+def test_a_session_that_only_answers_shows_the_frames_it_looked_at(
+    browser: Any, server: ServerProcess, heard: list[str]
+) -> None:
+    with longtake.Client(server.url).open_session(map=None, memory="20MB", title="a walk.mp4") as asked:
+        for frame in longtake.open_video("world:9?frames=6&size=126x98&fps=2"):
+            asked.step(frame)
+        page = open_page(browser, server.url, heard, fragment=f"#session={asked.id}")
+        wait_for_words(page, "#source-name", "^a walk.mp4$")
+        assert page.locator("#sources [aria-current]").count() == 0
+        assert "makes no map" in page.text_content("#no-map")
+        assert page.locator("#no-map").is_visible()
+        assert not page.locator("#depth-image").locator("..").is_visible()
+        ask(page, ROOM)
+        wait_for_answer(page, ROOM)
+        exchanges = server.call("GET", f"/v1/sessions/{asked.id}/conversation").record["exchanges"]
+        wait_for_thumbnails(page, asked.id, [span["frame"] for span in exchanges[0]["evidence"][:3]])
+        page.click(".evidence button")
+        wait_for_words(page, "#notice-words", "does not map")
+        page.click("[data-source=saved]")
+        wait_for_words(
+            page, "#start-own", rf"a walk\.mp4[^·]+· in memory, answers only, 6 frames, [^·]+· {asked.id[:6]}"
+        )
+        page.close()
 
 
 def test_an_answer_is_chosen_and_a_webhook_asked_for_where_it_is_allowed(
@@ -240,6 +267,20 @@ def test_an_answer_is_chosen_and_a_webhook_asked_for_where_it_is_allowed(
         "POST", f"/v1/sessions/{session}/choose", {"question": "Have you seen a red ball?", "choices": ["no", "yes"]}
     ).record
     assert (page.text_content("#choose-results li") or "").startswith(reply["text"])
+    page.keyboard.press("Escape")
+    late: list[Any] = []
+    page.route("**/choose", lambda route: late.append(route))
+    page.click("#choose-button")
+    assert (page.locator("#choose-results li").count(), page.input_value("#choose-choices")) == (0, "")
+    page.fill("#choose-choices", "yes, no")
+    page.press("#choose-choices", "Enter")
+    wait_for_words(page, "#choose-words", "Asking")
+    page.keyboard.press("Escape")
+    page.click("#choose-button")
+    with page.expect_response("**/choose"):  # an answer to what was asked before it was closed
+        late[0].continue_()
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert (page.locator("#choose-results li").count(), page.text_content("#choose-words")) == (0, "")
     page.keyboard.press("Escape")
     page.click("#watch-button")
     assert not page.locator("#watch-webhook").is_visible()

@@ -145,7 +145,9 @@ def test_an_upload_tells_how_far_it_is_and_runs_to_its_end_and_what_is_no_video_
     assert shares[-1] == 1
     assert any(0 < share < 1 for share in shares)
     assert any(words.startswith("100 % of ") for _, words in noted)
-    assert page.text_content("#source-name") == "Uploaded video"
+    assert page.text_content("#source-name") == film.name
+    assert page.title() == f"{film.name} · longtake"
+    assert page.locator("#sources [aria-current=true]").text_content() == "Upload"
     assert page.locator("#notice").is_hidden()
     page.close()
 

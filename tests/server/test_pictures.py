@@ -12,6 +12,7 @@ from longtake.server.pictures import (
     KeptPictures,
     PictureLog,
     as_jpeg,
+    frame_at,
     is_full,
     read_jpeg,
     read_times,
@@ -81,3 +82,10 @@ def test_pictures_are_kept_small_and_made_smaller() -> None:
     assert smaller(kept, 640) is kept
     assert len(smaller(kept, 64)) < len(kept) / 10
     assert as_jpeg(wide) == kept
+
+
+def test_a_frame_is_found_by_its_time(tmp_path: Path) -> None:
+    assert frame_at(tmp_path, 0.0) is None
+    write(tmp_path, range(37), KeptPictures())
+    assert [frame_at(tmp_path, number / 10) for number in range(38)] == [*range(37), None]
+    assert frame_at(tmp_path, 0.15) is None

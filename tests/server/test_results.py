@@ -57,6 +57,7 @@ def test_an_answer_comes_back_to_the_bit(networks: Networks, frames: Sequence[Vi
             session.step(frame)
         answer = session.ask(QUESTION)
         *pieces, last = session.ask_stream(QUESTION)
+        refused = session.ask("Is there a dragon?")
     assert "".join(piece for piece in pieces if isinstance(piece, str)) == answer.text
     assert not isinstance(last, str)
     assert (last.text, last.answer.evidence) == (answer.text, answer.answer.evidence)
@@ -66,3 +67,5 @@ def test_an_answer_comes_back_to_the_bit(networks: Networks, frames: Sequence[Vi
     assert answer.world_from_camera is not None
     assert torch.equal(again.world_from_camera, answer.world_from_camera)
     assert answer_record(again) == answer_record(answer)
+    assert refused.answer.refusal is not None
+    assert answer_of(answer_record(refused)).answer == refused.answer

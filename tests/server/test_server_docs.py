@@ -1,6 +1,5 @@
 """Every command and program on the page about the server runs, against a server started as the page says."""
 
-import json
 import os
 import shlex
 import subprocess
@@ -9,8 +8,9 @@ from pathlib import Path
 
 import documented
 import pytest
-from served import until
 from server_process import ServerProcess
+
+import longtake
 
 pytest.importorskip("fastapi")
 pytestmark = pytest.mark.extra
@@ -50,6 +50,7 @@ def test_documented_clients_run(program: str, server: ServerProcess, tmp_path: P
     done = subprocess.run(command, cwd=tmp_path, env=os.environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+    assert "LiveAnswer(" not in done.stdout
 
 
 @pytest.mark.parametrize("line", lines("sh commands"))
@@ -63,18 +64,16 @@ def test_documented_commands_run(line: str, server: ServerProcess, tmp_path: Pat
 
 
 def test_documented_lines_of_curl_run_one_after_the_other(server: ServerProcess, tmp_path: Path) -> None:
-    session = ""
-    for line in lines("sh client"):
-        command = shlex.split(line.replace(USUAL, server.url).replace("SESSION", session))
-        assert command[0] == "curl"
-        done = subprocess.run(
-            [*command, "--noproxy", "*"], capture_output=True, text=True, check=True, timeout=60, cwd=tmp_path
-        )
-        assert '"error"' not in done.stdout, (line, done.stdout)
-        if command[-1].startswith('{"source"'):
-            session = json.loads(done.stdout)["id"]
-            until(lambda id=session: server.call("GET", f"/v1/sessions/{id}").record["finished"], seconds=60)
-    assert session
+    (program,) = documented.blocks(PAGES, "sh client")
+    command = ["bash", "-eo", "pipefail", "-c", program.replace(USUAL, server.url)]
+    environment = os.environ | {"no_proxy": "*"}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert '"error"' not in done.stdout
+    assert '"role":"assistant"' in done.stdout
+    assert longtake.Client(server.url).sessions() == []
     assert (tmp_path / "cloud.ply").read_bytes().startswith(b"ply")
     assert (tmp_path / "first.jpg").read_bytes().startswith(b"\xff\xd8")
     assert (tmp_path / "colmap.zip").read_bytes().startswith(b"PK")

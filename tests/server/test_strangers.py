@@ -44,7 +44,8 @@ def openai_client(server: ServerProcess) -> Iterator[Any]:
 
 def completed(client: Any, id: str, **more: Any) -> Any:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": QUESTION}]
-    return client.chat.completions.create(model="micro-vqa", messages=messages, extra_body={"session_id": id}, **more)
+    asked = {"model": "micro-vqa", "messages": messages, "extra_body": {"session_id": id}, **more}
+    return client.chat.completions.create(**asked)
 
 
 def test_openai_s_client_asks_about_a_session(openai_client: Any, watched: RemoteSession) -> None:
@@ -81,6 +82,24 @@ def test_openai_s_client_raises_its_own_errors(openai_client: Any, watched: Remo
         completed(openai_client, watched.id, temperature=1000)
     with pytest.raises(openai.BadRequestError, match="max_tokens from 1 to 64"):
         completed(openai_client, watched.id, max_tokens=999)
+    with pytest.raises(openai.NotFoundError, match="'gpt-4o' in this session, which answers with micro-vqa") as unknown:
+        completed(openai_client, watched.id, model="gpt-4o")
+    assert unknown.value.code == "model_not_found"
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+    missed: list[dict[str, Any]] = [
+        {"tools": [tool]},
+        {"response_format": {"type": "json_object"}},
+        {"logprobs": True},
+        {"n": 2, "stream": True},
+    ]
+    for wanted in missed:
+        with pytest.raises(openai.BadRequestError, match=next(iter(wanted))) as unsupported:
+            completed(openai_client, watched.id, **wanted)
+        assert unsupported.value.code == "unsupported_parameter"
+    picture = [{"type": "text", "text": QUESTION}, {"type": "image_url", "image_url": {"url": "data:,"}}]
+    with pytest.raises(openai.BadRequestError, match="as its frames"):
+        completed(openai_client, watched.id, messages=[{"role": "user", "content": picture}])
+    completed(openai_client, watched.id, tools=[], n=1, response_format={"type": "text"}, user="me", seed=3)
 
 
 def test_openai_s_client_is_told_when_it_asks_too_much_at_once(openai_client: Any, watched: RemoteSession) -> None:

@@ -79,12 +79,21 @@ def test_a_take_is_shown_with_its_points_path_and_pictures(browser: Any, url: st
     assert page.text_content("#status-words") == f"A finished take, {NUM_FRAMES} frames"
     assert page.text_content("#source-name") == "a-take"
     assert not page.locator("#ask-panel").is_visible()
+    assert page.locator("#figures > div:visible dt").all_text_contents() == ["Video", "Frames", "Points"]
+    assert page.text_content("#time-words") == f"{NUM_FRAMES} frames"
+    assert not page.locator("#legend").is_visible()
+    assert not page.locator("#depth-image").locator("..").is_visible()
+    page.click("#downloads summary")
+    assert page.locator("#downloads button:visible strong").all_text_contents() == ["Cloud", "Picture"]
+    page.keyboard.press("Escape")
+    page.wait_for_function(f"() => document.getElementById('live-image').src.includes('/frames/{NUM_FRAMES - 1}.jpg')")
     found = page.evaluate("longtake.viewer.scene.points.nearest(([x]) => -x)")
     np.testing.assert_allclose(found, [0.25 * (NUM_FRAMES - 1) + 0.1, 0.2, 1.3], atol=1e-5)
     page.focus("#timeline")
     page.keyboard.press("Home")
     page.keyboard.press("Enter")
     page.wait_for_function("() => longtake.viewer.scene.backdrop.isThere")
+    page.wait_for_function("() => document.getElementById('live-image').src.includes('/frames/0.jpg')")
     page.close()
     assert heard == []
 

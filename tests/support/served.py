@@ -78,8 +78,10 @@ def local_outputs(networks: Networks, frames: Sequence[VideoFrame], spec: Sessio
 
 
 def without_times(answer: dict[str, Any]) -> str:
-    """An answer as text, all digits of its numbers included."""
-    return json.dumps({name: value for name, value in answer.items() if name != "timing"}, sort_keys=True)
+    """An answer as text, all digits of its numbers included; which frames they are of only a server says."""
+    moments = [{name: value for name, value in span.items() if name != "frame"} for span in answer["evidence"]]
+    plain = {name: value for name, value in answer.items() if name != "timing"} | {"evidence": moments}
+    return json.dumps(plain, sort_keys=True)
 
 
 def events_of(session: ServedSession, type: str) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Video files: exact times, any shape and pixels, and damage that is told frame by frame."""
 
+import gc
 import shutil
 import struct
 from collections.abc import Callable
@@ -130,6 +131,23 @@ def test_film_of_a_turned_phone_is_upright(
     frames = read(path)
     assert len(frames) == 2
     np.testing.assert_array_equal(frames[1].image, expected)
+
+
+def test_decoded_frames_do_not_wait_for_garbage_to_be_collected(tmp_path: Path, film: Film, drawn: Drawn) -> None:
+    """Of those that nobody looks at any more, only keyframes do."""
+    path = film(tmp_path / "long.mp4", [drawn(number % 8) for number in range(40)], turn=(90, False))
+    gc.collect()
+    gc.disable()
+    try:
+        before = _num_decoded()
+        assert len(read(path)) == 40
+        assert _num_decoded() - before <= 3
+    finally:
+        gc.enable()
+
+
+def _num_decoded() -> int:
+    return sum(type(one) is av.VideoFrame for one in gc.get_objects())
 
 
 def test_rotation_that_is_only_in_the_header_of_an_mp4_is_honoured(tmp_path: Path, film: Film, drawn: Drawn) -> None:

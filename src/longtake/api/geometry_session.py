@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TypeVar
 from weakref import ref
 
+import numpy as np
 import torch
 
 from longtake.api.arguments import checked_arguments, one_of
@@ -19,17 +20,18 @@ from longtake.api.single import Single
 from longtake.api.snapshot import SessionSnapshot
 from longtake.attention.backend import Backend
 from longtake.attention.choose import backend_named
-from longtake.errors import InputError, MemoryFullError, SavedSessionError, SettingError
+from longtake.errors import BudgetError, InputError, MemoryFullError, SavedSessionError, SettingError
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_MODEL
 from longtake.hub.load import familiarity_of
+from longtake.memory.budget import format_bytes
 from longtake.memory.change import Changing
 from longtake.memory.saved import SavedTensors, TensorFile
 from longtake.pipeline.video_map import adjusted_session, preprocessor
 from longtake.places.build import restored_session, with_loops
 from longtake.places.loop_choice import LoopChoice
-from longtake.runtime.build import SessionSettings, open_session, usual_settings
+from longtake.runtime.build import SessionSettings, open_session, require_budget, usual_settings
 from longtake.runtime.execution import AUTO, Precision
 from longtake.runtime.record import SessionRecord
 from longtake.runtime.steps import Look, LoopUse, VideoSession
@@ -38,6 +40,8 @@ from longtake.video.resize import Fit, Resized
 from longtake.weights.familiarity import CLIP_FRAMES, FEWEST_FRAMES, UNJUDGED, Familiarity, Judged
 
 _Result = TypeVar("_Result")
+_USUAL_SHAPES = ((90, 160), (120, 160), (160, 160), (160, 90))
+"""Heights and widths of what cameras give; of the square a network sees the most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +176,22 @@ class GeometrySession(Single):
             familiarity=None if isinstance(model, GeometryModel) else familiarity_of(model),
             loops=loops_for(model, are_wanted=loops),
         )
+
+    def require_memory(self) -> None:
+        """Refuse, before the first frame, a memory that could take no picture of a usual shape."""
+        too_small: list[int] = []
+        for height, width in _USUAL_SHAPES:
+            _, *size = self._prepare(np.zeros((height, width, 3), np.uint8)).pixels.shape
+            try:
+                require_budget(self._model.config, self._settings, (size[0], size[1]))
+            except BudgetError as error:
+                too_small.append(error.least_bytes or 0)
+        if len(too_small) == len(_USUAL_SHAPES):
+            raise BudgetError(
+                f"Expected a memory of at least {format_bytes(max(too_small))}, which takes pictures of any shape; "
+                "give it that, or a smaller model.",
+                least_bytes=max(too_small),
+            )
 
     def step(self, picture: Picture, timestamp_s: float | None = None) -> Geometry:
         """Take the next picture and return what became known, of no, one or several frames.

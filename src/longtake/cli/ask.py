@@ -24,6 +24,7 @@ from longtake.cli.served import (
     ask_served,
     converse_served,
     named_server,
+    title_of,
 )
 from longtake.errors import LongtakeError, SettingError
 from longtake.hub.bundled import DEFAULT_LANGUAGE, model_notes, unlike_note
@@ -173,7 +174,10 @@ def _ask_elsewhere(
 ) -> None:
     """The same on a server."""
     reporter = _reporter(asked, as_json=as_json)
-    with elsewhere.client().open_session(map=None, ask=model, memory=memory, max_tokens=speaking.max_tokens) as session:
+    opening = elsewhere.client().open_session(
+        map=None, ask=model, memory=memory, max_tokens=speaking.max_tokens, title=title_of(video)
+    )
+    with opening as session:
         reporter.uses_server(str(session.info["language"]), elsewhere.url)
         run = ServedRun(video, session, elsewhere.url)
         are_answered = [ask_served(run, asked, reporter, speaking)]

@@ -17,7 +17,7 @@ from longtake.api.locating import open_earlier
 from longtake.api.video import frame_sampling
 from longtake.cli import options
 from longtake.cli.reporting import JsonReporter, Reporter, TerminalReporter, report_run
-from longtake.cli.served import NamedServer, ServedRun, map_served, named_server
+from longtake.cli.served import NamedServer, ServedRun, map_served, named_server, title_of
 from longtake.cli.served_results import fetch_results, parse_formats, require_place
 from longtake.cli.signals import INTERRUPTED
 from longtake.errors import InputError, LongtakeError, SettingError
@@ -244,7 +244,7 @@ def _map_elsewhere(
     for text, folder in folders:
         require_place(folder, overwrite=overwrite)
         video = open_video(text)
-        with client.open_session(map=model, ask=None, memory=memory, loops=loops) as session:
+        with client.open_session(map=model, ask=None, memory=memory, loops=loops, title=title_of(video)) as session:
             reporter.uses_server(str(session.info["model"]), elsewhere.url)
             run = ServedRun(video, session, elsewhere.url, folder)
             map_served(run, reporter, partial(fetch_results, out=folder, formats=formats))

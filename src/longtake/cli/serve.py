@@ -106,14 +106,14 @@ def serve(
     with listen(host, port) as bound:
         taken = int(bound.getsockname()[1])
         rules = AccessRules.named(names, taken, scheme=scheme, token=token)
-        url = f"{scheme}://{_bracketed(host)}:{taken}"
+        urls = " and ".join(f"{scheme}://{shown}:{taken}" for shown in _shown_names(host, names))
         if open_page:  # a browser that starts meanwhile waits at the socket until models are loaded
             _open_page(f"{scheme}://{names[0]}:{taken}/", token)
         networks.load_first()
         with Engine(settings, networks) as engine:
             server = http_server(
                 create_app(engine, rules),
-                lambda: print(f"Serving on {url}, sessions in {folder}; Ctrl-C saves all and ends.", flush=True),
+                lambda: print(f"Serving on {urls}, sessions in {folder}; Ctrl-C saves all and ends.", flush=True),
                 files,
             )
             if token is not None and options.TOKEN_VARIABLE not in os.environ:
@@ -152,7 +152,21 @@ def _given_files(certificate: Path | None, key: Path | None) -> "CertificateFile
 
 
 def _names_of(host: str) -> tuple[str, ...]:
-    return ("127.0.0.1", "localhost", "[::1]") if host in (*_LOCAL, *_ALL_ADDRESSES) else (_bracketed(host),)
+    """Under which it is reached without anybody saying so; of all addresses, that which others know it by too."""
+    from longtake.server.run import own_addresses
+
+    if host not in (*_LOCAL, *_ALL_ADDRESSES):
+        return (_bracketed(host),)
+    others = own_addresses(host) if host in _ALL_ADDRESSES else ()
+    return ("127.0.0.1", "localhost", "[::1]", *map(_bracketed, others))
+
+
+def _shown_names(host: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that a browser can open, which an address that stands for all is not; this machine's own last."""
+    if host not in _ALL_ADDRESSES:
+        return (_bracketed(host),)
+    here = "[::1]" if ":" in host else "127.0.0.1"
+    return (*(name for name in names if name.strip("[]") not in _LOCAL), here)
 
 
 def _bracketed(host: str) -> str:

@@ -32,6 +32,7 @@ from longtake.video.reading import Source
 
 _EVERYWHERE = frozenset({"server", "token", "certificate", "as_json", "start", "end", "fps", "picture_fps"})
 """Options that mean the same with a server and without."""
+_LONGEST_TITLE = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,11 @@ def named_server(command: Callable[..., None], values: Mapping[str, Any], meant:
         option = strange[0].replace("_", "-")
         raise SettingError(f"--{option} has no meaning with --server, which decides that by itself; leave it out.")
     return NamedServer(url=url, token=token, certificate=certificate)
+
+
+def title_of(source: Source) -> str:
+    """What a session of this source is called on a server: a file by its name, without where it is here."""
+    return (Path(source.name).name or source.name)[:_LONGEST_TITLE]
 
 
 @dataclass(slots=True, eq=False)
@@ -242,12 +248,16 @@ def converse_served(run: ServedRun, questions: Iterable[str], reporter: Reporter
 def _answer(session: RemoteSession, due: Due, reporter: Reporter, speaking: Speaking) -> bool:
     started_s = time.perf_counter()
     reporter.report(Asking(due=due, seen_until_s=due.time_s))
-    for piece in session.ask_stream(due.asked.text, temperature=speaking.temperature, max_tokens=speaking.max_tokens):
-        if isinstance(piece, str):
-            reporter.report(AnswerText(piece))
-        else:
-            answered = _answered(due, piece, time.perf_counter() - started_s)
-            reporter.report(answered)
+    coming = session.ask_stream(due.asked.text, temperature=speaking.temperature, max_tokens=speaking.max_tokens)
+    last = next(coming)
+    for piece in coming:
+        is_told_in_parts = isinstance(piece, LiveAnswer) and piece.answer.refusal is not None
+        if isinstance(last, str) and not is_told_in_parts:
+            reporter.report(AnswerText(last))
+        last = piece
+    assert isinstance(last, LiveAnswer)
+    answered = _answered(due, last, time.perf_counter() - started_s)
+    reporter.report(answered)
     return not is_refusal(answered)
 
 

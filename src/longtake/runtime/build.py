@@ -89,27 +89,40 @@ def open_session(
     reserve_frames: int = 0,
 ) -> VideoSession:
     """A session for images of this height and width, with room for so many frames more while forks live."""
+    budget_bytes = None if settings.budget is None else settings.budget.num_bytes
+    with _naming_reserve(reserve_frames):
+        session = SequenceSession(
+            model,
+            _memory_plan(model.config, settings, size, reserve_frames),
+            keyframes=settings.keyframes,
+            backend=backend,
+            budget_bytes=budget_bytes,
+            compute_dtype=settings.precision.dtype,
+        )
+    return session if settings.windows is None else WindowedSession(session, settings.windows, settings.alignment)
+
+
+def require_budget(config: GeometryConfig, settings: SessionSettings, size: tuple[int, int]) -> None:
+    """Refuse what `open_session` would for images of this height and width; nothing is allocated."""
+    plan = _memory_plan(config, settings, size, 0)
+    if settings.budget is not None and settings.budget.num_bytes is not None:
+        plan.fit(settings.budget.num_bytes).requirements.plan(settings.budget.num_bytes)
+
+
+def _memory_plan(
+    config: GeometryConfig, settings: SessionSettings, size: tuple[int, int], reserve_frames: int
+) -> MemoryPlan:
     retention, budget = _within(settings.windows, settings.retention), settings.budget
     if budget is not None and budget.num_frames is not None:
-        retention = retention.of_frames(budget.num_frames, trunk_layout(model.config, size))
-    plan = MemoryPlan(
-        config=model.config,
+        retention = retention.of_frames(budget.num_frames, trunk_layout(config, size))
+    return MemoryPlan(
+        config=config,
         size=size,
         retention=retention,
         num_scale_frames=settings.num_scale_frames,
         reserve_frames=reserve_frames,
         trunk_dtype=settings.precision.dtype,
     )
-    with _naming_reserve(reserve_frames):
-        session = SequenceSession(
-            model,
-            plan,
-            keyframes=settings.keyframes,
-            backend=backend,
-            budget_bytes=None if budget is None else budget.num_bytes,
-            compute_dtype=settings.precision.dtype,
-        )
-    return session if settings.windows is None else WindowedSession(session, settings.windows, settings.alignment)
 
 
 @contextmanager

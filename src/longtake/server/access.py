@@ -6,6 +6,7 @@ Plain ASGI, around everything else: what a framework calls middleware never sees
 import asyncio
 import hmac
 import json
+import re
 import secrets
 import threading
 import time
@@ -30,6 +31,10 @@ _OPEN_FOLDER = "/static/"
 TICKET_LIFE_S = 60.0
 _MOST_TICKETS = 10_000
 _REFUSED_SOCKET = 1008
+REFUSED_SOCKET_STATUS = 403
+"""Of the handshake, whatever the reason; the body says it."""
+_PORT = re.compile(r":\d+$")
+_SHOWN_NAME = 200
 _DRAINED_BYTES = 16_000_000
 _DRAINED_S = 1.0
 
@@ -106,10 +111,14 @@ class Access:
     def _require(self, scope: Scope) -> None:
         headers = _headers(scope)
         if headers.get("host", "").lower() not in self._rules.hosts:
-            raise RequestError("wrong_host", "This server does not go by the name that was asked for.", status=421)
+            raise RequestError("wrong_host", self._wrong_host(headers.get("host", "")), status=421)
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in self._rules.origins:
-            raise RequestError("wrong_origin", "Pages of other origins may not speak to this server.", status=403)
+            raise RequestError(
+                "wrong_origin",
+                "Pages of other origins may not speak to this server; open the page that it serves itself.",
+                status=403,
+            )
         self._require_token(scope, headers)
         if headers.get("content-encoding", "identity") != "identity":
             raise RequestError("packed_body", "Expected a body that is not compressed.", status=415)
@@ -127,9 +136,23 @@ class Access:
         tickets = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("ticket", [])
         if len(tickets) == 1 and self._tickets.use(tickets[0]):
             return
+        came = "none" if kind.lower() != "bearer" and not tickets else "another"
         raise RequestError(
-            "unauthorized", "Expected the token of this server as a Bearer header, or a ticket.", status=401
+            "unauthorized",
+            f"Expected the token of this server, but {came} came; give the one that it printed, or was started with: "
+            "as the header Authorization: Bearer TOKEN, to longtake.Client as token, to commands as --token or "
+            "LONGTAKE_TOKEN.",
+            status=401,
         )
+
+    def _wrong_host(self, host: str) -> str:
+        """Says what to do, and none of the names that the server does go by."""
+        name = _PORT.sub("", host)[:_SHOWN_NAME]
+        if any(_PORT.sub("", known) == name.lower() for known in self._rules.hosts):
+            return f"This server is {name} at another port; ask for the one that it printed when it was started."
+        if not name:
+            return "Expected a Host header with the name of this server and its port."
+        return f"This server does not go by the name {name}; where it is one of its own, start it with --name {name}."
 
     def _most_bytes(self, scope: Scope) -> int:
         is_upload = scope.get("method") == "PUT" and scope["path"].endswith("/video")
@@ -171,15 +194,19 @@ async def _drain(receive: Receive) -> None:
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, error: RequestError) -> None:
-    if scope["type"] == "websocket":
+    is_socket, kind, status = scope["type"] == "websocket", "http.response", error.status
+    if is_socket:
         await receive()
-        await send({"type": "websocket.close", "code": _REFUSED_SOCKET, "reason": str(error)})
-        return
-    with suppress(TimeoutError):
-        await asyncio.wait_for(_drain(receive), _DRAINED_S)
+        kind, status = "websocket.http.response", REFUSED_SOCKET_STATUS
+        if kind not in scope.get("extensions", {}):  # a handshake that can be refused, and not be answered
+            await send({"type": "websocket.close", "code": _REFUSED_SOCKET, "reason": str(error)})
+            return
+    else:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(_drain(receive), _DRAINED_S)
     content = json.dumps({"error": {"code": error.code, "message": str(error), "type": error.code}}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
     if error.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "http.response.body", "body": content})
+    await send({"type": f"{kind}.start", "status": status, "headers": headers})
+    await send({"type": f"{kind}.body", "body": content})

@@ -106,7 +106,8 @@ class ServerAddress:
             with opener.open(request, timeout=timeout_s) as reply:
                 yield reply
         except HTTPError as error:
-            raise error_of(_error_record(error.read())) from error
+            unread = f"The server at {self.url} refused this without a reason that can be read ({error})."
+            raise error_of(_error_record(error.read(), unread)) from error
         except (URLError, HTTPException, OSError) as error:
             raise self.unreachable(error) from error
 
@@ -130,7 +131,7 @@ class ServerAddress:
     @contextmanager
     def breaking(self) -> Iterator[None]:
         """While a socket is used: what breaks it can be mended, what the server refuses cannot."""
-        from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
+        from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidStatus
 
         try:
             yield
@@ -139,7 +140,8 @@ class ServerAddress:
         except (ConnectionClosed, InvalidMessage, OSError) as error:  # a message cut off: it ended while it was asked
             raise LostConnectionError(str(error)) from error
         except InvalidHandshake as error:
-            raise InputError(f"The server at {self.url} refused the session ({error}).") from error
+            said = bytes(error.response.body or b"") if isinstance(error, InvalidStatus) else b""
+            raise error_of(_error_record(said, f"The server at {self.url} refused the session ({error}).")) from error
 
 
 def require_fine(event: Mapping[str, Any]) -> None:
@@ -152,8 +154,9 @@ def error_of(record: Mapping[str, Any]) -> LongtakeError:
     return _ERRORS.get(record["code"], InputError)(record["message"])
 
 
-def _error_record(content: bytes) -> Mapping[str, Any]:
+def _error_record(content: bytes, unread: str) -> Mapping[str, Any]:
+    """What the server says; the other sentence where that cannot be read."""
     try:
         return dict(json.loads(content)["error"])
     except (ValueError, KeyError, TypeError):
-        return {"code": "internal", "message": "The server refused this without a reason that can be read."}
+        return {"code": "internal", "message": unread}

@@ -1,7 +1,7 @@
 """The routes of a server, each a few lines over the engine."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response, WebSocket
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.websockets import WebSocketState
 
 from longtake import __version__
 from longtake.api.arguments import memory_bytes
 from longtake.errors import LongtakeError
-from longtake.server.access import Access, AccessRules, App, Tickets
+from longtake.server.access import REFUSED_SOCKET_STATUS, Access, AccessRules, App, Tickets
 from longtake.server.chat import ChatRequest, Completion
 from longtake.server.choosing import chosen
 from longtake.server.comparing import Comparisons
@@ -50,6 +51,7 @@ class SessionRequest(BaseModel):
     delivery: Delivery = Delivery.EVERY
     max_tokens: int = Field(default=64, ge=1, le=4096)
     loops: bool = Field(default=True, description="whether the map closes loops, where its model's card says how")
+    title: str | None = Field(default=None, max_length=200, description="what people call it, such as walk.mp4")
     exact: bool = Field(default=True, description="that no other session changes a bit; it is always so")
 
     def spec(self, engine: Engine) -> SessionSpec:
@@ -66,6 +68,7 @@ class SessionRequest(BaseModel):
             delivery=self.delivery,
             max_tokens=self.max_tokens,
             loops=self.loops,
+            title=(self.title or "").strip() or None,
         )
 
 
@@ -110,6 +113,7 @@ def create_app(engine: Engine, rules: AccessRules) -> App:
     tell_problem = partial(_tell_problem, engine.settings.folder)
     app.add_exception_handler(LongtakeError, tell_problem)
     app.add_exception_handler(RequestValidationError, _tell_invalid)
+    app.add_exception_handler(WebSocketRequestValidationError, _tell_invalid_socket)
     app.add_exception_handler(HTTPException, _tell_http)
     app.add_exception_handler(Exception, tell_problem)
     app.include_router(page_router())
@@ -118,6 +122,7 @@ def create_app(engine: Engine, rules: AccessRules) -> App:
     app.include_router(_results(engine), prefix="/v1")
     app.include_router(download_routes(engine, downloads), prefix="/v1")
     app.include_router(_questions(engine, tickets), prefix="/v1")
+    app.include_router(_unknown_sockets())
     return Access(app, rules, tickets, engine.settings.limits)
 
 
@@ -238,13 +243,19 @@ def _results(engine: Engine) -> APIRouter:
         results: Annotated[str, Query(pattern="^(events|geometry)$")] = "events",
         client: Annotated[str, Query(pattern="^[0-9a-f]{0,32}$")] = "",
     ) -> None:
-        try:
-            session = engine.session(id)
-        except RequestError as error:
-            await socket.close(1008, str(error))
-            return
+        session = engine.session(id)
         live = LiveSocket(socket, session, engine.settings.limits, wants_geometry=results == "geometry")
         await live.run(after, client)
+
+    return router
+
+
+def _unknown_sockets() -> APIRouter:
+    router = APIRouter()
+
+    @router.websocket("/{path:path}")
+    async def unknown(path: str) -> None:
+        raise RequestError("bad_request", f"There is no socket at /{path}; /v1/sessions/ID/live is one.", status=404)
 
     return router
 
@@ -305,19 +316,47 @@ def _reply(code: str, message: str, status: int) -> JSONResponse:
     return JSONResponse(content, status_code=status, headers=headers)
 
 
-async def _tell_problem(sessions: Path, _: Request, error: Exception) -> JSONResponse:
+async def _tell_problem(sessions: Path, asking: Request | WebSocket, error: Exception) -> JSONResponse:
     problem = problem_of(error)
-    return _reply(problem.code, without_place(problem.message, sessions), problem.status)
+    if isinstance(asking, WebSocket) and asking.application_state is not WebSocketState.CONNECTING:
+        raise error  # there is no handshake any more that could be answered
+    status = REFUSED_SOCKET_STATUS if isinstance(asking, WebSocket) else problem.status
+    return _reply(problem.code, without_place(problem.message, sessions), status)
 
 
-async def _tell_invalid(_: Request, error: Exception) -> JSONResponse:
+async def _tell_invalid_socket(_: Request | WebSocket, error: Exception) -> JSONResponse:
+    assert isinstance(error, WebSocketRequestValidationError)
+    return _reply("bad_request", _wrong_value(error.errors()[0]), REFUSED_SOCKET_STATUS)
+
+
+async def _tell_invalid(request: Request, error: Exception) -> JSONResponse:
     """The first thing that is wrong with a request."""
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
-    return _reply("bad_request", f"Expected another value of {place or 'the request'}: {first['msg']}.", 422)
+    first, kind = error.errors()[0], request.headers.get("content-type", "none")
+    if first["type"] == "json_invalid":
+        return _reply("bad_request", _broken_json(error.body, first), 422)
+    if first["loc"] == ("body",) and "json" not in kind.lower():
+        said = f"Expected a body of JSON with the header Content-Type: application/json, but got {kind[:100]}."
+        return _reply("bad_request", said, 422)
+    return _reply("bad_request", _wrong_value(first), 422)
 
 
-async def _tell_http(_: Request, error: Exception) -> JSONResponse:
+def _wrong_value(problem: Mapping[str, Any]) -> str:
+    place = ".".join(str(part) for part in problem["loc"] if part not in ("body", "query", "path"))
+    return f"Expected another value of {place or 'the request'}: {problem['msg']}."
+
+
+def _broken_json(body: str, problem: Mapping[str, Any]) -> str:
+    before = body[: problem["loc"][-1]]
+    line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+    return f"Expected JSON, but it breaks at line {line}, column {column}: {problem['ctx']['error']}."
+
+
+async def _tell_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return _reply("bad_request" if error.status_code < 500 else "internal", f"{error.detail}.", error.status_code)
+    what, path = f"{error.detail}.", request.url.path[:200]
+    if error.status_code == 404:
+        what = f"There is nothing at {path}; /docs lists all there is."
+    elif error.status_code == 405:
+        what = f"There is no {request.method} at {path}; /docs lists all there is."
+    return _reply("bad_request" if error.status_code < 500 else "internal", what, error.status_code)

@@ -57,10 +57,12 @@ class AsyncClient:
         fps: float | None = None,
         max_tokens: int = 64,
         loops: bool = True,
+        title: str | None = None,
     ) -> "AsyncRemoteSession":
         """A session that frames are pushed to; None for `map` or `ask` leaves that part out.
 
-        `fps` is the rate at which frames will come, for which the server must have time.
+        `fps` is the rate at which frames will come, for which the server must have time; `title` is what people see of
+        it in lists.
         """
         opening = client_steps.open_session(
             map=map,
@@ -71,6 +73,7 @@ class AsyncClient:
             fps=fps,
             max_tokens=max_tokens,
             loops=loops,
+            title=title,
         )
         return AsyncRemoteSession(self._address, await self._wire.last(opening))
 

@@ -18,7 +18,7 @@ _LAST_TYPES = ("response.output_text.done", "response.cancelled", "error")
 
 
 class ChatPart(BaseModel):
-    """A part of a message; only text is read."""
+    """A part of a message."""
 
     model_config = ConfigDict(extra="ignore")
     type: str
@@ -31,6 +31,10 @@ class ChatMessage(BaseModel):
     model_config = ConfigDict(extra="ignore")
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[ChatPart] | None = None
+
+    @property
+    def is_text(self) -> bool:
+        return not isinstance(self.content, list) or all(part.type == "text" for part in self.content)
 
     @property
     def words(self) -> str:
@@ -47,7 +51,7 @@ class StreamOptions(BaseModel):
 
 
 class ChatRequest(BaseModel):
-    """A question about a session; what else OpenAI's clients send is ignored."""
+    """A question about a session; of what else OpenAI's clients send, all is ignored but what would be missed."""
 
     model_config = ConfigDict(extra="ignore")
     session_id: str
@@ -58,20 +62,53 @@ class ChatRequest(BaseModel):
     temperature: float = Field(default=0.0, ge=0.0, le=100.0)
     max_tokens: int | None = Field(default=None, ge=1, le=100_000)
     max_completion_tokens: int | None = Field(default=None, ge=1, le=100_000)
+    tools: list[Any] | None = None
+    functions: list[Any] | None = None
+    response_format: dict[str, Any] | None = None
+    logprobs: bool | None = None
+    n: int | None = None
 
     @property
     def question(self) -> str:
         """The last user message."""
-        asked = [message.words for message in self.messages if message.role == "user"]
+        asked = [message for message in self.messages if message.role == "user"]
         if not asked:
             raise RequestError("bad_question", "Expected a message of the role user.")
-        return asked[-1]
+        if not asked[-1].is_text:
+            raise RequestError(
+                "unsupported_parameter", "Expected a message of text alone: pictures come to a session as its frames."
+            )
+        return asked[-1].words
+
+    def require_answerable_by(self, model: str | None) -> None:
+        """Refuse, as OpenAI does, another model than the session's, and what its plain words would leave out."""
+        if model is not None and self.model not in (None, model):
+            raise RequestError(
+                "model_not_found",
+                f"There is no model {self.model!r:.80} in this session, which answers with {model}; name that one.",
+                status=404,
+            )
+        is_text = self.response_format in (None, {"type": "text"})
+        missed = {
+            "tools": bool(self.tools),
+            "functions": bool(self.functions),
+            "response_format": not is_text,
+            "logprobs": bool(self.logprobs),
+            "n": self.n not in (None, 1),
+        }
+        for name in (name for name, is_missed in missed.items() if is_missed):
+            raise RequestError(
+                "unsupported_parameter",
+                f"Unsupported parameter: {name} has no meaning here, where a question gets one answer in plain words; "
+                "leave it out.",
+            )
 
 
 class Completion:
     """One question under way."""
 
     def __init__(self, session: ServedSession, request: ChatRequest) -> None:
+        request.require_answerable_by(session.record.spec.language)
         self._session, self._request = session, request
         self._id, self._created_s = f"chatcmpl-{secrets.token_hex(12)}", int(time.time())
 

@@ -63,10 +63,12 @@ class Client:
         fps: float | None = None,
         max_tokens: int = 64,
         loops: bool = True,
+        title: str | None = None,
     ) -> "RemoteSession":
         """A session that frames are pushed to; None for `map` or `ask` leaves that part out.
 
-        `fps` is the rate at which frames will come, for which the server must have time.
+        `fps` is the rate at which frames will come, for which the server must have time; `title` is what people see of
+        it in lists.
         """
         opening = client_steps.open_session(
             map=map,
@@ -77,6 +79,7 @@ class Client:
             fps=fps,
             max_tokens=max_tokens,
             loops=loops,
+            title=title,
         )
         return RemoteSession(self._address, self._wire.last(opening))
 

@@ -25,6 +25,7 @@ def open_session(
     fps: float | None,
     max_tokens: int,
     loops: bool,
+    title: str | None,
 ) -> Steps[None]:
     """Tells the description of a session that frames are pushed to."""
     asked = {
@@ -36,6 +37,7 @@ def open_session(
         "fps": fps,
         "max_tokens": max_tokens,
         "loops": loops,
+        "title": title,
     }
     yield Told(json.loads((yield Call("POST", "/sessions", asked))))
 

@@ -23,6 +23,7 @@ from longtake.server.session import ServedSession
 from longtake.server.settings import ServerSettings
 from longtake.server.shelf import VIDEO_NAME, SessionRecord, Shelf, is_session_id, remove_unfinished, shelves
 from longtake.server.spec import UPLOAD, SessionSpec
+from longtake.server.watchers import require_memory
 from longtake.server.webhooks import Webhooks
 from longtake.takes.folder_lock import locked
 
@@ -114,7 +115,7 @@ class Engine:
         return found
 
     def open(self, spec: SessionSpec) -> "Future[Any]":
-        """Admit a session; the future's result is it. Its first frame or question takes its memory."""
+        """Admit a session; the future's result is it. Its first frame takes its memory, which must do for one."""
         self._machine.require_going_on()
         self.networks.require_known(spec.model, spec.language)
         spec.require_modest_world()
@@ -250,6 +251,7 @@ class Engine:
         shelf = Shelf(self.settings.folder / id)
         record = SessionRecord(spec=spec, created_s=now_s, saved_s=now_s)
         try:
+            require_memory(spec, *self.networks.loaded(spec.model, spec.language))
             shelf.write(record)
             return self._add(ServedSession(id, shelf, record, self._machine))
         except BaseException:

@@ -4,6 +4,7 @@ All of it happens in the worker's thread; saves are written in another.
 """
 
 import logging
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -15,16 +16,19 @@ from longtake.pipeline.admission import Demand
 from longtake.pipeline.mapper import on_cpu
 from longtake.server.events import EventLog
 from longtake.server.machine import Machine, PushedFrame, Step, StepResult
+from longtake.server.pictures import frame_at
 from longtake.server.problems import RequestError
 from longtake.server.recorder import Desk, Recorder, StepListener
 from longtake.server.results import geometry_of
 from longtake.server.saving import LAST_NAME, OnFailure, Saves
-from longtake.server.shelf import Recorded, SessionRecord, Shelf
+from longtake.server.shelf import PICTURES_NAME, Recorded, SessionRecord, Shelf
 from longtake.server.standing import Standing
 from longtake.server.watchers import Watcher, judge_by, open_watcher, resume_watcher
 from longtake.types import Geometry
 
 _log = logging.getLogger(__name__)
+_NEWEST_TIMES = 64
+"""Of frames whose pictures may not be written yet."""
 
 
 class Life:
@@ -41,6 +45,7 @@ class Life:
         """Of the newest frame."""
         self.listeners: list[StepListener] = []
         """Who hears of each step what it made known, wherever the session is in between."""
+        self._newest_times: deque[tuple[int, float]] = deque(maxlen=_NEWEST_TIMES)
         self._watcher: Watcher | None = None
         self._recorder: Recorder | None = None
         self._is_removed = False
@@ -107,6 +112,7 @@ class Life:
             self._machine.admission.shrink(self.id, self._bytes_of(self._watcher))
         index = self.record.num_frames
         self._standing.count(next_sequence=frame.sequence + 1, num_frames=index + 1)
+        self._newest_times.append((index, frame.time_s))
         self.lost = self.lost if self.lost is not None and self.record.next_sequence <= self.lost[1] else None
         self.last = StepResult(frame.sequence, geometry)
         self._keep(index, frame, geometry)
@@ -114,6 +120,11 @@ class Life:
             self.shelf.note_taken(self.record.next_sequence)
         except InputError as error:  # the frame was taken
             _log.warning("not noted: %s", error, extra={"session": self.id})
+
+    def frame_at(self, time_s: float) -> int | None:
+        """The frame that was taken at this time, mapped or not; None where it has no picture."""
+        newest = next((index for index, taken_s in self._newest_times if taken_s == time_s), None)
+        return frame_at(self.shelf.folder / PICTURES_NAME, time_s) if newest is None else newest
 
     def finish(self) -> Geometry | None:
         """The results still owed, to be saved; None where nothing maps."""

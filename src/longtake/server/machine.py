@@ -31,8 +31,10 @@ def steady_time() -> float:
 class SessionState(StrEnum):
     """Where a session is."""
 
+    WAITING = "waiting"
+    """For its first frame; nothing of it is in memory."""
     OPEN = "open"
-    """In memory, or about to be: it has seen nothing."""
+    """It has frames, in memory."""
     SAVED = "saved"
     """On disk; the next frame or question brings it back."""
     CLOSED = "closed"

@@ -105,6 +105,9 @@ def parse_text(text: str | bytes) -> dict[str, Any]:
     """The object of a text message."""
     try:
         value = parse_json(text.encode() if isinstance(text, str) else text)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise RequestError("bad_message", f"Expected a JSON object, but it breaks at {where}: {error.msg}.") from error
     except (ValueError, InputError, RecursionError) as error:
         raise RequestError("bad_message", "Expected a JSON object, but this cannot be read as one.") from error
     if not isinstance(value, dict):

@@ -59,6 +59,10 @@ class Networks:
         self.map_named(self.maps[0] if self.maps else None)
         self.language_named(self.languages[0] if self.languages else None)
 
+    def loaded(self, model: str | None, language: str | None) -> tuple[GeometryModel | None, LanguageModel | None]:
+        """Those of these names that are in memory already: what can be known at once."""
+        return self._loaded_maps.get(model or ""), self._loaded_languages.get(language or "")
+
     def map_named(self, name: str | None) -> GeometryModel | None:
         if name is None:
             return None

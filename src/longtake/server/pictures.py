@@ -133,6 +133,23 @@ def read_times(folder: Path) -> list[float]:
     return [time_s for _, _, time_s in _ROW.iter_unpack(rows[: len(rows) // _ROW.size * _ROW.size])]
 
 
+def frame_at(folder: Path, time_s: float) -> int | None:
+    """The frame that was taken at this time and has a picture, by halving; None where there is none."""
+    try:
+        with (folder / _INDEX_NAME).open("rb") as index:
+            first, after = 0, index.seek(0, 2) // _ROW.size
+            while first < after:
+                middle = (first + after) // 2
+                index.seek(middle * _ROW.size)
+                _, _, found_s = _ROW.unpack(index.read(_ROW.size))
+                if found_s == time_s:
+                    return middle
+                first, after = (middle + 1, after) if found_s < time_s else (first, middle)
+    except FileNotFoundError:
+        pass
+    return None
+
+
 def as_jpeg(picture: UInt8[np.ndarray, "height width 3"]) -> bytes:
     """As it is kept."""
     return _encode(Image.fromarray(picture), LARGEST_SIDE)

@@ -13,7 +13,7 @@ from torch import Tensor
 from longtake.api.live_session import LiveAnswer, Moment
 from longtake.errors import InputError
 from longtake.records import record_from
-from longtake.runtime.answers import Answer, Ending, Evidence, Timing
+from longtake.runtime.answers import Answer, Ending, Evidence, Refusal, Timing
 from longtake.types import FrameKind, Geometry, Moved, MovedSpan, Tracking
 
 _TUPLES = ("frame_index", "timestamp_s", "kind", "window", "provisional")
@@ -66,6 +66,7 @@ def answer_record(answer: Answer | LiveAnswer) -> dict[str, Any]:
         "ids": list(plain.ids),
         "prompt_tokens": plain.num_prompt_tokens,
         "ending": plain.ending.value,
+        "refusal": None if plain.refusal is None else {"why": plain.refusal.why, "known": plain.refusal.known},
         "seen_until_s": plain.seen_until_s,
         "evidence": [
             {
@@ -89,7 +90,7 @@ def answer_record(answer: Answer | LiveAnswer) -> dict[str, Any]:
 
 def answer_of(record: Mapping[str, Any]) -> LiveAnswer:
     """The answer of what `answer_record` gave."""
-    spans = record["evidence"]
+    spans, refusal = record["evidence"], record.get("refusal")
     plain = Answer(
         text=record["text"],
         ids=tuple(record["ids"]),
@@ -97,6 +98,7 @@ def answer_of(record: Mapping[str, Any]) -> LiveAnswer:
         seen_until_s=record["seen_until_s"],
         evidence=tuple(Evidence(start_s=span["start_s"], end_s=span["end_s"], weight=span["weight"]) for span in spans),
         timing=Timing(**record["timing"]),
+        refusal=None if refusal is None else Refusal(**refusal),
         num_prompt_tokens=record["prompt_tokens"],
     )
     moments = tuple(

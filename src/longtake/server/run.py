@@ -4,11 +4,13 @@ import asyncio
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from longtake.errors import InputError
 from longtake.server.access import App
@@ -74,6 +76,15 @@ class PromptProtocol(H11Protocol):
             self._late = None
 
 
+class AnsweringProtocol(WebSocketsSansIOProtocol):
+    """Sockets whose handshake is refused with a reply that says why, which ends it; nothing is to be logged then."""
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True
+
+
 def listen(host: str, port: int) -> socket.socket:
     """A socket at this address; port 0 takes any that is free."""
     try:
@@ -90,6 +101,15 @@ def listen(host: str, port: int) -> socket.socket:
     return bound
 
 
+def own_addresses(host: str) -> tuple[str, ...]:
+    """By which other machines know this one, of the family that `host` stands for; none where it has no network."""
+    family, nobody = (socket.AF_INET6, "2001:db8::1") if ":" in host else (socket.AF_INET, "192.0.2.1")
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asking:
+        asking.connect((nobody, 9))  # nothing is sent: only the way there is looked for
+        return (str(asking.getsockname()[0]),)
+    return ()
+
+
 def http_server(app: App, on_ready: Callable[[], None], files: CertificateFiles | None = None) -> HttpServer:
     """With a certificate for HTTPS. Frames are never compressed, so that none can grow when it is unpacked."""
     config = uvicorn.Config(
@@ -97,6 +117,7 @@ def http_server(app: App, on_ready: Callable[[], None], files: CertificateFiles 
         ssl_certfile=None if files is None else files.certificate,
         ssl_keyfile=None if files is None else files.key,
         http=PromptProtocol,
+        ws=AnsweringProtocol,
         lifespan="on",
         ws_max_size=MAX_FRAME_BYTES + _FIELDS_BYTES,
         ws_per_message_deflate=False,

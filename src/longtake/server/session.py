@@ -64,7 +64,7 @@ class ServedSession:
         self._problem: str | None = None
         self._door = threading.RLock()
         """Held from when a frame or a question is let in until it is under way."""
-        self._active_s = machine.clock()
+        self._active_s = machine.clock() if was_there else record.created_s  # no restart makes an empty one young
         self._tell_beginning(was_there=was_there)
 
     def _observe(self, event: SessionEvent) -> None:
@@ -80,8 +80,9 @@ class ServedSession:
     def state(self) -> SessionState:
         if self._is_closed:
             return SessionState.CLOSED
-        is_on_disk = not self.is_in_memory and self.record.number > 0
-        return SessionState.SAVED if is_on_disk else SessionState.OPEN
+        if not self.record.num_frames:
+            return SessionState.WAITING
+        return SessionState.OPEN if self.is_in_memory else SessionState.SAVED
 
     @property
     def last(self) -> StepResult | None:
@@ -158,6 +159,7 @@ class ServedSession:
             "id": self.id,
             "state": self.state.value,
             "source": shown_address(spec.source),
+            "title": spec.title,
             "model": spec.model,
             "language": spec.language,
             "memory_bytes": spec.memory_bytes,

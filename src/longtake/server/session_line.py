@@ -11,6 +11,7 @@ from typing import Any
 from longtake.errors import InputError, LongtakeError
 from longtake.server.address import ServerAddress, require_fine
 from longtake.server.exchange import Close, LostConnectionError, Open, Pause, Receive, Send, Steps
+from longtake.server.held_frames import HeldFrames
 from longtake.server.messages import BinaryMessage, unpack
 
 _AGAIN_S = 0.2
@@ -31,7 +32,7 @@ class SessionLine:
         self._address, self._id, self._clock = address, id, clock
         self._connection, self._is_open = 0, False
         self._last_event: int | None = None
-        self._held: deque[BinaryMessage] = deque()
+        self._held = HeldFrames()
         self._num_lost, self._away_s = 0, 0.0  # since something last came that was waited for
         self._answers: dict[str, deque[dict[str, Any]]] = {}
         self.notes: Sequence[str] = ()
@@ -46,8 +47,7 @@ class SessionLine:
 
         One that is refused is not held.
         """
-        self._held.append(frame)
-        sending = _Sending(frame.pack())
+        sending = _Sending(self._held.hold(frame))
         self._num_lost, self._away_s = 0, 0.0
         try:
             while True:
@@ -55,19 +55,16 @@ class SessionLine:
                 if isinstance(message, BinaryMessage):
                     if message.sequence == frame.sequence:
                         return message.payload
-                elif self._is_of_held(message):
+                elif message.get("sequence") in self._held:
                     self._require_taken(message, frame)
                     if message["type"] == "input_frame.ack" and message["sequence"] == frame.sequence:
                         return None  # a result comes before this, where there is one
         except LongtakeError:
-            self._held.remove(frame)
+            self._held.let_go(frame.sequence)
             raise
         except GeneratorExit:  # given up by the caller: whether it was sent is not known, so the next connection is
             self._is_open = False
             raise
-
-    def _is_of_held(self, event: Mapping[str, Any]) -> bool:
-        return any(event.get("sequence") == held.sequence for held in self._held)
 
     def _require_taken(self, event: Mapping[str, Any], frame: BinaryMessage) -> None:
         """Raise what the server refused; where that is an earlier frame, the next call sends all from it on again."""
@@ -147,9 +144,8 @@ class SessionLine:
             message = self._read((yield Receive()))
             if isinstance(message, dict) and message.get("client") == client:
                 break
-        for frame in tuple(self._held):
-            if frame.sequence >= message["session"]["next_sequence"] - 1:  # the last one's result may not have come
-                yield Send(frame.pack())
+        for frame in self._held.after(message["session"]["next_sequence"] - 1):  # whose result may not have come
+            yield Send(frame)
         self._connection += 1
         self._is_open = True
         return message
@@ -161,16 +157,11 @@ class SessionLine:
         if not isinstance(event.get("id"), int):
             raise InputError("Expected events from the server, but what came is none; is it this version?")
         self._last_event = event["id"]
-        if event["type"] == "session.saved":
-            self._let_go(event["next_sequence"])
+        if event["type"] == "session.saved":  # all before are safe on the server's disk; the last one's result is not
+            self._held.let_go_before(event["next_sequence"] - 1)
         if event["type"] == "session.updated":
             self.notes = event.get("session", event).get("notes", self.notes)
         about = event.get("response", event.get("request"))
         if about in self._answers:
             self._answers[about].append(event)
         return event
-
-    def _let_go(self, next_sequence: int) -> None:
-        """Of frames that are safe on the server's disk; the last of them stays, for its result may not have come."""
-        while self._held and self._held[0].sequence < next_sequence - 1:
-            self._held.popleft()

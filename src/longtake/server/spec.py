@@ -46,6 +46,8 @@ class SessionSpec:
     max_tokens: int = 64
     loops: bool = True
     """Whether the map closes loops, where its model's card says how."""
+    title: str | None = None
+    """What people call it; None for what its source says."""
 
     def __post_init__(self) -> None:
         if self.model is None and self.language is None:
@@ -107,4 +109,5 @@ class SessionSpec:
             delivery=record.choice("delivery", Delivery),
             max_tokens=record.integer("max_tokens", least=1),
             loops=record.optional("loops", record.boolean) or False,  # earlier versions closed none
+            title=record.optional("title", record.text),
         )

@@ -77,12 +77,19 @@ class Stepping:
         for piece in self._life.awake().ask(question, temperature, max_tokens):
             begun.set()
             if isinstance(piece, Answer | LiveAnswer):
-                told = answer_record(piece)
+                told = self._told(piece)
                 self._events.add("response.output_text.done", response=id, **told)
                 return told
             self._events.add("response.output_text.delta", response=id, text=piece)
             yield
         raise AssertionError("an answer comes last")
+
+    def _told(self, answer: Answer | LiveAnswer) -> dict[str, Any]:
+        """An answer, each moment with the frame that it ends with."""
+        told = answer_record(answer)
+        for moment in told["evidence"]:
+            moment["frame"] = self._life.frame_at(moment["end_s"])
+        return told
 
     def inquire(self, id: str, inquiry: Inquiry, *, begun: threading.Event) -> Generator[None, None, Any]:
         """Of an inquiry, whose bytes are admitted for it and let go when it ends."""
@@ -177,7 +184,7 @@ class Stepping:
             try:
                 for piece in watcher.ask(watch.question, 0.0, None):
                     if isinstance(piece, Answer | LiveAnswer) and self._watches.fires(watch, piece.text, frame.time_s):
-                        told = answer_record(piece)
+                        told = self._told(piece)
                         self._events.add("watch.fired", watch=watch.id, time_s=frame.time_s, **told)
                     yield
             except LongtakeError as error:

@@ -1,6 +1,7 @@
 """The three kinds of session in one shape: a map, a dialogue, or both, on the sessions that programs use."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -8,6 +9,8 @@ from longtake.api.dialogue_session import DialogueSession
 from longtake.api.geometry_session import GeometrySession
 from longtake.api.live_session import LiveAnswer, LiveSession
 from longtake.api.pictures import Picture
+from longtake.api.shared_memory import SharedMemory
+from longtake.errors import BudgetError
 from longtake.geometry.model import GeometryModel
 from longtake.language.load import LanguageModel
 from longtake.runtime.answers import Answer
@@ -177,6 +180,30 @@ def open_watcher(spec: SessionSpec, model: GeometryModel | None, language: Langu
     assert language is not None
     dialogue = DialogueSession.from_pretrained(language, memory=spec.memory_bytes, max_tokens=spec.max_tokens)
     return DialogueWatcher(dialogue)
+
+
+def require_memory(spec: SessionSpec, model: GeometryModel | None, language: LanguageModel | None) -> None:
+    """Refuse a memory with which no frame of a usual shape could be taken, naming the least that takes any."""
+    shared = SharedMemory(num_bytes=spec.memory_bytes, share=spec.share)
+    are_both = spec.model is not None and spec.language is not None
+    too_small: list[BudgetError] = []
+    if model is not None:
+        with _noting(too_small), shared.naming_whole_for_map() if are_both else nullcontext():
+            GeometrySession.from_pretrained(model, memory=spec.map_bytes).require_memory()
+    if language is not None:
+        own_bytes = shared.dialogue_bytes if are_both else spec.memory_bytes
+        with _noting(too_small), shared.naming_whole_for_dialogue() if are_both else nullcontext():
+            DialogueSession.from_pretrained(language, memory=own_bytes, max_tokens=spec.max_tokens).close()
+    if too_small:
+        raise max(too_small, key=lambda error: error.least_bytes or 0)
+
+
+@contextmanager
+def _noting(errors: list[BudgetError]) -> Iterator[None]:
+    try:
+        yield
+    except BudgetError as error:
+        errors.append(error)
 
 
 def resume_watcher(

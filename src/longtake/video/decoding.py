@@ -216,6 +216,7 @@ class RgbConverter:
         is_stated = pixel_aspect is not None and 1 <= _LARGEST_PIXEL_ASPECT * pixel_aspect <= _LARGEST_PIXEL_ASPECT**2
         self._pixel_aspect = pixel_aspect if pixel_aspect is not None and is_stated else Fraction(1)
         self._reformatter = VideoReformatter()
+        self._turn: _Turn | None = None
 
     def convert(self, frame: av.VideoFrame) -> UInt8[np.ndarray, "height width 3"]:
         has_alpha = any(component.is_alpha for component in frame.format.components)
@@ -235,17 +236,29 @@ class RgbConverter:
         pixels = np.asarray(converted.to_ndarray(), np.uint8)
         if has_alpha:
             pixels = np.asarray(upright_rgb(Image.fromarray(pixels)))
-        return np.ascontiguousarray(_upright(pixels, frame))
+        matrix = self._turn_of(frame).matrix
+        return np.ascontiguousarray(pixels if matrix is None else turned(pixels, matrix))
+
+    def _turn_of(self, frame: av.VideoFrame) -> "_Turn":
+        """How the video asks for a picture to be turned and mirrored, which changes with its keyframes.
+
+        A frame whose side data were looked at is part of a cycle, and stays until garbage is collected: a hundred of
+        them or more, at full size. So the others are only asked for their angle.
+        """
+        if self._turn is None or frame.key_frame or frame.rotation != self._turn.degrees:
+            found = frame.side_data.get("DISPLAYMATRIX")
+            matrix = np.frombuffer(bytes(found), np.int32) if isinstance(found, SideData) else None
+            self._turn = _Turn(frame.rotation, None if matrix is None else matrix.reshape(3, 3)[:2, :2])
+        return self._turn
 
 
-def _upright(
-    pixels: UInt8[np.ndarray, "height width 3"], frame: av.VideoFrame
-) -> UInt8[np.ndarray, "upright_height upright_width 3"]:
-    """The picture turned and mirrored as the video asks for, to the nearest quarter turn."""
-    matrix = frame.side_data.get("DISPLAYMATRIX")
-    if not isinstance(matrix, SideData):
-        return pixels
-    return turned(pixels, np.frombuffer(bytes(matrix), np.int32).reshape(3, 3)[:2, :2])
+@dataclass(frozen=True, slots=True, eq=False)
+class _Turn:
+    """Of a frame that was looked at."""
+
+    degrees: int
+    matrix: Int[np.ndarray, "2 2"] | None
+    """As `turned` takes it; None for pictures that are shown as they are."""
 
 
 def turned(

@@ -203,7 +203,8 @@ def _curve_rows(folder: MappedFolder, num_indices: int) -> str:
 def _word_on_curves(folder: MappedFolder) -> str:
     if len(folder.progress) > 1:
         return '<p class="hint">Curves begin at 0. Memory is that of the whole process.</p>'
-    return f'<p class="hint">Without {PROGRESS_NAME}, speed and memory are known for the whole run only.</p>'
+    why = f"Of a run this short {PROGRESS_NAME} has one moment:" if folder.progress else f"Without {PROGRESS_NAME},"
+    return f'<p class="hint">{why} speed and memory are known for the whole run only.</p>'
 
 
 def _axis(take: Take | None, num_indices: int) -> str:

@@ -1,8 +1,9 @@
 // The newest picture with its depth and confidence, and the figures of the session.
 
 import { byId, bytes, clock, element, many, seconds } from "./dom.js";
-import { sourceInWords } from "./status.js";
+import { nameOf } from "./status.js";
 
+const LIVE = new Set(["Frames/s", "Network", "Dropped", "First word", "Memory"]); // of a finished take they say nothing
 const SHOW_MS = 80, SHOW_SLOWLY_MS = 500;
 
 export class CameraPanel {
@@ -13,7 +14,7 @@ export class CameraPanel {
     this.figures = new Map();
     for (const name of ["Video", "Frames", "Frames/s", "Network", "Dropped", "First word", "Memory", "Points"]) {
       const value = element("dd", { text: "–" });
-      byId("figures").append(element("div", {}, element("dt", { text: name }), value));
+      byId("figures").append(element("div", { class: LIVE.has(name) ? "live-figure" : null }, element("dt", { text: name }), value));
       this.figures.set(name, value);
     }
   }
@@ -22,6 +23,11 @@ export class CameraPanel {
     this.waiting.clear();
     for (const image of Object.values(this.images)) this.#show(image, null);
     byId("depth-range").textContent = "";
+  }
+
+  // A picture of a take that is only looked at.
+  showStill(address) {
+    this.#show(this.images.image, address);
   }
 
   show(message) {
@@ -35,7 +41,7 @@ export class CameraPanel {
 
   update(state, points) {
     const session = state.session;
-    byId("source-name").textContent = session ? sourceInWords(session.source) : "";
+    byId("source-name").textContent = session ? nameOf(session) : "";
     this.#set("Video", clock(state.timeS));
     this.#set("Frames", many(state.numFrames));
     this.#set("Frames/s", state.framesPerS ? state.framesPerS.toFixed(1) : "–");

@@ -4,7 +4,8 @@ import { byId, element } from "./dom.js";
 
 export class Choose {
   constructor(api, sessionId) {
-    Object.assign(this, { api, sessionId });
+    Object.assign(this, { api, sessionId, asked: 0 });
+    byId("choose").addEventListener("close", () => this.#clear());
     byId("choose-button").addEventListener("click", () => this.#open());
     byId("choose-form").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -14,9 +15,15 @@ export class Choose {
 
   #open() {
     byId("choose-question").value = byId("question").value || byId("suggestions").firstChild?.textContent || "";
+    byId("choose").showModal();
+  }
+
+  // What was asked before is nothing to who opens it again, also where its answer is still to come.
+  #clear() {
+    this.asked += 1;
+    byId("choose-choices").value = "";
     byId("choose-words").textContent = "";
     byId("choose-results").replaceChildren();
-    byId("choose").showModal();
   }
 
   async #ask(question, choices) {
@@ -27,12 +34,14 @@ export class Choose {
     }
     words.textContent = "Asking …";
     byId("choose-results").replaceChildren();
+    const asked = ++this.asked;
     try {
       const { choices: scored } = await this.api.post(`/v1/sessions/${this.sessionId()}/choose`, { question, choices });
+      if (asked !== this.asked) return;
       words.textContent = "";
       byId("choose-results").replaceChildren(...shares(scored).map(([choice, share]) => row(choice, share)));
     } catch (error) {
-      words.textContent = error.message;
+      if (asked === this.asked) words.textContent = error.message;
     }
   }
 }

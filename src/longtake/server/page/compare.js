@@ -10,7 +10,8 @@ const WAYS = [
 
 export class Compare {
   constructor(api, sessionId) {
-    Object.assign(this, { api, sessionId });
+    Object.assign(this, { api, sessionId, asked: 0 });
+    byId("compare").addEventListener("close", () => this.#clear());
     byId("compare-button").addEventListener("click", () => this.#open());
     byId("compare-form").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -21,24 +22,31 @@ export class Compare {
   #open() {
     byId("compare-question").value = byId("question").value || byId("suggestions").firstChild?.textContent || "";
     byId("compare-words").textContent = "Answered three ways, one after the other; the video goes on meanwhile.";
-    byId("compare-results").replaceChildren();
     byId("compare").showModal();
+  }
+
+  // What was asked before is nothing to who opens it again, also where its answers are still to come.
+  #clear() {
+    this.asked += 1;
+    byId("compare-form").querySelector("button").disabled = false;
+    byId("compare-results").replaceChildren();
   }
 
   async #ask(question) {
     if (!question) return;
-    const button = byId("compare-form").querySelector("button");
+    const button = byId("compare-form").querySelector("button"), asked = ++this.asked;
     button.disabled = true;
     byId("compare-words").textContent = "Asking …";
     byId("compare-results").replaceChildren();
     try {
       const reply = await this.api.post(`/v1/sessions/${this.sessionId()}/compare`, { question });
+      if (asked !== this.asked) return;
       byId("compare-results").replaceChildren(...WAYS.map((way) => card(way, reply[way[0]])));
       byId("compare-words").textContent = "";
     } catch (error) {
-      byId("compare-words").textContent = error.message;
+      if (asked === this.asked) byId("compare-words").textContent = error.message;
     } finally {
-      button.disabled = false;
+      if (asked === this.asked) button.disabled = false;
     }
   }
 }

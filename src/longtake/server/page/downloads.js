@@ -2,8 +2,8 @@
 
 import { byId, download, element } from "./dom.js";
 
-const FILES = [
-  ["Cloud", "PLY, for any viewer", "cloud.ply", "cloud.ply"],
+const CLOUD = ["Cloud", "PLY, for any viewer", "cloud.ply", "cloud.ply"]; // which a folder has too that is only looked at
+const MADE = [
   ["Poses", "TUM: time, centre, quaternion", "poses.tum", "poses.tum"],
   ["COLMAP", "for splats and meshes", "export?format=colmap", "colmap.zip"],
   ["nerfstudio", "transforms.json", "export?format=nerfstudio", "nerfstudio.zip"],
@@ -14,12 +14,14 @@ const FILES = [
 // `tell(sentence)` says why a file cannot be had.
 export function fillDownloads(api, sessionId, photograph, tell) {
   const menu = byId("downloads"), sheet = menu.querySelector(".sheet");
-  const entry = (name, about, act) => element("button", { type: "button", role: "menuitem", onclick: () => {
+  const entry = (name, about, act, kind = null) => element("button", { type: "button", role: "menuitem", class: kind, onclick: () => {
     menu.open = false;
     act();
   } }, element("strong", { text: name }), element("span", { class: "soft", text: about }));
+  const file = ([name, about, path, saved], kind) => entry(name, about, () => fetchFile(api, sessionId(), path, saved, tell), kind);
   sheet.replaceChildren(
-    ...FILES.map(([name, about, path, file]) => entry(name, about, () => fetchFile(api, sessionId(), path, file, tell))),
+    file(CLOUD),
+    ...MADE.map((one) => file(one, "of-a-server")),
     entry("Picture", "of the view as it is, PNG", photograph),
   );
 }

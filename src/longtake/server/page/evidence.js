@@ -11,7 +11,8 @@ export class Evidence {
     Object.assign(this, { tracks, picture, on, waiting: new Map() });
   }
 
-  // The frame that a moment is about: the one its span ends with. Null while that one is not known, whatever others are.
+  // The frame that a moment is about, with its pose: the one its span ends with. Null while that one is not known, whatever
+  // others are; its picture does not wait for that where the server says which frame it is.
   frameOf(moment) {
     const found = this.tracks().until(moment.end_s);
     return found && Math.abs(found.time - moment.end_s) <= SAME_S ? found : null;
@@ -21,7 +22,7 @@ export class Evidence {
   framesKnown() {
     for (const [button, moment] of this.waiting) {
       const frame = this.frameOf(moment);
-      if (frame) this.#show(button, frame);
+      if (frame) this.#show(button, frame.index);
       if (frame || !button.isConnected) this.waiting.delete(button);
     }
   }
@@ -31,7 +32,7 @@ export class Evidence {
   }
 
   #button(moment) {
-    const frame = this.frameOf(moment), share = `${Math.round(moment.weight * 100)} %`;
+    const index = moment.frame ?? this.frameOf(moment)?.index ?? null, share = `${Math.round(moment.weight * 100)} %`;
     const span = [moment.start_s, moment.end_s], bar = element("i");
     bar.style.width = `${100 * moment.weight}%`;
     const words = `${clock(moment.start_s)}–${clock(moment.end_s)}, weight ${share}`;
@@ -42,12 +43,12 @@ export class Evidence {
       onmouseenter: lightUp, onmouseleave: dim, onfocus: lightUp, onblur: dim,
     }, element("span", { class: "blank", text: "no picture" }), element("span", { text: `${clock(moment.end_s)} · ${share}` }),
     element("span", { class: "weight" }, bar));
-    if (frame) this.#show(button, frame);
-    else this.waiting.set(button, moment);
+    if (index === null) this.waiting.set(button, moment);
+    else this.#show(button, index);
     return button;
   }
 
-  #show(button, { index }) {
+  #show(button, index) {
     const blank = element("span", { class: "blank", text: `frame ${index}` });
     const image = element("img", { alt: `Frame ${index}`, loading: "lazy" });
     button.dataset.frame = index;

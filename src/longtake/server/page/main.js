@@ -14,7 +14,7 @@ import { showNotice } from "./notice.js";
 import { SessionState } from "./session_state.js";
 import { Settings } from "./settings.js";
 import { Sources, wantsRoom } from "./sources.js";
-import { statusOf } from "./status.js";
+import { buttonOf, nameOf, statusOf } from "./status.js";
 import { setUpTheme } from "./theme.js";
 import { Timeline } from "./timeline.js";
 import { askToken } from "./token.js";
@@ -24,6 +24,7 @@ import { CameraFeed, openCamera } from "./webcam.js";
 const HOUSE = "world:9?frames=600&size=126x98";
 const FIRST_QUESTION_AFTER = 12;
 const MOST_FETCHES = 8;
+const NO_MAP = "This session does not map, so that nobody knows where the camera was.";
 const PREVIEW_PX = 320;
 const REFRESH_MS = 250, REFRESH_SLOWLY_MS = 1000;
 
@@ -79,6 +80,7 @@ class Page {
   watch(id) {
     this.#leave();
     Object.assign(this, { id, heardMs: performance.now(), lacksBeginning: false, lacksConversation: true });
+    Object.assign(this, { flownTo: null, stillOf: null });
     history.replaceState(null, "", `#session=${id}`);
     this.state.reset();
     for (const panel of [this.view, this.camera, this.chat]) panel.clear();
@@ -118,11 +120,10 @@ class Page {
   async #openHouse() {
     const { sessions } = await this.api.get("/v1/sessions"), take = sessions.find((one) => one.read_only);
     if (take) return this.watch(take.id); // of longtake view, where nothing can be opened
-    const running = sessions.find((one) => one.source === HOUSE && !one.finished && one.state === "open");
+    const running = sessions.find((one) => one.source === HOUSE && !one.finished && ["waiting", "open"].includes(one.state));
     this.asksFirst = !running;
     if (running) this.watch(running.id);
     else await this.open({ source: HOUSE });
-    byId("sources").querySelector("[data-source=house]").setAttribute("aria-current", "true");
   }
 
   async #filmFor(id) {
@@ -135,7 +136,17 @@ class Page {
     this.feed?.stop();
     this.connection?.close();
     Object.assign(this, { feed: null, connection: null, onceDescribed: null });
-    for (const button of byId("sources").children) button.removeAttribute("aria-current");
+    this.#markSource(null);
+  }
+
+  // The button that stands for what is watched.
+  #markSource(session) {
+    const kind = session && buttonOf(session);
+    for (const button of byId("sources").children) {
+      if (button.dataset.source === kind) button.setAttribute("aria-current", "true");
+      else button.removeAttribute("aria-current");
+    }
+    document.title = session ? `${nameOf(session)} · longtake` : "longtake";
   }
 
   #hear(event, isLive) {
@@ -157,6 +168,7 @@ class Page {
     this.chat.showWatches(this.state.session?.watches ?? []);
     this.chat.offer(this.state.session, this.settings.models);
     showNotes(this.state.session);
+    this.#markSource(this.state.session);
     if (event.session && this.onceDescribed) {
       this.onceDescribed();
       this.onceDescribed = null;
@@ -231,13 +243,14 @@ class Page {
 
   #flyToMoment(moment, frame) {
     const pose = frame?.pose ?? moment.pose;
-    if (!pose) return this.notify("Where the camera was then is not known.");
+    if (!pose) return this.notify(this.state.session?.model ? "Where the camera was then is not known." : NO_MAP);
     const intrinsics = frame?.intrinsics ?? this.state.tracks.last?.intrinsics ?? null;
     this.view.flyTo(pose, intrinsics, `As the camera saw it at ${clock(frame?.time ?? moment.end_s)}`);
     if (frame && intrinsics) this.#showBehind(frame.index, pose, intrinsics);
   }
 
   #flyToFrame(frame) {
+    this.flownTo = frame.index;
     this.view.flyTo(frame.pose, frame.intrinsics, `As the camera saw it at ${clock(frame.time)}, frame ${frame.index}`);
     if (frame.intrinsics) this.#showBehind(frame.index, frame.pose, frame.intrinsics);
   }
@@ -277,6 +290,18 @@ class Page {
     byId("stop").disabled = !isLive || session.finished;
     byId("fork").disabled = !isLive || session.read_only === true;
     document.body.classList.toggle("read-only", session?.read_only === true);
+    document.body.classList.toggle("maps-nothing", session?.model === null && !session.read_only);
+    byId("no-map").hidden = !document.body.classList.contains("maps-nothing") || !byId("notice").hidden;
+    if (session?.read_only) this.#showStill();
+  }
+
+  // Of a take that is looked at: the frame that was flown to, or the last one.
+  async #showStill() {
+    const index = this.flownTo ?? this.state.tracks.last?.index;
+    if (index === undefined || index === this.stillOf) return;
+    this.stillOf = index;
+    const address = await this.#picture(index, PREVIEW_PX).catch(() => null);
+    if (index === this.stillOf) this.camera.showStill(address);
   }
 
   #wireButtons() {

@@ -3,7 +3,7 @@
 import { byId, element } from "./dom.js";
 
 const TASKS = [["both", "map and answer"], ["map", "map only"], ["ask", "answer only"]];
-const OWN = ["source", "model", "language", "delivery"];
+const OWN = ["source", "model", "language", "delivery", "title"];
 const WORDS = {
   memory: "Memory, such as 64MB", share: "The map's part of it", ask_fps: "Frames a second for questions",
   fps: "Frames a second", max_tokens: "Longest answer, in tokens", policy: "What is kept (policy)",

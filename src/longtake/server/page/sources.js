@@ -1,8 +1,8 @@
 // Where frames come from: the dialog that starts a house, a camera, a phone, a file, or opens what was saved.
 
-import { byId, bytes, clock, counted, element, icon } from "./dom.js";
+import { byId, bytes, counted, element, icon } from "./dom.js";
 import { drawQr, qrCode } from "./qr.js";
-import { sourceInWords } from "./status.js";
+import { CAMERAS, nameOf } from "./status.js";
 import { openCamera } from "./webcam.js";
 
 const LOCAL_NAMES = ["localhost", "127.0.0.1", "[::1]"];
@@ -75,8 +75,7 @@ export class Sources {
     if (LOCAL_NAMES.includes(location.hostname)) {
       byId("start-button").disabled = true;
       place.append(element("p", { text: "This page was opened under a name that only this machine knows. Start the server with "
-        + "--host 0.0.0.0 --https and --name with this machine's address in your network, open https at that address, and choose "
-        + "Phone again." }));
+        + "--host 0.0.0.0 --https, open the first address that it prints, and choose Phone again." }));
     } else if (!isSecureContext) {
       byId("start-button").disabled = true;
       place.append(element("p", { text: "Phones give their cameras only to pages over https. Start the server with --https." }));
@@ -110,11 +109,11 @@ export class Sources {
 
   // A session, and beside it how to be rid of it: asked once more before anything is removed.
   #entry(session) {
-    const name = sourceInWords(session.source), short = session.id.slice(0, 6);
+    const name = nameOf(session), short = session.id.slice(0, 6);
     const row = element("div", { class: "session" }), open = element("button", {
       type: "button", class: "open", onclick: () => this.#watch(session.id),
-    }, element("span", { class: "name" }, element("strong", { text: name }), element("span", { class: "soft", text: ` ${short}` })),
-    element("span", { class: "soft", text: aboutSession(session) }),
+    }, element("strong", { text: name, dir: "auto" }),
+    element("span", { class: "soft", text: `${dateInWords(session.created_s)} · ${aboutSession(session)} · ${short}` }),
     ...(session.problem ? [element("small", { class: "problem", text: session.problem })] : []));
     const ask = element("button", { type: "button", class: "plain", "aria-label": `Delete ${name} ${short}`, title: "Delete",
       onclick: () => { row.replaceChildren(sure); keep.focus(); } }, icon("trash"));
@@ -156,14 +155,14 @@ export class Sources {
   }
 
   async start_webcam(request) {
-    const id = await this.page.open({ delivery: "newest", ...request, source: "push" });
+    const id = await this.page.open({ delivery: "newest", ...request, source: "push", title: CAMERAS.webcam });
     this.page.film(id, this.stream, this.settings.framesPerS);
     this.stream = null;
     byId("start").close();
   }
 
   async start_phone(request) {
-    const id = await this.page.open({ delivery: "newest", ...request, source: "push" });
+    const id = await this.page.open({ delivery: "newest", ...request, source: "push", title: CAMERAS.phone });
     const token = this.api.token ? `&token=${encodeURIComponent(this.api.token)}` : "";
     const address = `${location.origin}/#film=${id}${token}`, code = qrCode(address);
     if (!code) throw new Error("The address is too long for a code; type it on the phone instead.");
@@ -179,7 +178,7 @@ export class Sources {
     const [file] = this.fields.file.files;
     if (!file) throw new Error("Choose a video first.");
     const bar = byId("start-progress");
-    const id = await this.page.open({ ...request, source: "upload" });
+    const id = await this.page.open({ ...request, source: "upload", title: file.name.slice(-200) });
     bar.hidden = false;
     try {
       await this.api.upload(`/v1/sessions/${id}/video`, file, (share) => {
@@ -242,8 +241,18 @@ export function wantsRoom(error) {
 function aboutSession(session) {
   const state = stateInWords(session);
   const kinds = session.model && session.language ? "" : session.model ? ", map only" : ", answers only";
-  const age = clock(Math.max(0, Date.now() / 1000 - session.active_s)).replace(/\.\d$/, "");
-  return `${state}${kinds}, ${counted(session.num_frames, "frame")}, used ${age} ago`;
+  return `${state}${kinds}, ${counted(session.num_frames, "frame")}, used ${ageInWords(Date.now() / 1000 - session.active_s)} ago`;
+}
+
+function ageInWords(seconds) {
+  if (seconds < 90) return `${Math.max(0, Math.round(seconds))} s`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+  return seconds < 129600 ? `${Math.round(seconds / 3600)} h` : counted(Math.round(seconds / 86400), "day");
+}
+
+// The day, and the time of it, as people here write them.
+function dateInWords(createdS) {
+  return new Date(createdS * 1000).toLocaleString([], { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 }
 
 function stateInWords(session) {
@@ -251,6 +260,6 @@ function stateInWords(session) {
   if (session.finished) return "ended";
   if (session.paused) return "paused";
   if (session.state === "saved") return "on disk";
-  if (session.source === "upload" && !session.num_frames) return "no video yet";
-  return "running";
+  if (session.state === "waiting") return session.source === "upload" ? "no video yet" : "no frame yet";
+  return session.source === "push" ? "in memory" : "running";
 }

@@ -4,6 +4,9 @@ import { counted } from "./dom.js";
 
 const QUIET_MS = 6000;
 
+// What sessions are called that this page sends a camera's pictures to.
+export const CAMERAS = { webcam: "Webcam", phone: "Phone" };
+
 // `link` is what the connection says, `state` the session's, `silentMs` how long no frame has come.
 export function statusOf(link, state, silentMs) {
   switch (link.name) {
@@ -43,8 +46,17 @@ function waitingWords(source) {
   return "Waiting for frames";
 }
 
-export function sourceInWords(source) {
+// What a session is called: what somebody called it, or where its frames come from.
+export function nameOf({ title, source }) {
   const world = /^world(?::([\w-]+))?(?:\?|$)/.exec(source);
+  if (title) return title;
   if (world) return `House ${world[1] ?? ""}`.trim();
   return { push: "Live camera", upload: "Uploaded video" }[source] ?? source;
+}
+
+// Which button of the top bar starts such a session; null for what a program sends.
+export function buttonOf({ title, source }) {
+  if (/^world\b/.test(source)) return "house";
+  if (source === "upload") return "upload";
+  return source === "push" ? Object.keys(CAMERAS).find((kind) => CAMERAS[kind] === title) ?? null : null;
 }

@@ -8,7 +8,8 @@ const NAMES = { frames: "Frames", kept: "Kept", memory: "Memory", speed: "Frames
 const LEGEND = { final: "final", provisional: "provisional", kept: "kept for questions", forgotten: "forgotten",
   dropped: "dropped", asked: "asked" };
 const ROWS = { frames: [2, 14], kept: [20, 8], memory: [34, 34], speed: [72, 16] };
-const AXIS_Y = 101;
+const ROWS_OF_A_TAKE = { frames: ROWS.frames };
+const AXIS_Y = 101, AXIS_Y_OF_A_TAKE = 32;
 const DRAW_MS = 200, DRAW_SLOWLY_MS = 1000;
 
 export class Timeline {
@@ -42,6 +43,19 @@ export class Timeline {
       Object.assign(this, { isAsked: false, drawnMs: performance.now() });
       this.#draw();
     }), due);
+  }
+
+  // A take that is only looked at has frames, and neither a memory nor a speed.
+  get #isTake() {
+    return this.state.session?.read_only === true;
+  }
+
+  get #rows() {
+    return this.#isTake ? ROWS_OF_A_TAKE : ROWS;
+  }
+
+  get #axisY() {
+    return this.#isTake ? AXIS_Y_OF_A_TAKE : AXIS_Y;
   }
 
   get #gutter() {
@@ -111,7 +125,8 @@ export class Timeline {
     const { numFrames, numDropped, marks } = this.state;
     if (!numFrames) return "";
     const forgotten = marks.filter(({ kind }) => kind === "forgotten").length;
-    const parts = [`${many(numFrames)} frames`, `${many(numDropped)} dropped`];
+    if (this.#isTake) return counted(numFrames, "frame");
+    const parts = [counted(numFrames, "frame"), `${many(numDropped)} dropped`];
     if (forgotten) parts.push(`forgot ${counted(forgotten, "time")}`);
     return parts.join(" · ");
   }
@@ -130,9 +145,7 @@ export class Timeline {
     pen.rect(this.#gutter - 0.5, 0, width - this.#gutter - 7, height); // what was before the first frame known is left out
     pen.clip();
     this.#drawFrames(pen);
-    this.#drawKept(pen);
-    this.#drawMemory(pen);
-    this.#drawSpeed(pen);
+    if (!this.#isTake) this.#drawCurves(pen);
     this.#drawSpan(pen);
     pen.restore();
     this.#drawMarks(pen);
@@ -144,13 +157,19 @@ export class Timeline {
     pen.fillStyle = soft;
     pen.textAlign = "left";
     if (this.#gutter > 20) {
-      for (const [name, [top, tall]] of Object.entries(ROWS)) pen.fillText(NAMES[name], 0, top + tall / 2 + 4);
+      for (const [name, [top, tall]] of Object.entries(this.#rows)) pen.fillText(NAMES[name], 0, top + tall / 2 + 4);
     }
-    pen.fillText(clock(first), this.#gutter, AXIS_Y);
+    pen.fillText(clock(first), this.#gutter, this.#axisY);
     pen.textAlign = "right";
-    pen.fillText(clock(last), width - 8, AXIS_Y);
+    pen.fillText(clock(last), width - 8, this.#axisY);
     pen.strokeStyle = line;
-    for (const [top, tall] of Object.values(ROWS)) pen.strokeRect(this.#gutter - 0.5, top - 0.5, width - this.#gutter - 7, tall + 1);
+    for (const [top, tall] of Object.values(this.#rows)) pen.strokeRect(this.#gutter - 0.5, top - 0.5, width - this.#gutter - 7, tall + 1);
+  }
+
+  #drawCurves(pen) {
+    this.#drawKept(pen);
+    this.#drawMemory(pen);
+    this.#drawSpeed(pen);
   }
 
   // Neighbours of one status are one piece.
@@ -214,7 +233,7 @@ export class Timeline {
   }
 
   #drawSpan(pen) {
-    const height = AXIS_Y - 12;
+    const height = this.#axisY - 12;
     if (this.span) {
       const [x, end] = this.span.map((time) => this.#x(time));
       pen.fillStyle = this.colours.lit;
