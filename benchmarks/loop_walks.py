@@ -23,6 +23,7 @@ from longtake.places.looped_session import LoopedSession
 from longtake.places.verification import Verifier
 from longtake.places.walk import Walk
 from longtake.runtime.build import open_session, usual_settings
+from longtake.runtime.steps import VideoSession
 from longtake.spatial.similarity import Similarity, best_similarity
 from longtake.types import Geometry
 from longtake.world.families import Family, families_named
@@ -105,7 +106,8 @@ def walk_with_loops(network: GeometryModel, card: LoopCard, tour: Tour, frames: 
     """One walk to its end."""
     plain, inner = (open_session(network, usual_settings(network.config), _SIZE) for _ in range(2))
     session = LoopedSession(inner, Verifier(card))
-    truth, known, seconds = [], dict[int, Tensor](), {plain: 0.0, session: 0.0}
+    truth, seconds = [], {plain: 0.0, session: 0.0}
+    followed: dict[VideoSession, dict[int, Tensor]] = {plain: {}, session: {}}
     for number, view in enumerate(itertools.islice(tour.views(), frames)):
         truth.append(view.world_from_camera.double())
         image = (view.image * 255).round().byte()
@@ -113,15 +115,15 @@ def walk_with_loops(network: GeometryModel, card: LoopCard, tour: Tour, frames: 
             started_s = time.process_time()
             geometry = one.step(image, view.timestamp_s)
             seconds[one] += time.process_time() - started_s
-            if one is session:
-                follow(known, geometry)
-    follow(known, session.finish())
-    poses = torch.stack([known[frame] for frame in range(frames)])
+            follow(followed[one], geometry)
+    for one, known in followed.items():
+        follow(known, one.finish())
     walk, true = session.walk, torch.stack(truth)
-    said = torch.stack([walk.known_from_said(frame).inverse().of_cameras(poses[frame]) for frame in range(frames)])
     assert walk.graph is not None
     loops = walk.graph.loops
-    before, after = pose_errors(said, true), pose_errors(poses, true)
+    before, after = (
+        pose_errors(torch.stack([known[frame] for frame in range(frames)]), true) for known in followed.values()
+    )
     return WalkFigures(
         family=tour.family.value,
         seed=tour.seed,
@@ -131,7 +133,7 @@ def walk_with_loops(network: GeometryModel, card: LoopCard, tour: Tour, frames: 
         known_deg=after.degrees,
         loops=len(loops),
         withdrawn=int(loops.is_withdrawn.sum()),
-        wrong=_num_wrong(walk, true, before.metres_per_unit),
+        wrong=_num_wrong(walk, true, after.metres_per_unit),
         said_ms=1000 * seconds[plain] / frames,
         known_ms=1000 * seconds[session] / frames,
         megabytes=walk.num_bytes / 1e6,

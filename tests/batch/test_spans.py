@@ -73,7 +73,8 @@ def test_spans_of_other_worlds_and_scales_are_one_again(tmp_path: Path) -> None:
     take = longtake.map(
         "world:9?frames=40&size=112x84", tmp_path / "whole", model="tiny", size=56, format="depth-npz,images"
     )
-    whole = list(saved_frames(read_take(tmp_path / "whole")))
+    take = read_take(tmp_path / "whole")
+    whole = list(moved_frames(take, None))
     turn = nearest_rotation(torch.tensor([[0.3, -1.0, 0.2], [0.9, 0.4, 0.1], [-0.1, 0.3, 1.0]], dtype=torch.float64))
     other = Similarity(torch.tensor(1.7, dtype=torch.float64), turn, torch.tensor([1.0, 2.0, 3.0]).double())
 
