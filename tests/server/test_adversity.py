@@ -331,7 +331,7 @@ def test_a_disk_that_is_full_for_one_session_harms_no_other(
         full.setattr(atomic_files, "replacing", replacing_or_fail)
         said = [(push(poor, [frame], number), push(rich, [frame], number)) for number, frame in enumerate(frames[:5])]
         until(lambda: bool(events_of(rich, "session.saved")))
-        until(lambda: "bad_input" in [error["code"] for error in events_of(poor, "error")])
+        until(lambda: "storage" in [error["code"] for error in events_of(poor, "error")])
     assert [one for one, _ in said] == [other for _, other in said]
     assert events_of(rich, "error") == []
     assert rich.description["recording"] is True

@@ -19,6 +19,7 @@ from longtake.server.networks import Networks
 from longtake.server.observed import Observed
 from longtake.server.problems import RequestError, without_place
 from longtake.server.quota import Quota
+from longtake.server.saving import require_whole_save
 from longtake.server.session import ServedSession
 from longtake.server.settings import ServerSettings
 from longtake.server.shelf import VIDEO_NAME, SessionRecord, Shelf, is_session_id, remove_unfinished, shelves
@@ -54,6 +55,7 @@ class Engine:
         self._ending = threading.Event()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="longtake-writer")
         self._saver = ThreadPoolExecutor(1, thread_name_prefix="longtake-saver")
+        self._checker = ThreadPoolExecutor(1, thread_name_prefix="longtake-checker")
         self._machine = Machine(
             settings=settings,
             networks=networks,
@@ -62,6 +64,7 @@ class Engine:
             make_room=self._make_room,
             writer=self._writer,
             saver=self._saver,
+            checker=self._checker,
             quota=self.quota,
             clock=clock,
             observe=self._observe,
@@ -176,6 +179,7 @@ class Engine:
             ending.callback(self._machine.views.close)
             ending.callback(self._writer.shutdown)
             ending.callback(self._saver.shutdown)
+            ending.callback(self._checker.shutdown)
             ending.callback(self.scheduler.close)
             ending.callback(self._webhooks.close)
             ending.callback(self._housekeeper.join)
@@ -291,7 +295,10 @@ class Engine:
 
     def _list_again(self, id: str, shelf: Shelf) -> None:
         try:
-            self._add(ServedSession(id, shelf, shelf.read(), self._machine))
+            record = shelf.read()
+            if record.number:
+                require_whole_save(shelf.state_folder(record.number))
+            self._add(ServedSession(id, shelf, record, self._machine))
         except LongtakeError as error:
             _log.warning("not resumed: %s", error, extra={"session": id})
             self.damaged[id] = without_place(str(error), self.settings.folder)

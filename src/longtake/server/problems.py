@@ -9,12 +9,14 @@ from longtake.errors import (
     BudgetError,
     BusyError,
     CancelledWorkError,
+    ChangedFileError,
     InputError,
     LongtakeError,
     MemoryFullError,
     RecallError,
     SavedSessionError,
     SettingError,
+    StorageError,
     UnknownWordsError,
 )
 
@@ -71,6 +73,10 @@ def problem_of(error: BaseException) -> Problem:
         return Problem(error.code, str(error), error.status)
     if isinstance(error, UnknownWordsError):
         return Problem("unknown_words", error.brief, 422)
+    if isinstance(error, StorageError):
+        return Problem("storage", f"{error.fault}: the server's operator has to make room on its disk.", 507)
+    if isinstance(error, ChangedFileError):
+        return Problem("saved_session", f"{error.fault}: it happened on the server's disk.", 409)
     for kind, code, status in _CODES:
         if isinstance(error, kind):
             return Problem(code, str(error), status)
