@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from io import BufferedWriter
 from pathlib import Path
@@ -22,8 +22,10 @@ from longtake.server.engine import Engine
 from longtake.server.feeder import Feeder
 from longtake.server.life import Life
 from longtake.server.machine import SessionState
+from longtake.server.networks import Networks
 from longtake.server.problems import RequestError
 from longtake.server.recorder import Recorder
+from longtake.server.settings import ServerSettings
 from longtake.server.shelf import VIDEO_NAME, Recorded, Shelf
 from longtake.server.watches import Watch
 from longtake.takes import atomic_files
@@ -292,6 +294,25 @@ def test_what_is_told_of_damaged_files_names_no_place_of_the_server(
     assert damaged.keys() == {other.id}
     assert "session.json" in damaged[other.id]
     assert str(tmp_path) not in damaged[other.id]
+
+
+def test_event_ids_do_not_begin_again_after_crashes_without_a_save(
+    start: Start, networks: Networks, tmp_path: Path
+) -> None:
+    session = open_session(start(), MAP)
+    folder = tmp_path / "sessions"
+    with ExitStack() as running:
+        for number in range(3):  # killed before the first frame, and again before a save
+            for is_paused in (True, False):
+                session.pause(is_paused=is_paused).result(timeout=60)
+            told, crashed = session.events.next_id - 1, tmp_path / f"crashed-{number}"
+            shutil.copytree(folder, crashed)  # as the disk is when the program is killed now
+            folder = crashed
+            engine = running.enter_context(Engine(ServerSettings(folder=folder), networks))
+            session = engine.session(session.id)
+            missed = session.events.after(told)
+            assert [event.type for event in missed] == ["history.gone", "session.resumed"]
+            assert all(event.id > told for event in missed)
 
 
 def test_a_fork_shares_an_uploaded_video_and_keeps_it(start: Start, frames: Sequence[VideoFrame]) -> None:

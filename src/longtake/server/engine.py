@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from longtake.errors import BusyError, LongtakeError
@@ -32,6 +33,8 @@ _log = logging.getLogger(__name__)
 _LANE = "server"
 """Of what the worker does for no session in particular."""
 _TICK_S = 0.5
+_LOST_IDS = 1_000_000
+"""Event ids that are left out when a server starts, since those that the one before told are not known."""
 
 
 class Engine:
@@ -151,7 +154,7 @@ class Engine:
             if error is not None:
                 opened.set_exception(error)
             else:
-                forked = self._add(ServedSession(new_id, shelf, done.result(), self._machine))
+                forked = self._add(ServedSession(new_id, shelf, done.result(), self._machine, is_new=False))
                 self._feed_again(forked)
                 opened.set_result(forked)
 
@@ -257,7 +260,7 @@ class Engine:
         try:
             require_memory(spec, *self.networks.loaded(spec.model, spec.language))
             shelf.write(record)
-            return self._add(ServedSession(id, shelf, record, self._machine))
+            return self._add(ServedSession(id, shelf, record, self._machine, is_new=True))
         except BaseException:
             self.admission.release(id)
             shelf.remove()
@@ -298,10 +301,19 @@ class Engine:
             record = shelf.read()
             if record.number:
                 require_whole_save(shelf.state_folder(record.number))
-            self._add(ServedSession(id, shelf, record, self._machine))
+            record = replace(record, next_event=record.next_event + _LOST_IDS)
+            self._keep_ids(id, shelf, record)
+            self._add(ServedSession(id, shelf, record, self._machine, is_new=False))
         except LongtakeError as error:
             _log.warning("not resumed: %s", error, extra={"session": id})
             self.damaged[id] = without_place(str(error), self.settings.folder)
+
+    def _keep_ids(self, id: str, shelf: Shelf, record: SessionRecord) -> None:
+        """On the disk before any event is told, for a crash that comes before the next save."""
+        try:
+            shelf.write(record)
+        except LongtakeError as error:  # it can be used all the same
+            _log.warning("not noted: %s", error, extra={"session": id})
 
     def _feed_again(self, session: ServedSession) -> None:
         spec = session.record.spec
