@@ -32,6 +32,10 @@ class RequestError(LongtakeError):
         self.code, self.status = code, status
 
 
+class NotNowError(RequestError):
+    """A frame that a session does not take as it is now, paused or ended; its own source needs not be told."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """What is told of an error."""

@@ -22,7 +22,7 @@ from longtake.server.life import Life
 from longtake.server.machine import Machine, PushedFrame, SessionState, StepResult
 from longtake.server.notes import session_notes
 from longtake.server.pose_log import tum_lines
-from longtake.server.problems import RequestError, without_place
+from longtake.server.problems import NotNowError, RequestError, without_place
 from longtake.server.recorder import StepListener
 from longtake.server.shelf import CONVERSATION_NAME, POSES_NAME, TAKE_NAME, Recorded, SessionRecord, Shelf
 from longtake.server.spec import Delivery
@@ -195,7 +195,7 @@ class ServedSession:
         """Let the worker take a frame; the event `input_frame.ack`, `input_frame.dropped` or `error` tells the end."""
         self._require_open()
         if self.is_paused:
-            raise RequestError("paused", "This session is paused; let it go on first.", status=409)
+            raise NotNowError("paused", "This session is paused; let it go on first.", status=409)
 
         def make(asked: Sequence[threading.Event]) -> UnderWay:
             begun = threading.Event()
@@ -372,6 +372,8 @@ class ServedSession:
         error = done.exception()
         if isinstance(error, CancelledWorkError) and frame.sequence < self.record.next_sequence:
             return  # it was taken; a standing question after it was given up
+        if isinstance(error, NotNowError) and not self.record.spec.is_pushed:
+            return  # its own source is told
         if isinstance(error, CancelledWorkError):
             self.events.add("input_frame.dropped", sequence=frame.sequence, time_s=frame.time_s)
         elif error is not None:
