@@ -53,7 +53,8 @@ class Engine:
         self.scheduler = scheduler or Scheduler()
         self.admission = Admission(settings.budget_bytes, frame_s=lambda: self.scheduler.mean_frame_s)
         self._clock = clock
-        self.observed, self._webhooks = Observed(), Webhooks(settings.webhook_hosts)
+        self.observed = Observed()
+        self._webhooks = Webhooks(settings.webhook_hosts, self.observed.count_webhook)
         self.quota = Quota(settings.quota_bytes, lambda: self.disk_bytes)
         self._ending = threading.Event()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="longtake-writer")
