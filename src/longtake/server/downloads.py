@@ -84,6 +84,7 @@ class Downloads:
     def make(self, session: ServedSession, format: str) -> Download:
         """Of the frames that are final now; takes its time. `remove` is to follow."""
         _require_format(format)
+        session.note_use()
         recorded = _final(session)
         with self._making(), _telling(session), ExitStack() as unless_made:
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._folder))

@@ -248,6 +248,10 @@ class ServedSession:
         """Give up a question; False where it is not under way."""
         return self._works.cancel(id)
 
+    def note_use(self) -> None:
+        """That somebody uses it beside frames and questions, such as who sends or fetches files."""
+        self._active_s = self._machine.clock()
+
     def has_asked(self, id: str) -> bool:
         """Whether a question of this id is under way, or its answer is still told."""
         if self._works.has_question(id):
