@@ -1,5 +1,6 @@
 """`longtake serve`: sessions for programs, robots and pages, over HTTP and WebSocket."""
 
+import gc
 import os
 import secrets
 import sys
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtake.cli import options
-from longtake.cli.signals import stopped_by_signal
+from longtake.cli.signals import leave, stopped_by_signal
 from longtake.errors import SettingError
 from longtake.extras import import_from_extra
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
@@ -110,6 +111,8 @@ def serve(
         if open_page:  # a browser that starts meanwhile waits at the socket until models are loaded
             _open_page(f"{scheme}://{names[0]}:{taken}/", token)
         networks.load_first()
+        gc.collect()
+        gc.freeze()  # what was loaded stays; to look through it for garbage holds up all sessions for 0.2 s
         with Engine(settings, networks) as engine:
             server = http_server(
                 create_app(engine, rules),
@@ -118,7 +121,7 @@ def serve(
             )
             if token is not None and options.TOKEN_VARIABLE not in os.environ:
                 print(f"Clients need this token: {token}", flush=True)
-            with stopped_by_signal(server.stop):
+            with stopped_by_signal(server.stop, leave):
                 server.run(sockets=[bound])
 
 
