@@ -90,13 +90,16 @@ def pictures_of(session: ServedSession) -> list[bytes | None]:
 
 @pytest.mark.parametrize(
     ("owner", "name", "error"),
-    [
-        (recorder, "as_jpeg", MemoryError()),
-        (OwedResults, "take", MemoryError()),
-        (TakeRecording, "write", OSError(errno.EIO, "EIO")),
-        (life, "on_cpu", MemoryError()),
-    ],
-    ids=["as_jpeg", "results", "take", "on_cpu"],
+    rest_by_hand(
+        [
+            (recorder, "as_jpeg", MemoryError()),
+            (TakeRecording, "write", OSError(errno.EIO, "EIO")),
+            (OwedResults, "take", MemoryError()),
+            (life, "on_cpu", MemoryError()),
+        ],
+        keep=2,
+    ),
+    ids=["as_jpeg", "take", "results", "on_cpu"],
 )
 def test_what_fails_while_recording_stops_it_with_a_sentence_and_nothing_else(
     start: Start,
@@ -149,7 +152,7 @@ def test_a_listener_that_fails_keeps_neither_files_nor_other_listeners_from_a_st
     assert len([record for record in caplog.records if record.exc_info]) == 10
 
 
-@pytest.mark.parametrize("damage", rest_by_hand([truncated, as_folder, emptied, deleted, as_loop], keep=2))
+@pytest.mark.parametrize("damage", rest_by_hand([truncated, as_folder, emptied, deleted, as_loop], keep=1))
 def test_damaged_poses_stop_the_recording_and_no_frame(
     start: Start, frames: Sequence[VideoFrame], steps: list[bytes], damage: Damage
 ) -> None:
@@ -176,7 +179,7 @@ def test_a_file_that_is_no_picture_stops_the_recording_and_no_frame(
     assert len(events_of(session, "recording.stopped")) == 1
 
 
-@pytest.mark.parametrize("damage", rest_by_hand([truncated, as_folder, emptied, deleted, as_loop], keep=2))
+@pytest.mark.parametrize("damage", rest_by_hand([truncated, as_folder, emptied, deleted, as_loop], keep=1))
 def test_a_session_can_do_without_its_last_result(
     start: Start, frames: Sequence[VideoFrame], steps: list[bytes], damage: Damage
 ) -> None:
@@ -247,6 +250,7 @@ def test_a_changed_bit_in_the_pixels_of_a_take_is_noticed_when_the_session_comes
     assert again.session(whole.id).description["recording"] is True
 
 
+@pytest.mark.by_hand
 def test_pixels_of_a_session_of_before_there_were_digests_are_taken_as_they_are(
     start: Start, frames: Sequence[VideoFrame], steps: list[bytes]
 ) -> None:
@@ -283,7 +287,7 @@ def test_a_last_result_that_cannot_be_written_is_one_sentence(
     assert session.description["recording"] is True
 
 
-@pytest.mark.parametrize("damage", rest_by_hand([emptied, as_folder, deleted, as_loop], keep=2))
+@pytest.mark.parametrize("damage", rest_by_hand([emptied, as_folder, deleted, as_loop], keep=1))
 def test_a_session_whose_record_is_damaged_keeps_what_it_recorded(
     start: Start, frames: Sequence[VideoFrame], damage: Damage
 ) -> None:
