@@ -2,6 +2,8 @@
 
 LongtakeError
 ├── InputError            a frame, size or file is not what the session takes
+│   ├── StorageError      the disk does not take what is to be written
+│   ├── ChangedFileError  a file to go on after is gone, or is not as it was written
 │   ├── SavedSessionError a saved session cannot be resumed here
 │   ├── UnknownWordsError a question is outside of what a model of few words knows
 │   └── CheckpointError   a file of weights is missing, damaged, unsafe to open or of another model
@@ -23,6 +25,21 @@ class LongtakeError(Exception):
 
 class InputError(LongtakeError):
     """A frame, size or file is not what was expected."""
+
+
+class _FileError(InputError):
+    def __init__(self, sentence: str, *, fault: str = "") -> None:
+        """`fault` is the sentence without its advice, for who is not at the machine that has the file."""
+        super().__init__(sentence)
+        self.fault = fault or sentence.rstrip(".")
+
+
+class StorageError(_FileError):
+    """The disk does not take what is to be written."""
+
+
+class ChangedFileError(_FileError):
+    """A file to go on after is gone, or is not as it was written."""
 
 
 class SavedSessionError(InputError):

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from io import BufferedWriter
 from pathlib import Path
@@ -22,8 +22,11 @@ from longtake.server.engine import Engine
 from longtake.server.feeder import Feeder
 from longtake.server.life import Life
 from longtake.server.machine import SessionState
+from longtake.server.networks import Networks
 from longtake.server.problems import RequestError
 from longtake.server.recorder import Recorder
+from longtake.server.session import ServedSession
+from longtake.server.settings import ServerSettings
 from longtake.server.shelf import VIDEO_NAME, Recorded, Shelf
 from longtake.server.watches import Watch
 from longtake.takes import atomic_files
@@ -294,6 +297,70 @@ def test_what_is_told_of_damaged_files_names_no_place_of_the_server(
     assert str(tmp_path) not in damaged[other.id]
 
 
+def test_event_ids_do_not_begin_again_after_crashes_without_a_save(
+    start: Start, networks: Networks, tmp_path: Path
+) -> None:
+    session = open_session(start(), MAP)
+    folder = tmp_path / "sessions"
+    with ExitStack() as running:
+        for number in range(3):  # killed before the first frame, and again before a save
+            for is_paused in (True, False):
+                session.pause(is_paused=is_paused).result(timeout=60)
+            told, crashed = session.events.next_id - 1, tmp_path / f"crashed-{number}"
+            shutil.copytree(folder, crashed)  # as the disk is when the program is killed now
+            folder = crashed
+            engine = running.enter_context(Engine(ServerSettings(folder=folder), networks))
+            session = engine.session(session.id)
+            missed = session.events.after(told)
+            assert [event.type for event in missed] == ["history.gone", "session.resumed"]
+            assert all(event.id > told for event in missed)
+
+
+def held_up(session: ServedSession) -> threading.Event:
+    """Lets the worker do nothing until this is set."""
+    begun, goes_on = threading.Event(), threading.Event()
+    session._do(lambda: (begun.set(), goes_on.wait(60)))
+    begun.wait(60)
+    return goes_on
+
+
+def test_a_frame_that_comes_while_a_pause_is_under_way_is_not_taken(start: Start, frames: Sequence[VideoFrame]) -> None:
+    session = open_session(start(), MAP)
+    goes_on = held_up(session)
+    paused, late = session.pause(is_paused=True), session.push(pushed(frames[0], 0))
+    goes_on.set()
+    paused.result(timeout=60)
+    with pytest.raises(RequestError, match="paused"):
+        late.result(timeout=60)
+    assert session.record.num_frames == 0
+    session.pause(is_paused=False).result(timeout=60)
+    push(session, frames[:1])
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["pause", "end"])
+def test_a_source_whose_session_is_paused_or_ended_between_its_frames_loses_and_adds_none(
+    start: Start, frames: Sequence[VideoFrame], *, ends: bool
+) -> None:
+    engine = start()
+    session = open_session(engine, replace(MAP, source="world:9?frames=12&size=126x98"))
+    push(session, frames[:9])
+    goes_on = held_up(session)
+    changed = session.finish() if ends else session.pause(is_paused=True)
+    engine.feed(session.id)
+    until(lambda: session.is_busy)  # its first frame is let in, and waits behind the change
+    goes_on.set()
+    changed.result(timeout=60)
+    until(lambda: not session.is_busy)
+    assert session.record.num_frames == 9
+    if not ends:
+        session.pause(is_paused=False).result(timeout=60)
+        until(lambda: bool(events_of(session, "session.finished")), seconds=60)
+    until(lambda: session.id not in engine._feeders)
+    assert session.record.num_frames == (9 if ends else 12)
+    assert session.description["problem"] is None
+    assert events_of(session, "error") == []
+
+
 def test_a_fork_shares_an_uploaded_video_and_keeps_it(start: Start, frames: Sequence[VideoFrame]) -> None:
     engine = start()
     session = open_session(engine, replace(MAP, source="upload"))
@@ -331,7 +398,7 @@ def test_a_disk_that_is_full_for_one_session_harms_no_other(
         full.setattr(atomic_files, "replacing", replacing_or_fail)
         said = [(push(poor, [frame], number), push(rich, [frame], number)) for number, frame in enumerate(frames[:5])]
         until(lambda: bool(events_of(rich, "session.saved")))
-        until(lambda: "bad_input" in [error["code"] for error in events_of(poor, "error")])
+        until(lambda: "storage" in [error["code"] for error in events_of(poor, "error")])
     assert [one for one, _ in said] == [other for _, other in said]
     assert events_of(rich, "error") == []
     assert rich.description["recording"] is True

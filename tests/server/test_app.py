@@ -88,6 +88,9 @@ def test_a_killed_server_that_comes_back_goes_on_to_the_same_bits(
         sessions = [opened(first.url) for _ in range(4)]
         steps = [stepped(session, frames[: 12 + number]) for number, session in enumerate(sessions)]
         until(lambda: [session.info["num_unsaved"] for session in sessions] == [2, 3, 4, 0])  # saves are written beside
+        ended, forked = opened(first.url), opened(first.url)
+        for session in (ended, forked):
+            stepped(session, frames[:3])
         first.kill()
         with ServerProcess(folder, port=first.port) as second:
             listed = {one["id"]: one for one in longtake.Client(second.url).sessions()}
@@ -96,6 +99,9 @@ def test_a_killed_server_that_comes_back_goes_on_to_the_same_bits(
             for number, session in enumerate(sessions):
                 rest = stepped(session, frames[12 + number :])
                 assert Outputs(steps[number] + rest, asked(session)) == local
+            ended.finish()
+            assert ended.info["num_frames"] == 3  # what was lost is sent again before anything is made of it
+            assert forked.fork().info["num_frames"] == 3
             assert second.stop() == 0
 
 

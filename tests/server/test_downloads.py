@@ -3,12 +3,16 @@
 import io
 import zipfile
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
+from typing import NoReturn
 from urllib.request import ProxyHandler, build_opener
 
 import numpy as np
 import pytest
+from full_disk import files_no_longer_than
 from PIL import Image
+from selected import rest_by_hand
 from served import MAP, Start, open_session, push, until
 from server_process import Reply, ServerProcess
 
@@ -148,8 +152,9 @@ def test_downloads_beyond_eight_at_once_are_refused(start: Start, frames: Sequen
     engine = start()
     session = open_session(engine, MAP)
     push(session, frames[:9])
-    made = Downloads(engine.settings.folder)
+    made, used_s = Downloads(engine.settings.folder), session.active_s
     kept = [made.make(session, "tum") for _ in range(8)]
+    assert session.active_s > used_s  # who fetches from a session uses it
     with pytest.raises(RequestError, match="Too many downloads") as refused:
         made.make(session, "tum")
     assert refused.value.status == 429
@@ -158,6 +163,38 @@ def test_downloads_beyond_eight_at_once_are_refused(start: Start, frames: Sequen
     for download in kept:
         made.remove(download)
     assert [path.name for path in engine.settings.folder.iterdir()] == [session.id]
+
+
+@pytest.mark.parametrize(("format", "most_bytes"), rest_by_hand(product(["take", "colmap", "ply"], [5_000, 0]), keep=1))
+def test_a_full_disk_is_the_servers_own_problem_and_leaves_nothing(
+    start: Start, frames: Sequence[VideoFrame], format: str, most_bytes: int
+) -> None:
+    engine = start()
+    session = open_session(engine, MAP)
+    push(session, frames[:9])
+    session.settle()
+    made = Downloads(engine.settings.folder)
+    for _ in range(9):  # more than may be under way, so that each is seen to end
+        with files_no_longer_than(most_bytes), pytest.raises(RequestError, match="disk has no room") as refused:
+            made.make(session, format)
+    assert (refused.value.code, refused.value.status) == ("storage", 507)
+    assert [path.name for path in engine.settings.folder.iterdir()] == [session.id]
+    made.remove(made.make(session, format))
+
+
+def test_a_disk_without_room_for_a_folder_is_told_in_a_sentence(
+    start: Start, frames: Sequence[VideoFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_session(start(), MAP)
+    push(session, frames[:9])
+
+    def full(**_: object) -> NoReturn:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("longtake.server.downloads.tempfile.mkdtemp", full)
+    with pytest.raises(RequestError) as refused:
+        Downloads(session.shelf.folder.parent).make(session, "tum")
+    assert refused.value.status == 507
 
 
 def test_what_a_killed_server_left_is_removed(start: Start, frames: Sequence[VideoFrame]) -> None:

@@ -21,6 +21,7 @@ KINDS = {
     "longtake_questions": "counter",
     "longtake_first_token_seconds": "histogram",
     "longtake_events": "counter",
+    "longtake_webhooks": "counter",
     "longtake_work_waiting": "gauge",
     "longtake_memory_bytes": "gauge",
     "longtake_memory_budget_bytes": "gauge",

@@ -32,3 +32,5 @@ def test_what_has_no_room_is_refused_with_what_is_taken() -> None:
     with pytest.raises(RequestError, match="but 400 bytes of") as refused:
         quota.require(601)
     assert refused.value.status == 429
+    with pytest.raises(RequestError, match="ask for less"):
+        quota.require(1001)  # no session that is closed makes room for it

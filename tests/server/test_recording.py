@@ -1,14 +1,13 @@
 """What a session leaves on disk is to the byte that of one that nothing happened to, and its take that of `map`."""
 
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 
 import numpy as np
 import pytest
+from full_disk import files_no_longer_than
 from PIL import Image
 from served import ASK, BOTH, MAP, Start, ask, await_save, events_of, open_session, push, until
 
@@ -84,17 +83,6 @@ def steps(networks: Networks, frames: Sequence[VideoFrame]) -> list[bytes]:
     with longtake.GeometrySession.from_pretrained(networks.map_named(MAP.model), memory=MAP.memory_bytes) as session:
         session.close_loops_by(networks.loops_of(MAP))
         return [geometry_bytes(session.step(frame)) for frame in frames]
-
-
-@contextmanager
-def files_no_longer_than(num_bytes: int) -> Iterator[None]:
-    """As on a full disk, writes beyond so many bytes fail."""
-    soft, hard = getrlimit(RLIMIT_FSIZE)
-    setrlimit(RLIMIT_FSIZE, (num_bytes, hard))
-    try:
-        yield
-    finally:
-        setrlimit(RLIMIT_FSIZE, (soft, hard))
 
 
 def test_the_take_of_a_session_is_to_the_byte_that_of_map(undisturbed: Files, tmp_path: Path) -> None:

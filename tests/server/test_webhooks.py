@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -187,6 +188,20 @@ def test_a_host_that_takes_its_time_holds_up_nobody_and_few_wait(monkeypatch: py
         until(lambda: len(log.after(0)) > 35)
         hooks.close()
         assert any("too many wait" in event.fields["message"] for event in log.after(0))
+
+
+def test_a_host_that_is_silent_holds_up_no_other_and_all_ends_are_counted(hearing: Callable[..., Heard]) -> None:
+    host, log, ends = hearing(), EventLog(), Counter[str]()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        other = f"127.0.0.1:{silent.getsockname()[1]}"
+        hooks = Webhooks(webhook_hosts([host.host, other]), lambda end: ends.update([end]))
+        for number in range(70):
+            hooks.tell("ab", [watch(f"http://{other}/")], fired(number), log)
+        hooks.tell("ab", [watch(f"http://{host.host}/")], fired(), log)
+        until(lambda: ends["sent"] == 1)
+        assert len(host.bodies) == 1
+        assert ends["dropped"] in (5, 6)
+    hooks.close()
 
 
 def test_a_standing_question_posts_what_it_finds_and_is_refused_where_that_is_not_allowed(

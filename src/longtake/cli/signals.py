@@ -44,15 +44,23 @@ def handling_ends(handler: Callable[[int, FrameType | None], object]) -> Iterato
             signal.signal(number, before)
 
 
+def leave(number: int, frame: FrameType | None) -> None:
+    """End at once, whatever other threads do: for a command whose files a kill leaves whole."""
+    del number, frame
+    os._exit(INTERRUPTED)
+
+
 @contextmanager
-def stopped_by_signal(stop: Callable[[], None]) -> Iterator[None]:
+def stopped_by_signal(
+    stop: Callable[[], None], again: Callable[[int, FrameType | None], object] = interrupt
+) -> Iterator[None]:
     """The first of them calls `stop`, and what was begun is finished; a second one ends the command at once."""
     is_stopped = False
 
     def end(number: int, frame: FrameType | None) -> None:
         nonlocal is_stopped
         if is_stopped:
-            interrupt(number, frame)
+            again(number, frame)
         is_stopped = True
         stop()
 

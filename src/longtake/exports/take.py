@@ -11,7 +11,7 @@ from longtake.errors import InputError, SettingError
 from longtake.exports.frame import MappedFrame
 from longtake.exports.pixels import in_model_pixels, in_source_pixels
 from longtake.exports.sink import PreparingSink, SinkState
-from longtake.takes.atomic_files import writing
+from longtake.takes.atomic_files import changed_file, writing
 from longtake.takes.depth_files import DepthFiles, step_for, valid_or_zero
 from longtake.takes.fields import content_of
 from longtake.takes.frames import TakeFrame
@@ -181,10 +181,7 @@ def _require_header(folder: Path, expected: str) -> None:
     except (OSError, InputError):
         is_written = False
     if not (is_written and replace(header, num_frames=None).to_json() == expected):
-        raise InputError(
-            f"Expected {path} as the run wrote it, but it was changed or is gone; start again with --overwrite "
-            "(overwrite=True)."
-        )
+        raise changed_file(f"Expected {path} as the run wrote it, but it was changed or is gone")
 
 
 def _depth_files(settings: TakeSettings, frame: MappedFrame) -> DepthFiles | None:

@@ -126,20 +126,31 @@ class SessionSteps:
         finally:
             self._line.end_answer(id)
 
+    def _be_whole(self) -> Steps[None]:
+        """Let the server have all frames first, before something is made of them: it may have been killed since."""
+        if self._line.next_sequence:
+            description = json.loads((yield Call("GET", f"/sessions/{self.id}")))
+            if description["next_sequence"] < self._line.next_sequence:
+                yield from self._line.send_again()
+
     def finish(self) -> Steps[None]:
+        yield from self._be_whole()
         payload = yield Call("POST", f"/sessions/{self.id}/finish")
         self._line.notes = json.loads((yield Call("GET", f"/sessions/{self.id}")))["notes"]
         yield Told(geometry_of(payload) if payload else None)
 
     def fork(self) -> Steps[None]:
         """Tells the description of another session."""
+        yield from self._be_whole()
         yield Told(json.loads((yield Call("POST", f"/sessions/{self.id}/fork"))))
 
     def save(self) -> Steps[None]:
+        yield from self._be_whole()
         yield Call("POST", f"/sessions/{self.id}/save")
         yield Told(None)
 
     def download(self, name: str, path: Path) -> Steps[None]:
+        yield from self._be_whole()
         yield Fetch(f"/sessions/{self.id}/{name}", path)
         yield Told(None)
 

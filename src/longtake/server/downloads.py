@@ -8,21 +8,22 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
-from longtake.errors import InputError
+from longtake.errors import InputError, SavedSessionError, StorageError
 from longtake.exports.formats import FORMATS
 from longtake.exports.reexport import ExportSettings, export_take
+from longtake.server.digests import pixel_digests, require_whole_pixels
 from longtake.server.machine import SessionState
 from longtake.server.pictures import read_jpeg, smaller
 from longtake.server.problems import RequestError
 from longtake.server.session import ServedSession
-from longtake.server.shelf import PICTURES_NAME, PIXEL_FOLDERS, TAKE_NAME, Recorded
+from longtake.server.shelf import DIGESTS_NAME, PICTURES_NAME, PIXEL_FOLDERS, TAKE_NAME, Recorded
 from longtake.takes.correcting import correct_take
 from longtake.takes.header import (
     CORRECTIONS_NAME,
@@ -83,15 +84,14 @@ class Downloads:
     def make(self, session: ServedSession, format: str) -> Download:
         """Of the frames that are final now; takes its time. `remove` is to follow."""
         _require_format(format)
+        session.note_use()
         recorded = _final(session)
-        with self._making():
+        with self._making(), _telling(session), ExitStack() as unless_made:
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self._folder))
-            try:
-                with _telling(session):
-                    return Download(_make(session, recorded, format, folder), folder)
-            except BaseException:
-                shutil.rmtree(folder, ignore_errors=True)
-                raise
+            unless_made.callback(shutil.rmtree, folder, ignore_errors=True)
+            made = Download(_make(session, recorded, format, folder), folder)
+            unless_made.pop_all()
+            return made
 
     def remove(self, download: Download) -> None:
         shutil.rmtree(download.folder, ignore_errors=True)
@@ -159,15 +159,28 @@ def _telling(session: ServedSession) -> Iterator[None]:
     """What goes wrong, without the names of the server's files."""
     try:
         yield
-    except InputError as error:
+    except (InputError, OSError) as error:
         if session.state is SessionState.CLOSED:
             raise RequestError("unknown_session", "This session was closed meanwhile.", status=404) from error
+        if isinstance(error, SavedSessionError):
+            raise
         _log.warning("a download of session %s failed: %s", session.id, error)
+        if isinstance(error, StorageError | OSError):
+            raise RequestError(
+                "storage",
+                "The server's disk has no room to make this; the session is as it was: try again when its operator has "
+                "made room.",
+                status=507,
+            ) from error
         raise RequestError("not_made", "This cannot be made of the session's take.", status=409) from error
 
 
 def _make(session: ServedSession, recorded: Recorded, format: str, folder: Path) -> Path:
-    take = _snapshot(session.shelf.folder.resolve() / TAKE_NAME, recorded.num_frames, folder / TAKE)
+    place = session.shelf.folder.resolve()
+    take = _snapshot(place / TAKE_NAME, recorded.num_frames, folder / TAKE)
+    names = {str(path.relative_to(take.folder)) for path in _files_of(take)}
+    digests = pixel_digests(place / DIGESTS_NAME)
+    require_whole_pixels(take.folder, {name: digest for name, digest in digests.items() if name in names})
     if recorded.corrections is not None:
         take = correct_take(take.folder, recorded.corrections)
     if format == TAKE:
@@ -183,15 +196,14 @@ def _make(session: ServedSession, recorded: Recorded, format: str, folder: Path)
 def _snapshot(take: Path, num_frames: int, folder: Path) -> Take:
     """The first frames of a take that may grow meanwhile, as a take of its own; their pixels, which stay, by links."""
     header = read_header(take)
-    folder.mkdir()
-    (folder / HEADER_NAME).write_text(replace(header, num_frames=num_frames).to_json())
     lines = (FRAMES_NAME, POSES_NAME, *([] if header.descriptor_channels is None else [DESCRIPTORS_NAME]))
-    for name in lines:
-        try:
-            with (take / name).open("rb") as whole, (folder / name).open("wb") as first:
+    with ExitStack() as opened:
+        wholes = {name: opened.enter_context(_opened(take / name)) for name in lines}
+        folder.mkdir()
+        (folder / HEADER_NAME).write_text(replace(header, num_frames=num_frames).to_json())
+        for name, whole in wholes.items():
+            with (folder / name).open("wb") as first:
                 first.writelines(islice(whole, num_frames))
-        except OSError as error:
-            raise InputError(f"{take / name} cannot be copied ({error.strerror}).") from error
     for name in PIXEL_FOLDERS:
         (folder / name).symlink_to(take / name)
     return read_take(folder)
@@ -208,13 +220,19 @@ def _files_of(take: Take) -> Iterator[Path]:
 
 def _zipped(path: Path, files: Iterable[Path], root: Path) -> Path:
     """Stored as they are, for most of them do not shrink; the same bytes for the same files."""
-    try:
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-            for file in files:
-                entry = zipfile.ZipInfo(file.relative_to(root).as_posix(), _UNDATED)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for file in files:
+            entry = zipfile.ZipInfo(file.relative_to(root).as_posix(), _UNDATED)
+            with _opened(file) as content:
                 entry.file_size, entry.external_attr = file.stat().st_size, 0o644 << 16
-                with file.open("rb") as content, archive.open(entry, "w") as packed:
+                with archive.open(entry, "w") as packed:
                     shutil.copyfileobj(content, packed)
-    except OSError as error:
-        raise InputError(f"{path} cannot be made ({error.strerror}).") from error
     return path
+
+
+def _opened(path: Path) -> BinaryIO:
+    """To read; where that fails, it is no want of room."""
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}).") from error

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from longtake.errors import BusyError, LongtakeError
@@ -19,6 +20,7 @@ from longtake.server.networks import Networks
 from longtake.server.observed import Observed
 from longtake.server.problems import RequestError, without_place
 from longtake.server.quota import Quota
+from longtake.server.saving import require_whole_save
 from longtake.server.session import ServedSession
 from longtake.server.settings import ServerSettings
 from longtake.server.shelf import VIDEO_NAME, SessionRecord, Shelf, is_session_id, remove_unfinished, shelves
@@ -31,6 +33,8 @@ _log = logging.getLogger(__name__)
 _LANE = "server"
 """Of what the worker does for no session in particular."""
 _TICK_S = 0.5
+_LOST_IDS = 1_000_000
+"""Event ids that are left out when a server starts, since those that the one before told are not known."""
 
 
 class Engine:
@@ -49,11 +53,13 @@ class Engine:
         self.scheduler = scheduler or Scheduler()
         self.admission = Admission(settings.budget_bytes, frame_s=lambda: self.scheduler.mean_frame_s)
         self._clock = clock
-        self.observed, self._webhooks = Observed(), Webhooks(settings.webhook_hosts)
+        self.observed = Observed()
+        self._webhooks = Webhooks(settings.webhook_hosts, self.observed.count_webhook)
         self.quota = Quota(settings.quota_bytes, lambda: self.disk_bytes)
         self._ending = threading.Event()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="longtake-writer")
         self._saver = ThreadPoolExecutor(1, thread_name_prefix="longtake-saver")
+        self._checker = ThreadPoolExecutor(1, thread_name_prefix="longtake-checker")
         self._machine = Machine(
             settings=settings,
             networks=networks,
@@ -62,6 +68,7 @@ class Engine:
             make_room=self._make_room,
             writer=self._writer,
             saver=self._saver,
+            checker=self._checker,
             quota=self.quota,
             clock=clock,
             observe=self._observe,
@@ -148,7 +155,7 @@ class Engine:
             if error is not None:
                 opened.set_exception(error)
             else:
-                forked = self._add(ServedSession(new_id, shelf, done.result(), self._machine))
+                forked = self._add(ServedSession(new_id, shelf, done.result(), self._machine, is_new=False))
                 self._feed_again(forked)
                 opened.set_result(forked)
 
@@ -176,6 +183,7 @@ class Engine:
             ending.callback(self._machine.views.close)
             ending.callback(self._writer.shutdown)
             ending.callback(self._saver.shutdown)
+            ending.callback(self._checker.shutdown)
             ending.callback(self.scheduler.close)
             ending.callback(self._webhooks.close)
             ending.callback(self._housekeeper.join)
@@ -253,7 +261,7 @@ class Engine:
         try:
             require_memory(spec, *self.networks.loaded(spec.model, spec.language))
             shelf.write(record)
-            return self._add(ServedSession(id, shelf, record, self._machine))
+            return self._add(ServedSession(id, shelf, record, self._machine, is_new=True))
         except BaseException:
             self.admission.release(id)
             shelf.remove()
@@ -291,10 +299,22 @@ class Engine:
 
     def _list_again(self, id: str, shelf: Shelf) -> None:
         try:
-            self._add(ServedSession(id, shelf, shelf.read(), self._machine))
+            record = shelf.read()
+            if record.number:
+                require_whole_save(shelf.state_folder(record.number))
+            record = replace(record, next_event=record.next_event + _LOST_IDS)
+            self._keep_ids(id, shelf, record)
+            self._add(ServedSession(id, shelf, record, self._machine, is_new=False))
         except LongtakeError as error:
             _log.warning("not resumed: %s", error, extra={"session": id})
             self.damaged[id] = without_place(str(error), self.settings.folder)
+
+    def _keep_ids(self, id: str, shelf: Shelf, record: SessionRecord) -> None:
+        """On the disk before any event is told, for a crash that comes before the next save."""
+        try:
+            shelf.write(record)
+        except LongtakeError as error:  # it can be used all the same
+            _log.warning("not noted: %s", error, extra={"session": id})
 
     def _feed_again(self, session: ServedSession) -> None:
         spec = session.record.spec

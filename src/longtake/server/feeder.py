@@ -3,11 +3,15 @@
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+
+import numpy as np
+from jaxtyping import UInt8
 
 from longtake.api.video import frame_sampling
 from longtake.errors import CancelledWorkError, LongtakeError
 from longtake.server.machine import PushedFrame
-from longtake.server.problems import problem_of
+from longtake.server.problems import NotNowError, problem_of
 from longtake.server.session import ServedSession
 from longtake.server.shelf import VIDEO_NAME
 from longtake.server.spec import UPLOAD
@@ -68,15 +72,14 @@ class Feeder:
         for frame in self._source.frames(record.next_sequence):
             if frame.index < record.next_sequence:
                 continue
-            self._wait_while_paused()
-            if self._stopped.is_set():
+            if self._stopped.is_set() or session.record.is_finished:
                 return
             if frame.image is None:
                 session.events.add(
                     "input_frame.unreadable", sequence=frame.index, message=self._shown(frame.problem or "")
                 )
                 continue
-            session.push(PushedFrame(frame.index, frame.timestamp_s, frame.image)).result()
+            self._push(frame.index, frame.timestamp_s, frame.image)
         if not self._stopped.is_set():
             session.finish().result()
 
@@ -84,6 +87,15 @@ class Feeder:
         """Without the place where the server has a video, which is nothing to a client."""
         return sentence.replace(str(self._session.shelf.folder / VIDEO_NAME), "the uploaded video")
 
-    def _wait_while_paused(self) -> None:
-        while self._session.is_paused and not self._stopped.is_set():
-            self._stopped.wait(_PATIENCE_S)
+    def _push(self, index: int, time_s: float, picture: UInt8[np.ndarray, "height width 3"]) -> None:
+        """Return when it is taken, or the session has ended or is to be fed no more.
+
+        Only the worker knows whether a session is paused when a frame's turn comes; what it refuses is pushed again.
+        """
+        while not self._stopped.is_set() and not self._session.record.is_finished:
+            if self._session.is_paused:
+                self._stopped.wait(_PATIENCE_S)
+                continue
+            with suppress(NotNowError):
+                self._session.push(PushedFrame(index, time_s, picture)).result()
+                return

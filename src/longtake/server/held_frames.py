@@ -39,6 +39,11 @@ class HeldFrames:
         return sequence in self._held
 
     @property
+    def next_sequence(self) -> int:
+        """Of the frame after the newest; 0 where none is held."""
+        return max(self._held, default=-1) + 1
+
+    @property
     def num_resident_bytes(self) -> int:
         return sum(held.num_bytes for held in self._held.values() if held.content is not None)
 

@@ -20,7 +20,7 @@ from longtake.server.pictures import frame_at
 from longtake.server.problems import RequestError
 from longtake.server.recorder import Desk, Recorder, StepListener
 from longtake.server.results import geometry_of
-from longtake.server.saving import LAST_NAME, OnFailure, Saves
+from longtake.server.saving import OnFailure, Saves, read_last
 from longtake.server.shelf import PICTURES_NAME, Recorded, SessionRecord, Shelf
 from longtake.server.standing import Standing
 from longtake.server.watchers import Watcher, judge_by, open_watcher, resume_watcher
@@ -48,7 +48,7 @@ class Life:
         self._newest_times: deque[tuple[int, float]] = deque(maxlen=_NEWEST_TIMES)
         self._watcher: Watcher | None = None
         self._recorder: Recorder | None = None
-        self._is_removed = False
+        self._is_removed = self._is_checked = False
 
     @property
     def record(self) -> SessionRecord:
@@ -250,6 +250,9 @@ class Life:
             self._machine.admission.shrink(self.id, self._bytes_of(watcher))
         if self.last is None:
             self.last = self._last_saved()
+        if not self._is_checked:  # once: what this server wrote since is not in doubt
+            self._is_checked = True
+            self._machine.checker.submit(recorder.check_pixels)
         self._events.add("session.resumed", next_sequence=self.record.next_sequence, lost_frames=None)
 
     def _last_saved(self) -> StepResult | None:
@@ -258,9 +261,8 @@ class Life:
         if self.record.spec.model is None:
             return StepResult(sequence, None)
         try:
-            content = (self.shelf.state_folder(self.record.number) / LAST_NAME).read_bytes()
-            return StepResult(sequence, geometry_of(content))
-        except (InputError, OSError) as error:
+            return StepResult(sequence, geometry_of(read_last(self.shelf.state_folder(self.record.number))))
+        except InputError as error:
             _log.warning("the last result is damaged: %s", error, extra={"session": self.id})
             return None
 

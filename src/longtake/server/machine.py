@@ -54,6 +54,8 @@ class Machine:
     """One thread, in which what sessions record is made and written, in order."""
     saver: Executor
     """One thread, in which saves are written while sessions go on."""
+    checker: Executor
+    """One thread, in which what is on disk is compared with what was written, while sessions go on."""
     quota: Quota
     clock: Callable[[], float] = steady_time
     views: ViewThread = field(default_factory=ViewThread)

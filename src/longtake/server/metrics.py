@@ -15,6 +15,7 @@ from longtake.server.observed import Durations
 
 _FRAME_ENDS = ("taken", "dropped", "unreadable", "refused")
 _ANSWER_ENDS = ("answered", "cancelled", "refused")
+_WEBHOOK_ENDS = ("sent", "failed", "dropped")
 
 
 class EngineCollector(Collector):
@@ -54,6 +55,8 @@ class EngineCollector(Collector):
         questions = {status: figures.questions[status] for status in _ANSWER_ENDS}
         yield _labelled(CounterMetricFamily, "longtake_frames", "Frames by how they ended.", "status", frames)
         yield _labelled(CounterMetricFamily, "longtake_questions", "Questions by how they ended.", "status", questions)
+        webhooks = {status: figures.webhooks[status] for status in _WEBHOOK_ENDS}
+        yield _labelled(CounterMetricFamily, "longtake_webhooks", "Findings by how they ended.", "status", webhooks)
         yield _labelled(CounterMetricFamily, "longtake_events", "Events of all sessions.", "type", figures.events)
         yield CounterMetricFamily(
             "longtake_dropped_frames", "Frames that newer ones took the place of.", frames["dropped"]

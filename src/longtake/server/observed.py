@@ -42,6 +42,8 @@ class Figures:
     """By how they ended: taken, dropped, unreadable, refused."""
     questions: Counter[str] = field(default_factory=Counter)
     """By how they ended: answered, cancelled, refused."""
+    webhooks: Counter[str] = field(default_factory=Counter)
+    """Findings of standing questions by how they ended: sent, failed, dropped."""
     events: Counter[str] = field(default_factory=Counter)
     """By type."""
     frame_s: Mapping[str, Durations] = field(
@@ -65,6 +67,10 @@ class Observed:
         """As they are now."""
         with self._lock:
             return copy.deepcopy(self._figures)
+
+    def count_webhook(self, end: str) -> None:
+        with self._lock:
+            self._figures.webhooks[end] += 1
 
     def hear(self, session: str, event: SessionEvent) -> None:
         with self._lock:

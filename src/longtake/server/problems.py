@@ -9,12 +9,14 @@ from longtake.errors import (
     BudgetError,
     BusyError,
     CancelledWorkError,
+    ChangedFileError,
     InputError,
     LongtakeError,
     MemoryFullError,
     RecallError,
     SavedSessionError,
     SettingError,
+    StorageError,
     UnknownWordsError,
 )
 
@@ -28,6 +30,10 @@ class RequestError(LongtakeError):
     def __init__(self, code: str, sentence: str, *, status: int = 400) -> None:
         super().__init__(sentence)
         self.code, self.status = code, status
+
+
+class NotNowError(RequestError):
+    """A frame that a session does not take as it is now, paused or ended; its own source needs not be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,10 @@ def problem_of(error: BaseException) -> Problem:
         return Problem(error.code, str(error), error.status)
     if isinstance(error, UnknownWordsError):
         return Problem("unknown_words", error.brief, 422)
+    if isinstance(error, StorageError):
+        return Problem("storage", f"{error.fault}: the server's operator has to make room on its disk.", 507)
+    if isinstance(error, ChangedFileError):
+        return Problem("saved_session", f"{error.fault}: it happened on the server's disk.", 409)
     for kind, code, status in _CODES:
         if isinstance(error, kind):
             return Problem(code, str(error), status)

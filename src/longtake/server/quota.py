@@ -30,10 +30,12 @@ class Quota:
             self._look()
             held = self._taken
         if held + num_bytes > self.num_bytes:
+            could_fit = num_bytes <= self.num_bytes
             raise RequestError(
                 "quota",
                 f"Expected room for {format_bytes(num_bytes)} on the disk, but {format_bytes(held)} of "
-                f"{format_bytes(self.num_bytes)} are taken; close sessions that are no longer needed.",
+                f"{format_bytes(self.num_bytes)} are taken; "
+                f"{'close sessions that are no longer needed' if could_fit else 'ask for less'}.",
                 status=429,
             )
 

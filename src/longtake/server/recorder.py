@@ -10,7 +10,7 @@ that frames which are sent again lead to the same bytes.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +18,16 @@ from typing import Any
 
 from longtake.api.geometry_session import GeometrySession
 from longtake.errors import InputError, LongtakeError, SavedSessionError
+from longtake.exports.take import TakeSettings
 from longtake.pipeline.events import Moved
 from longtake.pipeline.map_results import MapResult
+from longtake.server.digests import FILES, pixel_digests, require_whole_pixels
 from longtake.server.events import EventLog
 from longtake.server.machine import Machine, Step
 from longtake.server.pictures import KeptPictures, PictureLog, as_jpeg
 from longtake.server.pose_log import PoseLog
-from longtake.server.problems import RequestError
-from longtake.server.shelf import PICTURES_NAME, POSES_NAME, TAKE_NAME, Recorded, Shelf
+from longtake.server.problems import RequestError, problem_of
+from longtake.server.shelf import DIGESTS_NAME, PICTURES_NAME, POSES_NAME, TAKE_NAME, Recorded, Shelf
 from longtake.server.take_recording import OwedResults, TakeRecording
 from longtake.takes.atomic_files import Grown, replace_file
 from longtake.takes.fields import JsonObject, content_of
@@ -57,15 +59,27 @@ class Desk:
     network: Network | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SavedRecording:
+    """What there was of the take when it was saved, and the record to go on from."""
+
+    recorded: Recorded
+    record: Mapping[str, Any]
+
+    def write(self, folder: Path, files: Mapping[str, str]) -> None:
+        """Into the folder of the save, with the digests of files that others put there."""
+        replace_file(folder / RECORDING_NAME, sealed({**self.record, FILES: {**self.record.get(FILES, {}), **files}}))
+
+
 class Recorder:
     """Of one session while it is in memory. Its methods are called by the worker."""
 
     def __init__(self, desk: Desk, mapping: GeometrySession | None, state: Path | None) -> None:
         """Goes on from the folder of a save; without one, nothing was recorded yet."""
         self._desk, self._mapping = desk, mapping
-        saved = None if state is None else _read(state)
+        saved = None if state is None else saved_recording(state)
         self._queued: deque[Future[None]] = deque()
-        self._bytes_a_frame = 0
+        self._bytes_a_frame, self._is_closed = 0, False
         self._recorded = Recorded() if saved is None else Recorded.from_record(saved.object("recorded"))
         self._owed: OwedResults | None = None
         if mapping is not None and (state is None or saved is None):
@@ -95,15 +109,28 @@ class Recorder:
         """A step that was made, but cannot be told of: nothing that comes after it can be recorded."""
         self._desk.machine.writer.submit(self._lose_track, error)
 
-    def save(self, folder: Path) -> "Future[Recorded]":
+    def save(self, folder: Path) -> "Future[SavedRecording]":
         """Bring to the disk what was recorded so far, and write into the folder of a save what is needed to go on.
 
-        Steps may be recorded meanwhile. The end is to be awaited; it gives what there was of the take.
+        Steps may be recorded meanwhile. The end is to be awaited; it gives the record that is to be written last.
         """
         grown = None if self._poses is None else self._poses.grown
         return self._desk.machine.writer.submit(self._save, folder, self._poses, grown)
 
+    def check_pixels(self) -> None:
+        """Compare the take on disk with what was written; a difference stops the recording. Called in any thread."""
+        folder = self._desk.shelf.folder
+        try:
+            require_whole_pixels(folder / TAKE_NAME, pixel_digests(folder / DIGESTS_NAME), is_enough=self._is_over)
+        except SavedSessionError as error:
+            if not self._is_over():
+                self._desk.machine.writer.submit(self._stop, error)
+
+    def _is_over(self) -> bool:
+        return self._is_closed or self._desk.machine.is_ending()
+
     def close(self) -> None:
+        self._is_closed = True
         self._desk.machine.writer.submit(self._close_files).result()
         if self._poses is not None:
             self._poses.close()
@@ -135,7 +162,10 @@ class Recorder:
             self._pictures = PictureLog(folder / PICTURES_NAME, kept)
             if self._mapping is not None:
                 state = None if saved is None else saved.object("take").fields
-                self._take = TakeRecording(folder / TAKE_NAME, self._desk.fps, self._desk.network, state)
+                settings = TakeSettings(fps=self._desk.fps, network=self._desk.network)
+                self._take = TakeRecording(
+                    folder / TAKE_NAME, folder / DIGESTS_NAME, settings, state, _grown(saved, "digests")
+                )
         except Exception as error:  # noqa: BLE001 - logged, and told as what stopped it
             self._stop(error)
 
@@ -198,15 +228,16 @@ class Recorder:
             _log.error("not recorded", extra=self._named, exc_info=error)
         if self._recorded.stopped is not None:
             return
-        reason = str(error) if isinstance(error, LongtakeError) else "The server failed to record it."
+        problem = problem_of(error)
+        reason = problem.message if isinstance(error, LongtakeError) else "The server failed to record it."
         why = f"{reason} This session goes on, but nothing more is recorded of it."
         self._recorded = self._recorded.stopped_by(why)
         self._close_files()
         if isinstance(error, InputError):
-            self._desk.events.add("error", code="recording", message=str(error))
+            self._desk.events.add("error", code="recording", message=problem.message)
         self._desk.events.add("recording.stopped", message=why)
 
-    def _save(self, folder: Path, poses: PoseLog | None, grown: Grown | None) -> Recorded:
+    def _save(self, folder: Path, poses: PoseLog | None, grown: Grown | None) -> SavedRecording:
         """Poses are written by the worker: by now there may be more than had grown then."""
         recorded = self._recorded
         record: dict[str, Any] = {"recorded": recorded.to_record(), "poses": None}
@@ -220,8 +251,8 @@ class Recorder:
             record["pictures"] = self._pictures.kept.to_record()
         if self._take is not None:
             record["take"] = dict(self._take.checkpoint())
-        replace_file(folder / RECORDING_NAME, sealed(record))
-        return recorded
+            record["digests"] = _plain(self._take.digests_grown)
+        return SavedRecording(recorded, record)
 
     def _close_files(self) -> None:
         files = [file for file in (self._pictures, self._take) if file is not None]
@@ -238,7 +269,8 @@ class Recorder:
         return {"session": self._desk.shelf.folder.name}
 
 
-def _read(state: Path) -> JsonObject:
+def saved_recording(state: Path) -> JsonObject:
+    """The record in the folder of a save, with the digests of files beside it; those of networks have their own."""
     path = state / RECORDING_NAME
     try:
         return unsealed(JsonObject.parse(content_of(path), str(path)))
@@ -249,10 +281,15 @@ def _read(state: Path) -> JsonObject:
 def _poses(saved: JsonObject | None) -> Grown | None:
     if saved is None:
         return Grown(num_bytes=0)
-    poses = saved.optional("poses", saved.object)
-    if poses is None:
+    return _grown(saved, "poses")
+
+
+def _grown(saved: JsonObject | None, name: str) -> Grown | None:
+    """What a save says of a file that grows; None where it says nothing."""
+    told = None if saved is None else saved.optional(name, saved.object)
+    if told is None:
         return None
-    return Grown(num_bytes=poses.integer("num_bytes"), sha256=poses.optional("sha256", poses.text))
+    return Grown(num_bytes=told.integer("num_bytes"), sha256=told.optional("sha256", told.text))
 
 
 def _plain(grown: Grown) -> dict[str, Any]:

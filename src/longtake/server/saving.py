@@ -10,17 +10,32 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 
+from longtake.server.digests import digests_in, read_digested, write_digested
 from longtake.server.events import EventLog
 from longtake.server.machine import Machine, StepResult
-from longtake.server.recorder import Recorder
+from longtake.server.recorder import Recorder, SavedRecording, saved_recording
 from longtake.server.results import geometry_bytes
-from longtake.server.shelf import Recorded, SessionRecord, Shelf
+from longtake.server.shelf import SessionRecord, Shelf
 from longtake.server.standing import Standing
 from longtake.server.watchers import Watcher, WriteFolder
-from longtake.takes.atomic_files import replace_file
 
 LAST_NAME = "last.safetensors"
 OnFailure = Callable[[BaseException], None]
+
+
+def require_whole_save(state: Path) -> None:
+    """Refuse a save whose small files are not as they were written; the last result can be done without.
+
+    What networks remember is large, and is compared when it is read.
+    """
+    for name, digest in digests_in(saved_recording(state)).items():
+        if name != LAST_NAME:
+            read_digested(state / name, {name: digest})
+
+
+def read_last(state: Path) -> bytes:
+    """The newest frame's result in a save, as it was written."""
+    return read_digested(state / LAST_NAME, digests_in(saved_recording(state)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +46,7 @@ class _Moment:
     num_unsaved: int
     last: StepResult | None
     write_watcher: WriteFolder
-    recorded: "Future[Recorded]"
+    recorded: "Future[SavedRecording]"
     """Written by the writer, in turn with the steps."""
 
 
@@ -77,15 +92,16 @@ class Saves:
             moment.write_watcher(folder)
         finally:
             wait([moment.recorded])
+        saved, files = moment.recorded.result(), dict[str, str]()
         if moment.last is not None and moment.last.geometry is not None:
-            replace_file(folder / LAST_NAME, geometry_bytes(moment.last.geometry))
-        recorded = moment.recorded.result()
+            files = write_digested(folder / LAST_NAME, geometry_bytes(moment.last.geometry))
+        saved.write(folder, files)
         self._shelf.sync_state_folder(number)
         self._standing.publish(
             moment.record,
             moment.num_unsaved,
             number=number,
-            recorded=recorded,
+            recorded=saved.recorded,
             saved_s=self._machine.clock(),
             next_event=self._events.next_id,
         )

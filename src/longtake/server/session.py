@@ -22,7 +22,7 @@ from longtake.server.life import Life
 from longtake.server.machine import Machine, PushedFrame, SessionState, StepResult
 from longtake.server.notes import session_notes
 from longtake.server.pose_log import tum_lines
-from longtake.server.problems import RequestError, without_place
+from longtake.server.problems import NotNowError, RequestError, without_place
 from longtake.server.recorder import StepListener
 from longtake.server.shelf import CONVERSATION_NAME, POSES_NAME, TAKE_NAME, Recorded, SessionRecord, Shelf
 from longtake.server.spec import Delivery
@@ -33,20 +33,16 @@ from longtake.server.webhooks import require_webhook
 from longtake.server.works import UnderWay, Works
 from longtake.video.addresses import shown_address
 
-_LOST_IDS = 1_000_000
-"""Event ids that are left out after a crash, since those before it are not known."""
-
 
 class ServedSession:
     """Its methods return at once, with a future; all that changes it happens in the worker's thread, in turn."""
 
-    def __init__(self, id: str, shelf: Shelf, record: SessionRecord, machine: Machine) -> None:
+    def __init__(self, id: str, shelf: Shelf, record: SessionRecord, machine: Machine, *, is_new: bool) -> None:
+        """New, or one that was there before, in another session or another process."""
         self.id, self._machine = id, machine
-        was_there = record.number > 0 or shelf.read_taken() > record.next_sequence
-        first_id = record.next_event + (_LOST_IDS if was_there else 0)
         self.conversation = Conversation(shelf.folder / CONVERSATION_NAME, machine.writer)
         shown = partial(without_place, sessions=shelf.folder.parent)
-        self.events = EventLog(first_id=first_id, observe=self._observe, shown=shown)
+        self.events = EventLog(first_id=record.next_event, observe=self._observe, shown=shown)
         self._life = Life(id, shelf, record, machine, self.events)
         self._works = Works(machine.scheduler, machine.settings.limits)
         self._watches = Watches(record.watches)
@@ -64,8 +60,9 @@ class ServedSession:
         self._problem: str | None = None
         self._door = threading.RLock()
         """Held from when a frame or a question is let in until it is under way."""
-        self._active_s = machine.clock() if was_there else record.created_s  # no restart makes an empty one young
-        self._tell_beginning(was_there=was_there)
+        is_empty = record.number == 0 and self.lost is None
+        self._active_s = record.created_s if is_empty else machine.clock()  # no restart makes an empty one young
+        self._tell_beginning(is_new=is_new)
 
     def _observe(self, event: SessionEvent) -> None:
         self.conversation.hear(event)
@@ -198,7 +195,7 @@ class ServedSession:
         """Let the worker take a frame; the event `input_frame.ack`, `input_frame.dropped` or `error` tells the end."""
         self._require_open()
         if self.is_paused:
-            raise RequestError("paused", "This session is paused; let it go on first.", status=409)
+            raise NotNowError("paused", "This session is paused; let it go on first.", status=409)
 
         def make(asked: Sequence[threading.Event]) -> UnderWay:
             begun = threading.Event()
@@ -250,6 +247,10 @@ class ServedSession:
     def cancel(self, id: str) -> bool:
         """Give up a question; False where it is not under way."""
         return self._works.cancel(id)
+
+    def note_use(self) -> None:
+        """That somebody uses it beside frames and questions, such as who sends or fetches files."""
+        self._active_s = self._machine.clock()
 
     def has_asked(self, id: str) -> bool:
         """Whether a question of this id is under way, or its answer is still told."""
@@ -375,6 +376,8 @@ class ServedSession:
         error = done.exception()
         if isinstance(error, CancelledWorkError) and frame.sequence < self.record.next_sequence:
             return  # it was taken; a standing question after it was given up
+        if isinstance(error, NotNowError) and not self.record.spec.is_pushed:
+            return  # its own source is told
         if isinstance(error, CancelledWorkError):
             self.events.add("input_frame.dropped", sequence=frame.sequence, time_s=frame.time_s)
         elif error is not None:
@@ -391,12 +394,12 @@ class ServedSession:
         elif error is not None:
             self._stepping.tell_error(error, response=id)
 
-    def _tell_beginning(self, *, was_there: bool) -> None:
-        if was_there:
+    def _tell_beginning(self, *, is_new: bool) -> None:
+        if is_new:
+            self.events.add("session.created", next_sequence=0)
+        else:
             lost = None if self.lost is None else list(self.lost)
             self.events.add("session.resumed", next_sequence=self.record.next_sequence, lost_frames=lost)
-        else:
-            self.events.add("session.created", next_sequence=0)
 
     def _pause(self, *, is_paused: bool) -> None:
         self._life.change(is_paused=is_paused)

@@ -56,7 +56,7 @@ class SessionLine:
                     if message.sequence == frame.sequence:
                         return message.payload
                 elif message.get("sequence") in self._held:
-                    self._require_taken(message, frame)
+                    self._require_taken(message, frame.sequence)
                     if message["type"] == "input_frame.ack" and message["sequence"] == frame.sequence:
                         return None  # a result comes before this, where there is one
         except LongtakeError:
@@ -66,9 +66,26 @@ class SessionLine:
             self._is_open = False
             raise
 
-    def _require_taken(self, event: Mapping[str, Any], frame: BinaryMessage) -> None:
+    @property
+    def next_sequence(self) -> int:
+        """Of the frame after all that are held; 0 where none is."""
+        return self._held.next_sequence
+
+    def send_again(self) -> Steps[None]:
+        """Return when the server, which lost frames since, has taken all that are held."""
+        last, sending = self._held.next_sequence - 1, _Sending(b"")  # they go out with the next connection
+        self._num_lost, self._away_s = 0, 0.0
+        yield from self.close()
+        while True:
+            message = yield from self._next_message(sending)
+            if isinstance(message, dict) and message.get("sequence") in self._held:
+                self._require_taken(message, last)
+                if message["type"] == "input_frame.ack" and message["sequence"] == last:
+                    return
+
+    def _require_taken(self, event: Mapping[str, Any], sequence: int) -> None:
         """Raise what the server refused; where that is an earlier frame, the next call sends all from it on again."""
-        if event["type"] == "error" and event["sequence"] != frame.sequence:
+        if event["type"] == "error" and event["sequence"] != sequence:
             self._is_open = False
         require_fine(event)
 

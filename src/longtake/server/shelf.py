@@ -6,6 +6,7 @@ SESSION/
   poses.bin         a row for each pose that became known, the newest of a frame last
   pictures/         a JPEG for each frame
   take/             where it maps, a take of the frames whose results are final
+  take.sha256       what the files of its pixels were when they were written
   taken             frames taken so far, saved or not: after a crash it says which were lost
   video             what was uploaded
   conversation.json the last questions with their answers
@@ -32,7 +33,7 @@ from longtake.takes.sealed_json import sealed, unsealed
 
 _RECORD_NAME, _TAKEN_NAME = "session.json", "taken"
 POSES_NAME, VIDEO_NAME, CONVERSATION_NAME = "poses.bin", "video", "conversation.json"
-PICTURES_NAME, TAKE_NAME = "pictures", "take"
+PICTURES_NAME, TAKE_NAME, DIGESTS_NAME = "pictures", "take", "take.sha256"
 PIXEL_FOLDERS = ("images", "depth", "confidence")
 """Of a take: a file for each frame in each."""
 _FORMAT = 1
@@ -245,7 +246,7 @@ class Shelf:
         other.folder.mkdir(parents=True)
         if record.number:
             shutil.copytree(self.state_folder(record.number), other.state_folder(record.number))
-        for name in (POSES_NAME, VIDEO_NAME, CONVERSATION_NAME):
+        for name in (POSES_NAME, DIGESTS_NAME, VIDEO_NAME, CONVERSATION_NAME):
             if (self.folder / name).is_file():
                 (os.link if name == VIDEO_NAME else shutil.copyfile)(self.folder / name, other.folder / name)
         self._copy_recorded(other, record.num_frames)

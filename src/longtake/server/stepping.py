@@ -15,7 +15,7 @@ from longtake.server.life import Life
 from longtake.server.machine import PushedFrame
 from longtake.server.memory_report import MemoryReport
 from longtake.server.notes import judged, session_notes
-from longtake.server.problems import RequestError, problem_of
+from longtake.server.problems import NotNowError, RequestError, problem_of
 from longtake.server.results import answer_record
 from longtake.server.spec import Delivery
 from longtake.server.telling import tell_geometry
@@ -54,6 +54,7 @@ class Stepping:
         begun_s = time.perf_counter()
         if not self._is_new(frame):
             return
+        self._require_wanted()
         watcher = self._life.awake()
         started_s = time.perf_counter()
         geometry = yield from self._step(watcher, frame)
@@ -147,6 +148,14 @@ class Stepping:
                 "sequence_gap", f"Expected frame {expected}, but got {frame.sequence}; send them in order.", status=409
             )
         return True
+
+    def _require_wanted(self) -> None:
+        """Of a frame; here, where pauses and ends come in turn with frames, and none slips in behind one."""
+        record = self._life.record
+        if record.is_paused:
+            raise NotNowError("paused", "This session is paused; let it go on first.", status=409)
+        if record.is_finished and not record.spec.is_pushed:
+            raise NotNowError("finished", "This session was ended before its source; open another.", status=409)
 
     def _step(self, watcher: Watcher, frame: PushedFrame) -> Generator[None, None, Geometry | None]:
         """What became known; where questions still read what should leave a full memory, one of them is waited for."""

@@ -21,12 +21,13 @@ from longtake.exports.sink import SinkState
 from longtake.exports.take import TakeSettings, TakeSink
 from longtake.pipeline.map_results import MapResult, MapResults, Prepared, Stepped
 from longtake.pipeline.mapper import on_cpu
+from longtake.server.digests import FILES, PixelDigests, digests_in, read_digested, write_digested
 from longtake.server.machine import Step
-from longtake.takes.atomic_files import replace_file
+from longtake.takes.atomic_files import Grown
 from longtake.takes.corrections import Corrections
 from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
 from longtake.takes.fields import JsonObject
-from longtake.takes.header import Network, placement_from_json, placement_to_json
+from longtake.takes.header import placement_from_json, placement_to_json
 from longtake.takes.images import ImageFiles
 from longtake.video.frame import VideoFrame
 from longtake.video.resize import Resized
@@ -54,10 +55,10 @@ class OwedResults:
         return self._results.corrections
 
     def save(self, folder: Path) -> dict[str, Any]:
-        """Write pixels into the folder of a save; returns the rest as plain values."""
+        """Write pixels into the folder of a save; returns the rest, and the digest of that file, as plain values."""
         owed = self._results.owed
         pixels = {str(number): _seen(prepared).pixels for number, prepared in enumerate(owed)}
-        replace_file(folder / _OWED_NAME, save(pixels))
+        files = write_digested(folder / _OWED_NAME, save(pixels))
         frames = [
             {
                 "index": prepared.frame.index,
@@ -66,7 +67,7 @@ class OwedResults:
             }
             for prepared in owed
         ]
-        return {"results": self._results.state(), "owed": frames}
+        return {"results": self._results.state(), "owed": frames, FILES: files}
 
     @classmethod
     def resume(cls, record: JsonObject, folder: Path, mapping: GeometrySession) -> "OwedResults":
@@ -76,7 +77,8 @@ class OwedResults:
         state = record.object("results").fields
         resumed._results.restore(state, mapping.num_final, on_cpu(provisional))
         frames = record.objects("owed")
-        for frame, pixels in zip(frames, _read_pixels(folder / _OWED_NAME, len(frames)), strict=True):
+        stored = _read_pixels(folder / _OWED_NAME, len(frames), digests_in(record))
+        for frame, pixels in zip(frames, stored, strict=True):
             seen = Resized(pixels, placement_from_json(frame.object("source")))
             prepared = _as_prepared(frame.integer("index"), frame.number("time_s"), seen)
             list(resumed._results.take(Stepped(taken=prepared, geometry=None, num_final=mapping.num_final)))
@@ -84,18 +86,27 @@ class OwedResults:
 
 
 class TakeRecording:
-    """The take itself: final frames in the network's pixels."""
+    """The take itself: final frames in the network's pixels, whose digests grow beside it."""
 
     def __init__(
-        self, folder: Path, fps: float | None, network: Network | None, state: Mapping[str, Any] | None
+        self,
+        folder: Path,
+        digests: Path,
+        settings: TakeSettings,
+        state: Mapping[str, Any] | None = None,
+        kept: Grown | None = None,
     ) -> None:
-        """Goes on from the state of a save; without one, whatever an earlier process left is removed."""
+        """Goes on from the state of a save, and its digests; without one, what an earlier process left is removed."""
         self._folder = folder
         if state is None:
             shutil.rmtree(folder, ignore_errors=True)
-        kept = None if state is None else SinkState(values=state)
-        self._sink = TakeSink(folder, TakeSettings(fps=fps, network=network), state=kept)
+        self._sink = TakeSink(folder, settings, state=None if state is None else SinkState(values=state))
+        self._digests = PixelDigests(digests, kept)
         self._num_written = 0
+
+    @property
+    def digests_grown(self) -> Grown:
+        return self._digests.grown
 
     def write(self, results: Iterable[MapResult]) -> Sequence[int]:
         """All that are final; returns the bytes of each."""
@@ -103,9 +114,11 @@ class TakeRecording:
 
     def checkpoint(self) -> Mapping[str, Any]:
         """Bring all to the disk; returns the state to go on from."""
+        self._digests.sync()
         return self._sink.checkpoint().values
 
     def close(self) -> None:
+        self._digests.close()
         self._sink.close()
 
     def _write(self, frame: MappedFrame) -> int:
@@ -113,14 +126,18 @@ class TakeRecording:
         self._num_written += 1
         if self._num_written % _FRAMES_A_SYNC == 0:
             self._sink.checkpoint()
-        return sum((self._folder / pattern.format(index=frame.index)).stat().st_size for pattern in _PATTERNS)
+        names = [pattern.format(index=frame.index) for pattern in _PATTERNS]
+        contents = {name: (self._folder / name).read_bytes() for name in names}
+        self._digests.add(contents)
+        return sum(map(len, contents.values()))
 
 
-def _read_pixels(path: Path, num_frames: int) -> list[Tensor]:
+def _read_pixels(path: Path, num_frames: int, digests: Mapping[str, str]) -> list[Tensor]:
+    content = read_digested(path, digests)
     try:
-        stored = load(path.read_bytes())
+        stored = load(content)
         return [stored[str(number)] for number in range(num_frames)]
-    except (OSError, SafetensorError, KeyError) as error:
+    except (SafetensorError, KeyError) as error:
         raise SavedSessionError(f"The saved session {path} cannot be read ({error}).") from error
 
 

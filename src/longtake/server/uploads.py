@@ -28,6 +28,7 @@ async def receive_video(engine: Engine, session: ServedSession, request: Request
     with writing(path.name), unfinished.open("xb") as file:
         try:
             async for chunk in request.stream():
+                session.note_use()
                 await asyncio.to_thread(_write, engine.quota, file, chunk)
             await asyncio.to_thread(_sync, file)
             engine.session(session.id)  # it may have been closed meanwhile

@@ -1,6 +1,6 @@
 """Posts what a standing question found to an address of the client's, where the operator allows that host.
 
-From a thread of its own, with few waiting: a host that is slow holds up nobody else. No redirect is followed, no proxy
+From a thread for each host, with few waiting: one that is slow holds up nobody else. No redirect is followed, no proxy
 is asked, and nothing is sent but the finding.
 """
 
@@ -9,7 +9,7 @@ import queue
 import re
 import socket
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -90,12 +90,17 @@ def _port(parts: SplitResult) -> int:
 
 
 class Webhooks:
-    """Findings on their way out; a host that fails is told as an error of the session."""
+    """Findings on their way out; a host that fails is told as an error of the session.
 
-    def __init__(self, hosts: frozenset[str]) -> None:
-        self._hosts = hosts
-        self._waiting: queue.Queue[_Finding | None] = queue.Queue(_MOST_WAITING)
-        self._thread: threading.Thread | None = None
+    Each receiver has a queue and a thread of its own, begun when it is first needed, so that a slow one holds up no
+    other; there are no more of them than the operator allows, two for a host without a port.
+    """
+
+    def __init__(self, hosts: frozenset[str], count: Callable[[str], None] = lambda _: None) -> None:
+        """`count` is told how each finding ended: sent, failed or dropped."""
+        self._hosts, self._count = hosts, count
+        self._receivers: dict[tuple[str | None, int], _Receiver] = {}
+        self._lock = threading.Lock()
 
     def tell(self, session: str, watches: Sequence[Watch], fired: SessionEvent, events: EventLog) -> None:
         """Let the finding of a standing question be posted, if it has a webhook."""
@@ -107,43 +112,78 @@ class Webhooks:
 
     def _post(self, finding: _Finding) -> None:
         """At once for the caller, whose thread is not the one that sends."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="longtake-webhooks", daemon=True)
-            self._thread.start()
         try:
-            self._waiting.put_nowait(finding)
-        except queue.Full:
-            finding.fail(_failure("too many wait"))
+            parts = require_webhook(finding.url, self._hosts)  # again: a saved session may name what was allowed once
+        except RequestError as error:
+            self._count("failed")
+            finding.fail(error)
+            return
+        where = parts.hostname, _port(parts)
+        with self._lock:
+            if where not in self._receivers:
+                self._receivers[where] = _Receiver(f"longtake-webhook-{len(self._receivers)}", self._count)
+        self._receivers[where].post(finding, parts)
 
     def close(self) -> None:
         """Send no more; what is being sent ends within its time."""
-        if self._thread is not None:
-            with suppress(queue.Empty):
-                while True:
-                    self._waiting.get_nowait()
-            self._waiting.put(None)
-            self._thread.join()
+        with self._lock:
+            receivers = list(self._receivers.values())
+        for receiver in receivers:
+            receiver.stop()
+        for receiver in receivers:
+            receiver.join()
+
+
+class _Receiver:
+    """One host and port: what waits for it, and the thread that sends it."""
+
+    def __init__(self, name: str, count: Callable[[str], None]) -> None:
+        self._count = count
+        self._waiting: queue.Queue[tuple[_Finding, SplitResult] | None] = queue.Queue(_MOST_WAITING)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def post(self, finding: _Finding, parts: SplitResult) -> None:
+        try:
+            self._waiting.put_nowait((finding, parts))
+        except queue.Full:
+            self._count("dropped")
+            finding.fail(_failure("too many wait"))
+
+    def stop(self) -> None:
+        """After what is being sent; what waits is given up."""
+        with suppress(queue.Empty):
+            while True:
+                self._waiting.get_nowait()
+        self._waiting.put(None)
+
+    def join(self) -> None:
+        """Longer than it may take only where the name of a host is not found, for which there is no limit."""
+        self._thread.join(_TRIES * _TIMEOUT_S + 1)
 
     def _run(self) -> None:
-        while (finding := self._waiting.get()) is not None:
+        while (next_one := self._waiting.get()) is not None:
+            finding, parts = next_one
             try:
-                self._send(finding)
+                _send(parts, finding)
+                self._count("sent")
             except RequestError as error:
+                self._count("failed")
                 finding.fail(error)
 
-    def _send(self, finding: _Finding) -> None:
-        parts = require_webhook(finding.url, self._hosts)
-        for left in reversed(range(_TRIES)):
-            try:
-                status = _post_once(parts, json.dumps(finding.record).encode())
-            except (OSError, HTTPException) as error:
-                why = type(error).__name__ if not isinstance(error, OSError) else (error.strerror or str(error))
-            else:
-                if 200 <= status < 300:
-                    return
-                why = f"it replied {status}"
-            if not left:
-                raise _failure(why)
+
+def _send(parts: SplitResult, finding: _Finding) -> None:
+    for left in reversed(range(_TRIES)):
+        try:
+            status = _post_once(parts, json.dumps(finding.record).encode())
+        except (OSError, HTTPException) as error:
+            why = type(error).__name__ if not isinstance(error, OSError) else (error.strerror or str(error))
+        else:
+            if 200 <= status < 300:
+                return
+            why = f"it replied {status}"
+        if not left:
+            raise _failure(why)
 
 
 def _post_once(parts: SplitResult, content: bytes) -> int:

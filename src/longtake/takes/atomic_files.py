@@ -9,7 +9,7 @@ from io import BufferedWriter
 from pathlib import Path
 from types import TracebackType
 
-from longtake.errors import InputError
+from longtake.errors import ChangedFileError, InputError, StorageError
 from longtake.takes.fields import require_file
 
 _UNFINISHED = ".unfinished"
@@ -22,9 +22,8 @@ def writing(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(
-            f"{what} cannot be written ({error.strerror or error}); make room there or name another folder."
-        ) from error
+        fault = f"{what} cannot be written ({error.strerror or error})"
+        raise StorageError(f"{fault}; make room there or name another folder.", fault=fault) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +35,15 @@ class Grown:
     """Of those bytes; None where they may be any."""
 
 
+def changed_file(fault: str) -> ChangedFileError:
+    """Of a file that a broken run cannot go on after."""
+    return ChangedFileError(f"{fault}; start again with --overwrite (overwrite=True).", fault=fault)
+
+
 def require_unchanged(path: Path, expected: str | None, found: str) -> None:
     """Refuse a file whose kept part has another digest than expected, where one is."""
     if expected not in (None, found):
-        raise InputError(
-            f"Expected {path} as it was at the checkpoint, but it was changed; start again with --overwrite "
-            "(overwrite=True)."
-        )
+        raise changed_file(f"Expected {path} as it was at the checkpoint, but it was changed")
 
 
 class GrowingFile:
@@ -101,10 +102,7 @@ def _digest_of_first(path: Path, num_bytes: int) -> "hashlib._Hash":
     """Of so many bytes, which a file must have."""
     digest = hashlib.sha256()
     if num_bytes and (found := path.stat().st_size if path.exists() else 0) < num_bytes:
-        raise InputError(
-            f"Expected {num_bytes} bytes to go on after in {path}, but it has {found}; start again with --overwrite "
-            "(overwrite=True)."
-        )
+        raise changed_file(f"Expected {num_bytes} bytes to go on after in {path}, but it has {found}")
     if num_bytes:
         with path.open("rb") as file:
             for start in range(0, num_bytes, _READ_AT_ONCE):

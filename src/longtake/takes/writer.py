@@ -10,8 +10,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from longtake.errors import InputError
-from longtake.takes.atomic_files import GrowingFile, Grown, replacing, require_unchanged, sync_path, writing
+from longtake.errors import ChangedFileError, InputError
+from longtake.takes.atomic_files import (
+    GrowingFile,
+    Grown,
+    changed_file,
+    replacing,
+    require_unchanged,
+    sync_path,
+    writing,
+)
 from longtake.takes.corrections import restore_online
 from longtake.takes.depth_files import CONFIDENCE_FILES, write_array
 from longtake.takes.descriptors import descriptor_line
@@ -326,11 +334,8 @@ def _first_lines(path: Path, num_lines: int) -> tuple[Grown, bytes]:
     return Grown(num_bytes=num_bytes, sha256=digest.hexdigest()), line
 
 
-def _lacks_lines(path: Path, num_lines: int, found: str) -> InputError:
-    return InputError(
-        f"Expected {num_lines} frames to go on after in {path}, but {found}; start again with --overwrite "
-        "(overwrite=True)."
-    )
+def _lacks_lines(path: Path, num_lines: int, found: str) -> ChangedFileError:
+    return changed_file(f"Expected {num_lines} frames to go on after in {path}, but {found}")
 
 
 def _delete_take(folder: Path) -> None:
