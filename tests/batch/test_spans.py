@@ -17,6 +17,7 @@ from longtake.batch.storage import FolderStorage, open_storage
 from longtake.errors import InputError
 from longtake.exports.frame import MappedFrame
 from longtake.exports.take import DepthKind, TakeSettings
+from longtake.pipeline.merging import moved_frames
 from longtake.pipeline.outputs import Outputs, open_sinks
 from longtake.spatial.pose import nearest_rotation
 from longtake.spatial.similarity import Similarity
