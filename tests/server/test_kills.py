@@ -20,8 +20,6 @@ from served import MAP, until
 from server_process import Reply, ServerProcess
 
 import longtake
-from benchmarks.serving.bare_sockets import BINARY, FINAL, bare_socket, wire_frame
-from benchmarks.serving.wire import raw_frame
 from longtake.errors import InputError, LongtakeError
 from longtake.server.client import RemoteSession
 from longtake.server.networks import Networks
@@ -29,6 +27,11 @@ from longtake.server.results import geometry_bytes
 from longtake.video.frame import VideoFrame
 
 pytest.importorskip("fastapi")
+pytest.importorskip("websockets")
+
+from benchmarks.serving.bare_sockets import BINARY, FINAL, bare_socket, wire_frame  # noqa: E402
+from benchmarks.serving.wire import raw_frame  # noqa: E402
+
 pytestmark = [pytest.mark.extra, pytest.mark.by_hand]
 ROUNDS = 6
 WORLD = {"source": "world:9?frames=400&size=126x98", "language": None, "memory": MAP.memory_bytes}

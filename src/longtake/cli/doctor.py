@@ -29,6 +29,7 @@ PURPOSES = {
     "hub": "models by name from the Hugging Face hub",
     "plot": "pictures of eval and bench",
     "qwen": "ask and live",
+    "ray": "batch --on ray: many machines",
     "rerun": "the format rrd",
     "serve": "serve, its page, and clients of a server",
     "sky": "--sky of map and export",
