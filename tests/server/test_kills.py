@@ -29,8 +29,8 @@ from longtake.video.frame import VideoFrame
 pytest.importorskip("fastapi")
 pytest.importorskip("websockets")
 
-from benchmarks.serving.bare_sockets import BINARY, FINAL, bare_socket, wire_frame  # noqa: E402
-from benchmarks.serving.wire import raw_frame  # noqa: E402
+from benchmarks.serving.bare_sockets import BINARY, FINAL, bare_socket, wire_frame
+from benchmarks.serving.wire import raw_frame
 
 pytestmark = [pytest.mark.extra, pytest.mark.by_hand]
 ROUNDS = 6
