@@ -10,8 +10,7 @@ from typing import Protocol, runtime_checkable
 
 import longtake
 from longtake.api.live_session import LiveAnswer
-from longtake.api.models import load_language_model, load_model
-from longtake.geometry.model import GeometryModel
+from longtake.api.models import load_language_model
 from longtake.language.load import LanguageModel
 from longtake.runtime.answers import Answer
 from longtake.server.client import RemoteSession
@@ -142,21 +141,16 @@ class _Dialogue:
 def _local(kind: Kind) -> Iterator[Watching]:
     match kind:
         case Kind.MAP:
-            with longtake.GeometrySession.from_pretrained(_map_model(), memory=_MAP_BYTES) as session:
+            with longtake.GeometrySession.from_pretrained("micro-map", memory=_MAP_BYTES) as session:
                 yield _Mapping(session)
         case Kind.ASK:
             with longtake.DialogueSession.from_pretrained(_language_model(), memory=_ASK_BYTES) as dialogue:
                 yield _Dialogue(dialogue)
         case Kind.BOTH:
             with longtake.LiveSession.from_pretrained(
-                map=_map_model(), ask=_language_model(), memory=_BOTH_BYTES, share=_SHARE, ask_fps=_ASK_FPS
+                map="micro-map", ask=_language_model(), memory=_BOTH_BYTES, share=_SHARE, ask_fps=_ASK_FPS
             ) as both:
                 yield both
-
-
-@cache
-def _map_model() -> GeometryModel:
-    return load_model("micro-map", device="cpu")
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from live_page import wait_for_words
 
 from longtake.takes.frames import TakeFrame
 from longtake.takes.header import Content, TakeHeader, Unit
@@ -80,7 +81,7 @@ def test_a_take_is_shown_with_its_points_path_and_pictures(browser: Any, url: st
     assert page.text_content("#source-name") == "a-take"
     assert not page.locator("#ask-panel").is_visible()
     assert page.locator("#figures > div:visible dt").all_text_contents() == ["Video", "Frames", "Points"]
-    assert page.text_content("#time-words") == f"{NUM_FRAMES} frames"
+    wait_for_words(page, "#time-words", f"^{NUM_FRAMES} frames$")
     assert not page.locator("#legend").is_visible()
     assert not page.locator("#depth-image").locator("..").is_visible()
     page.click("#downloads summary")
