@@ -29,6 +29,8 @@ from longtake.types import Geometry
 _log = logging.getLogger(__name__)
 _NEWEST_TIMES = 64
 """Of frames whose pictures may not be written yet."""
+_AFTER_ITS_SOURCE = 2
+"""The first event of a fork: who follows it from its beginning is told that something was before."""
 
 
 class Life:
@@ -171,7 +173,7 @@ class Life:
         """Save it, and write the same as another session's folder; returns its record."""
         self._require_kept()
         self.save()
-        record = replace(self.record, created_s=self._machine.clock(), next_event=1)
+        record = replace(self.record, created_s=self._machine.clock(), next_event=_AFTER_ITS_SOURCE)
         self.shelf.copy_to(shelf, record)
         return record
 
