@@ -16,7 +16,7 @@ import typer
 
 import longtake
 from benchmarks.loop_walks import pose_errors
-from longtake.batch.driver import Batch, Ended
+from longtake.batch.driver import Batch, Ended, Progress
 from longtake.batch.job import Finished, Job, Told, Watched
 from longtake.batch.local_pool import LocalPool
 from longtake.batch.manifest import open_manifest
@@ -94,7 +94,7 @@ def batch_pools(
 def _run(batch: Batch) -> tuple[float, float, int]:
     begun_s, first_s, largest = time.monotonic(), None, 0
     for event in batch:
-        if first_s is None:
+        if first_s is None and (isinstance(event, Ended) or (isinstance(event, Progress) and event.frames_per_s > 0)):
             first_s = time.monotonic()
         if isinstance(event, Ended):
             assert event.problem is None, event.problem
