@@ -45,6 +45,12 @@ def has_checkpoint(out: Path) -> bool:
     return any(path.name.startswith("session") for path in out.glob("w*/resume/**/*"))
 
 
+def kill_one(pool: LocalPool | RayPool) -> Iterator[None]:
+    """A worker of it, once."""
+    os.kill(pool.process_ids[0], signal.SIGKILL)
+    yield
+
+
 def kill_when_begun(batch: Batch, out: Path, kill: Iterator[None]) -> list[str]:
     """Names of the videos that were tried again."""
     retried = []
@@ -63,12 +69,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_video_resumed(
     monkeypatch.setattr("longtake.batch.driver._TOLD_EVERY_S", 0.1)
     pool = LocalPool(2)
     batch = Batch(open_manifest(ROWS, SETTINGS), open_storage(tmp_path), pool)
-
-    def kill() -> Iterator[None]:
-        os.kill(pool.process_ids[0], signal.SIGKILL)
-        yield
-
-    assert len(kill_when_begun(batch, tmp_path, kill())) == 1
+    assert len(kill_when_begun(batch, tmp_path, kill_one(pool))) == 1
     assert batch.summary is not None
     assert batch.summary.done == 3
     assert files(tmp_path) == expected
@@ -139,12 +140,7 @@ def test_on_ray_the_files_are_the_same_though_a_worker_is_killed(
     monkeypatch.setattr("longtake.batch.driver._TOLD_EVERY_S", 0.1)
     pool = RayPool("ray", 2)
     batch = Batch(open_manifest(ROWS, SETTINGS), open_storage(tmp_path), pool)
-
-    def kill() -> Iterator[None]:
-        os.kill(pool.process_ids[0], signal.SIGKILL)
-        yield
-
-    assert len(kill_when_begun(batch, tmp_path, kill())) == 1
+    assert len(kill_when_begun(batch, tmp_path, kill_one(pool))) == 1
     assert batch.summary is not None
     assert batch.summary.done == 3
     assert files(tmp_path) == expected

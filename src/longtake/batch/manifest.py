@@ -9,8 +9,10 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,8 @@ from longtake.video.addresses import shown_address
 from longtake.video.folders import VIDEO_SUFFIXES, natural_order
 
 _SOURCE, _NAME, _SPANS = "source", "name", "spans"
-_TEXTS, _TABLES, _PARQUET = (".txt", ".list"), (".csv",), (".parquet",)
+Numbered = tuple[int, Mapping[str, object]]
+"""A row as it is written, with its number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,9 @@ class Row:
 class Manifest:
     """Rows in an order that stays; iterate as often as needed."""
 
-    def __init__(self, title: str, read: "ReadRows", defaults: Mapping[str, Any], spans: int = 1) -> None:
+    def __init__(
+        self, title: str, read: Callable[[], Iterator[Numbered]], defaults: Mapping[str, Any], spans: int = 1
+    ) -> None:
         """Refuses, in a sentence, a list that cannot be mapped as a whole, before any video of it is."""
         self.title, self._read, self._defaults, self._spans = title, read, defaults, spans
         self._root: str | None = None
@@ -87,77 +92,46 @@ class Manifest:
         )
 
 
-class ReadRows:
-    """Where rows come from: with the number of each, what is written in it."""
-
-    def __call__(self) -> Iterator[tuple[int, Mapping[str, object]]]:
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, slots=True)
-class _Listed(ReadRows):
-    """Rows that are there already."""
-
-    rows: tuple[Mapping[str, object], ...]
-
-    def __call__(self) -> Iterator[tuple[int, Mapping[str, object]]]:
-        return enumerate(self.rows, start=1)
-
-
-@dataclass(frozen=True, slots=True)
-class _TextFile(ReadRows):
+def _text_rows(path: Path) -> Iterator[Numbered]:
     """A source in each line; those that are empty or begin with # are none."""
-
-    path: Path
-
-    def __call__(self) -> Iterator[tuple[int, Mapping[str, object]]]:
-        with _reading(self.path), self.path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                if (text := line.strip()) and not text.startswith("#"):
-                    yield number, {_SOURCE: _beside(self.path, text)}
+    with _reading(path), path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            if (text := line.strip()) and not text.startswith("#"):
+                yield number, {_SOURCE: _beside(path, text)}
 
 
-@dataclass(frozen=True, slots=True)
-class _CsvFile(ReadRows):
+def _csv_rows(path: Path) -> Iterator[Numbered]:
     """The first line has the names of columns."""
-
-    path: Path
-
-    def __call__(self) -> Iterator[tuple[int, Mapping[str, object]]]:
-        with _reading(self.path), self.path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            _require_columns(reader.fieldnames or (), self.path)
-            for row in reader:
-                if None in row or None in row.values():
-                    raise InputError(
-                        f"Expected {len(reader.fieldnames or ())} values in line {reader.line_num} of {self.path}, as "
-                        "its first line names, but there are more or fewer; quote texts that have commas."
-                    )
-                yield reader.line_num, {**row, _SOURCE: _beside(self.path, str(row[_SOURCE]))}
+    with _reading(path), path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file)
+        _require_columns(reader.fieldnames or (), path)
+        for row in reader:
+            if None in row or None in row.values():
+                raise InputError(
+                    f"Expected {len(reader.fieldnames or ())} values in line {reader.line_num} of {path}, as its first "
+                    "line names, but there are more or fewer; quote texts that have commas."
+                )
+            yield reader.line_num, {**row, _SOURCE: _beside(path, str(row[_SOURCE]))}
 
 
-@dataclass(frozen=True, slots=True)
-class _ParquetFile(ReadRows):
-    path: Path
+def _parquet_rows(path: Path) -> Iterator[Numbered]:
+    try:
+        parquet = import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"The list {path} needs pyarrow, which is not installed; run: pip install pyarrow, or write it as CSV."
+        ) from error
+    try:
+        table = parquet.ParquetFile(path)
+    except Exception as error:  # pyarrow's own kinds
+        raise InputError(f"The list {path} cannot be read as Parquet ({error}); check the file.") from error
+    _require_columns(table.schema_arrow.names, path)
+    rows = (row for batch in table.iter_batches(batch_size=1024) for row in batch.to_pylist())
+    for number, row in enumerate(rows, start=1):
+        yield number, {**row, _SOURCE: _beside(path, str(row[_SOURCE]))}
 
-    def __call__(self) -> Iterator[tuple[int, Mapping[str, object]]]:
-        try:
-            parquet = import_module("pyarrow.parquet")
-        except ImportError as error:
-            raise MissingExtraError(
-                f"The list {self.path} needs pyarrow, which is not installed; run: pip install pyarrow, or write it as "
-                "CSV."
-            ) from error
-        try:
-            table = parquet.ParquetFile(self.path)
-        except Exception as error:  # pyarrow's own kinds
-            raise InputError(f"The list {self.path} cannot be read as Parquet ({error}); check the file.") from error
-        _require_columns(table.schema_arrow.names, self.path)
-        number = 0
-        for batch in table.iter_batches(batch_size=1024):
-            for row in batch.to_pylist():
-                number += 1
-                yield number, {**row, _SOURCE: _beside(self.path, str(row[_SOURCE]))}
+
+_LISTS = {".txt": _text_rows, ".list": _text_rows, ".csv": _csv_rows, ".parquet": _parquet_rows}
 
 
 def open_manifest(
@@ -176,19 +150,17 @@ def open_manifest(
         rows = tuple({_SOURCE: str(one)} if isinstance(one, str | Path) else dict(one) for one in named)
         for row in rows:
             _require_columns(row, "the list")
-        return Manifest("the list", _Listed(rows), defaults, spans)
+        return Manifest("the list", partial(enumerate, rows, 1), defaults, spans)
     text, path = str(named), Path(named)
     if path.is_dir():
         videos = list(_videos_below(path, apart_from))
         if not videos:
             raise InputError(f"Expected videos in the folder {path} or below it, but there are none; check the path.")
         return Manifest(text, _told_apart(videos), defaults, spans)
-    suffix = path.suffix.lower()
-    if path.is_file() and suffix in (*_TEXTS, *_TABLES, *_PARQUET):
-        read = _CsvFile(path) if suffix in _TABLES else _ParquetFile(path) if suffix in _PARQUET else _TextFile(path)
-        return Manifest(text, read, defaults, spans)
+    if path.is_file() and (rows_of := _LISTS.get(path.suffix.lower())) is not None:
+        return Manifest(text, partial(rows_of, path), defaults, spans)
     if path.is_file() or text.startswith("world:"):
-        return Manifest(text, _Listed(({_SOURCE: text},)), defaults, spans)
+        return Manifest(text, partial(enumerate, [{_SOURCE: text}], 1), defaults, spans)
     found = sorted(glob.glob(text, recursive=True), key=natural_order) if glob.has_magic(text) else []  # noqa: PTH207
     if not found:
         raise InputError(
@@ -198,18 +170,17 @@ def open_manifest(
     return Manifest(text, _told_apart(found), defaults, spans)
 
 
-def _told_apart(videos: list[str]) -> _Listed:
+def _told_apart(videos: list[str]) -> Callable[[], Iterator[Numbered]]:
     """Files of one name but for their endings are called by these too."""
     root = _common_folder(videos)
     stems = Counter(_name_of(video, root) for video in videos)
-    return _Listed(
-        tuple(
-            {_SOURCE: video}
-            if stems[name := _name_of(video, root)] == 1
-            else {_SOURCE: video, _NAME: name + Path(video).suffix.replace(".", "_")}
-            for video in videos
-        )
-    )
+    rows = [
+        {_SOURCE: video}
+        if stems[name := _name_of(video, root)] == 1
+        else {_SOURCE: video, _NAME: name + Path(video).suffix.replace(".", "_")}
+        for video in videos
+    ]
+    return partial(enumerate, rows, 1)
 
 
 def _require_columns(names: Iterable[str], where: object) -> None:
@@ -307,14 +278,10 @@ def _whole(value: object) -> int:
     return number
 
 
-class _reading:  # noqa: N801 - reads as a function
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
     """What is wrong with a file, in a sentence."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, OSError | UnicodeDecodeError | csv.Error):
-            raise InputError(f"The list {self._path} cannot be read ({error}); check the file.") from error
+    try:
+        yield
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"The list {path} cannot be read ({error}); check the file.") from error
