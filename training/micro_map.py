@@ -19,7 +19,7 @@ from longtake.world.families import HELD_OUT, Family
 from longtake.world.seeds import Split, seeds
 from training.cutting import Cutter
 from training.footage import Reels, Size
-from training.fused_blocks import fuse_blocks
+from training.fusing import fuse
 from training.learning import ClipTrainer
 from training.losses import PARTS, targets, weighted
 from training.optimise import initialise
@@ -65,7 +65,7 @@ class MicroMapTraining(Training[Reels]):
         self.model.to(piece.device)
         if piece.device.type == "cuda":
             torch.set_float32_matmul_precision("high")
-        fuse_blocks(self.model)
+            fuse(self.model)
         super().__init__(recipe, piece, tell, self.model)
         self._recipe = recipe
         with torch.no_grad():

@@ -1,5 +1,7 @@
 """Two optimisers side by side: products of the blocks are kept near orthogonal, all else follows its own spread."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW
@@ -18,11 +20,12 @@ _STORED = torch.bfloat16
 class Optimisers:
     """Muon for the matrices of blocks, AdamW for the rest, at one rate."""
 
-    def __init__(self, model: nn.Module, *, weight_decay: float) -> None:
+    def __init__(self, model: nn.Module, *, weight_decay: float, pool: Any = None) -> None:
+        """Steps are recorded where there is a pool for it."""
         named = dict(model.named_parameters())
         matrices = {name: weight for name, weight in named.items() if _is_in_block(name) and weight.ndim == 2}
         rest = {name: weight for name, weight in named.items() if name not in matrices}
-        self._muon = Muon(list(matrices.values()), weight_decay=weight_decay)
+        self._muon = Muon(list(matrices.values()), weight_decay=weight_decay, pool=pool)
         self._adam = AdamW(
             [
                 {"params": [weight for weight in rest.values() if weight.ndim > 1], "weight_decay": weight_decay},

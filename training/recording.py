@@ -24,9 +24,9 @@ def prepare_gradients(weights: Sequence[Tensor]) -> None:
 
 def learn(compute: Compute, inputs: Sequence[Tensor], weights: Sequence[Tensor]) -> Float[Tensor, " figures"]:
     """Leave the gradients of the loss in the weights; returns the figures."""
-    torch._foreach_zero_([weight.grad for weight in weights if weight.grad is not None])
     loss, figures = compute(*inputs)
-    loss.backward()
+    found = torch.autograd.grad(loss, list(weights), materialize_grads=True)
+    torch._foreach_copy_([weight.grad for weight in weights if weight.grad is not None], found)
     return figures.detach()
 
 
@@ -49,6 +49,27 @@ class Recording:
         torch._foreach_copy_(self._inputs, list(inputs))
         self._graph.replay()
         return self._figures
+
+
+class RecordedWork:
+    """Work on tensors that stay where they are, again and again: at first plainly, then recorded where there is a pool
+    for it."""
+
+    def __init__(self, work: Callable[[], None], pool: Any) -> None:
+        self._work, self._pool = work, pool
+        self._is_warm = False
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def do(self) -> None:
+        if self._pool is None or not self._is_warm:
+            self._work()
+            self._is_warm = True
+            return
+        if self._graph is None:
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph, pool=self._pool):
+                self._work()
+        self._graph.replay()
 
 
 class TrainStep:

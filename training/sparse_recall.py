@@ -20,6 +20,10 @@ from longtake.attention.backend import Keys, Queries
 from longtake.attention.recall import ClipRecall, HostOrdinals
 from longtake.geometry.config import TRUNK
 
+_BLOCK = 64
+"""Tokens: about a frame's. Of blocks twice as long fewer are passed over, and fewer are seen whole."""
+_TILE = {"BLOCK_M": _BLOCK, "BLOCK_N": _BLOCK}
+
 
 @dataclass(frozen=True, slots=True)
 class SparseClipRecall(HostOrdinals):
@@ -43,7 +47,7 @@ class SparseClipRecall(HostOrdinals):
         if stream != TRUNK:
             return self.others.attend(stream, layer, q, k, v)
         ordered = (self._special_first(tensor).transpose(1, 2) for tensor in (q, k, v))
-        attended = _attention(q.device.type)(*ordered, block_mask=self.blocks)
+        attended = _attention(q.device.type)(*ordered, block_mask=self.blocks, kernel_options=_TILE)
         return self._in_clip(attended.transpose(1, 2))
 
     def _special_first(self, tokens: Keys) -> Keys:
@@ -60,14 +64,35 @@ class SparseClipRecall(HostOrdinals):
 def sparse_recall(
     others: ClipRecall, kinds: Bool[Tensor, "kinds kinds"], num_frames: int, tokens_per_frame: int
 ) -> SparseClipRecall:
-    """From which kinds of tokens, the special ones of each frame and its patches as one, see which."""
+    """From which kinds of tokens, the special ones of each frame and its patches as one, see which.
+
+    A token is seen by the frames from one to another, without a gap: two numbers, which are compared faster than an
+    entry of a table is looked up.
+    """
     special = len(kinds) // num_frames - 1
     kind = _kinds_special_first(num_frames, special, tokens_per_frame, kinds.device)
-    length = len(kind)
+    frame, (first, last) = kind // (special + 1), (ends[kind] for ends in _seen_by(kinds, special + 1))
     blocks = create_block_mask(
-        lambda _batch, _head, query, key: kinds[kind[query], kind[key]], None, None, length, length, device=kinds.device
+        lambda _batch, _head, query, key: (frame[query] >= first[key]) & (frame[query] <= last[key]),
+        None,
+        None,
+        len(kind),
+        len(kind),
+        device=kinds.device,
+        BLOCK_SIZE=_BLOCK,
     )
     return SparseClipRecall(others, blocks, num_frames, special)
+
+
+def _seen_by(kinds: Bool[Tensor, "kinds kinds"], per_frame: int) -> tuple[Int[Tensor, " kinds"], Int[Tensor, " kinds"]]:
+    """Of each kind the first and the last frame that sees it."""
+    by_frame = kinds[::per_frame]
+    assert torch.equal(by_frame.repeat_interleave(per_frame, dim=0), kinds), "all of a frame see the same"
+    first = by_frame.int().argmax(dim=0)
+    last = first + by_frame.sum(dim=0) - 1
+    frame = torch.arange(len(by_frame), device=kinds.device)[:, None]
+    assert torch.equal((frame >= first) & (frame <= last), by_frame), "what is forgotten is not seen again"
+    return first, last
 
 
 def _kinds_special_first(

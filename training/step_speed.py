@@ -11,7 +11,7 @@ from torch import Tensor
 
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
-from training.fused_blocks import fuse_blocks
+from training.fusing import fuse
 from training.learning import ClipTrainer
 from training.losses import weighted
 from training.optimise import initialise
@@ -50,7 +50,8 @@ def measure_steps(
     model = GeometryModel(network)
     initialise(model)
     model.to(device)
-    fuse_blocks(model)
+    if device.type == "cuda":
+        fuse(model)
     weights = list(model.parameters())
     prepare_gradients(weights)
     pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None

@@ -71,7 +71,8 @@ class Training(ABC, Generic[F]):
         """Begun anew with this model, or resumed from its checkpoint; `tell` is given every figure as it comes."""
         self._schedule, self._piece, self._device, self._tell = recipe, piece, piece.device, tell
         self._started, self._is_stopped, self._is_late = time.monotonic(), False, False
-        self._optimisers = Optimisers(model, weight_decay=recipe.weight_decay)
+        self._pool = torch.cuda.graph_pool_handle() if self._device.type == "cuda" else None
+        self._optimisers = Optimisers(model, weight_decay=recipe.weight_decay, pool=self._pool)
         reached = Reached(step=0, worlds=0)
         if is_training(piece.folder):
             reached = resume_training(piece.folder, model, self._optimisers)
@@ -80,7 +81,6 @@ class Training(ABC, Generic[F]):
         torch.manual_seed(1 + self.step)
         self._learner, self._weights = model, list(model.parameters())
         prepare_gradients(self._weights)
-        self._pool = torch.cuda.graph_pool_handle() if self._device.type == "cuda" else None
 
     @property
     def is_done(self) -> bool:
