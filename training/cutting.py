@@ -1,11 +1,11 @@
 """Which frames a clip for training has: one stretch of a walk, several that come back to a place, or a strange one.
 
 walk        │ 40 41 42 43 44 45 46 47 48 49 50 51 │
-returning   │ 40 42 44 46 48 50 │ 261 260 259 258 257 256 │     sees some of what the first stretch saw
+returning   │ 40 42 44 46 48 50 │ 261 260 259 258 257 256 │     sees some of what is remembered of the first stretch
 strange     │ 40 42 44 46 48 50 │ 12 13 14 15 16 17 │           of another walk: where that is nobody can tell
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,11 +16,17 @@ from longtake.errors import SettingError
 OVERLAP_EVERY = 8
 """Frames between those whose overlap is known."""
 _SEEN_AGAIN = 0.25
-"""Share of a frame's points that an earlier stretch saw, where it comes back to it."""
+"""Share of a frame's points that a remembered one saw, where a clip comes back to it."""
 _LONG_AGO = 40
 """Frames of the walk that lie between at least."""
 _FIRST = 8
 """Frames of the first stretch at least, or half of the clip."""
+_TRIES = 4
+"""To find a stretch that something sees again."""
+
+Remembered = Callable[[int], Int64[np.ndarray, " frames"]]
+"""Of which frames of a clip the patches are still there, by how many came before: what was forgotten cannot be known
+again, and asking for it teaches nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +55,12 @@ class Cutter:
         num_frames: int,
         rng: np.random.Generator,
         overlaps: Sequence[Float[np.ndarray, "sampled sampled"]],
+        remembered: Remembered,
     ) -> ClipFrames:
         """Clips from anywhere in these walks, of whose frames every eighth's overlap is known."""
         if num_frames > self.num_filmed:
             raise SettingError(f"Expected clips of {self.num_filmed} frames at most, as filmed, but got {num_frames}.")
-        return _together([self._clip(num_frames, rng, overlaps) for _ in range(num_clips)], num_frames)
+        return _together([self._clip(num_frames, rng, overlaps, remembered) for _ in range(num_clips)], num_frames)
 
     def pairs(
         self,
@@ -66,18 +73,22 @@ class Cutter:
         """A stretch of each walk, then one as long of the same place much later, or of another walk; a walk that sees
         nothing again has none."""
         lengths = [length, length]
-        tried = [self._jumping(walk, lengths, rng, overlaps, is_strange=strange) for walk in range(len(overlaps))]
+        tried = [
+            self._jumping(walk, lengths, rng, overlaps, np.arange, is_strange=strange) for walk in range(len(overlaps))
+        ]
         return _together([clip for clip in tried if clip is not None], 2 * length)
 
     def _clip(
-        self, num_frames: int, rng: np.random.Generator, overlaps: Sequence[np.ndarray]
+        self, num_frames: int, rng: np.random.Generator, overlaps: Sequence[np.ndarray], remembered: Remembered
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         walk, kind = int(rng.integers(len(overlaps))), rng.random()
         if kind < self.returning + self.strange:
             is_strange = kind >= self.returning and len(overlaps) > 1
-            jumping = self._jumping(walk, _stretches(num_frames, rng), rng, overlaps, is_strange=is_strange)
-            if jumping is not None:
-                return jumping
+            for _ in range(_TRIES):
+                lengths = _stretches(num_frames, rng)
+                jumping = self._jumping(walk, lengths, rng, overlaps, remembered, is_strange=is_strange)
+                if jumping is not None:
+                    return jumping
         frames = self._stretch(int(rng.integers(self.num_filmed)), num_frames, rng)
         return np.full(num_frames, walk), frames, np.ones(num_frames, dtype=np.bool_)
 
@@ -87,6 +98,7 @@ class Cutter:
         lengths: Sequence[int],
         rng: np.random.Generator,
         overlaps: Sequence[np.ndarray],
+        remembered: Remembered,
         *,
         is_strange: bool,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
@@ -97,8 +109,9 @@ class Cutter:
                 other = (walk + int(rng.integers(1, len(overlaps)))) % len(overlaps)
                 place: int | None = int(rng.integers(self.num_filmed))
             else:
-                before = [each for each, of in zip(frames, walks, strict=True) if of == walk]
-                other, place = walk, _seen_again(overlaps[walk], np.concatenate(before), rng)
+                so_far, of_walk = np.concatenate(frames), np.repeat(walks, lengths[:number]) == walk
+                whole = remembered(len(so_far))
+                other, place = walk, _seen_again(overlaps[walk], so_far[whole[of_walk[whole]]], rng)
             if place is None:
                 return None
             walks.append(other)
@@ -140,6 +153,8 @@ def _seen_again(
     overlap: Float[np.ndarray, "sampled sampled"], before: Int64[np.ndarray, " frames"], rng: np.random.Generator
 ) -> int | None:
     """A frame of the same walk, long before or after these, that sees some of what they saw."""
+    if not len(before):
+        return None
     at = np.unique(np.minimum(before // OVERLAP_EVERY, len(overlap) - 1))
     sampled = OVERLAP_EVERY * np.arange(len(overlap))
     is_apart = np.abs(sampled[:, None] - before[None]).min(axis=1) >= _LONG_AGO

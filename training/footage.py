@@ -19,7 +19,7 @@ from longtake.world.families import ANY_SIZE
 from longtake.world.render import Cameras, Pictures, render
 from longtake.world.scene import Scene, SceneSize
 from longtake.world.tour import Tour
-from training.cutting import OVERLAP_EVERY, ClipFrames, Cutter
+from training.cutting import OVERLAP_EVERY, ClipFrames, Cutter, Remembered
 from training.overlap import overlaps
 from training.walkers import Walked
 
@@ -87,9 +87,11 @@ class Footage:
             views = pictures.depth[at, some], cameras.world_from_camera[at, some], cameras.intrinsics[at, 0]
             self._overlaps.append(overlaps(*views).cpu().numpy())
 
-    def cut(self, num_clips: int, num_frames: int, rng: np.random.Generator, cutter: Cutter) -> Clips:
+    def cut(
+        self, num_clips: int, num_frames: int, rng: np.random.Generator, cutter: Cutter, remembered: Remembered
+    ) -> Clips:
         """Clips from anywhere."""
-        return self.take(cutter.cut(num_clips, num_frames, rng, self._overlaps))
+        return self.take(cutter.cut(num_clips, num_frames, rng, self._overlaps, remembered))
 
     def pairs(self, length: int, rng: np.random.Generator, cutter: Cutter, *, strange: bool) -> Clips:
         """A stretch of each world, then one of the same place again, or of another world."""

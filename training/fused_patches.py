@@ -1,4 +1,4 @@
-"""Patches of pictures as tokens, by products of matrices: as convolutions with large strides they took four times as long."""
+"""Patches of pictures as tokens, by products of matrices: convolutions with large strides took four times as long."""
 
 import torch
 from jaxtyping import Float

@@ -33,6 +33,13 @@ class _Turn:
     sin: Float[Tensor, "tokens pairs"] | None
     is_adjacent: bool
 
+    @staticmethod
+    def of(rotation: AdjacentRotation | HalvesRotation) -> "_Turn":
+        return _Turn(rotation.phases.cos, rotation.phases.sin, isinstance(rotation, AdjacentRotation))
+
+
+_UNTURNED = _Turn(None, None, is_adjacent=False)
+
 
 def queries_keys_values(
     mixed: Mixed,
@@ -41,10 +48,9 @@ def queries_keys_values(
     rotation: AdjacentRotation | HalvesRotation | None,
 ) -> tuple[Heads, Heads, Heads]:
     """From their product, whose `bias` was added to it and learns here."""
-    phases = None if rotation is None else rotation.phases
-    turn = _Turn(phases and phases.cos, phases and phases.sin, isinstance(rotation, AdjacentRotation))
+    turn = _UNTURNED if rotation is None else _Turn.of(rotation)
     weights = (None,) * 4 if norms is None else [each for layer in norms for each in (layer.weight, layer.bias)]
-    q, k, v = _QueriesKeysValues.apply(mixed, bias, *weights, 0.0 if norms is None else norms[0].eps, turn)  # type: ignore[no-untyped-call]
+    q, k, v = _QueriesKeysValues.apply(mixed, bias, *weights, 0.0 if norms is None else norms[0].eps, turn)
     return q, k, v
 
 
@@ -80,8 +86,7 @@ class _QueriesKeysValues(torch.autograd.Function):
         d_mixed, rows = torch.empty_like(mixed), batch * tokens
         programs = min(_PROGRAMS, triton.cdiv(rows, _ROWS))
         sums = torch.empty(programs, 3, heads, 3, head_dim, device=mixed.device)
-        unturned = _Turn(None, None, is_adjacent=False)
-        parts = ((d_q, q_weight, ctx.turn), (d_k, k_weight, ctx.turn), (d_v, None, unturned))
+        parts = ((d_q, q_weight, ctx.turn), (d_k, k_weight, ctx.turn), (d_v, None, _UNTURNED))
         for at, (d_out, weight, turn) in enumerate(parts):
             d_out = d_out if d_out.stride(-1) == 1 else d_out.contiguous()
             _turned_backward[(programs, heads)](

@@ -118,7 +118,7 @@ class MicroMapTraining(Training[Reels]):
         trainer = self._trainer(reel.size, num_frames)
         num_clips = max(1, recipe.frames_per_step // num_frames)
         num_deep = min(num_frames, max(1, recipe.depth_frames_per_step // num_clips))
-        clips = reel.cut(num_clips, num_frames, self._rng, self._cutter)
+        clips = reel.cut(num_clips, num_frames, self._rng, self._cutter, trainer.pattern.whole)
         truth = targets(clips, trainer.pattern.num_scale_frames)
         deep = torch.from_numpy(np.sort(self._rng.permutation(num_frames)[:num_deep])).to(self._device)
         inputs = [through_cameras(clips.image, self._rng), truth.pose, truth.is_known, truth.depth[:, deep], deep]

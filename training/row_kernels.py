@@ -25,27 +25,25 @@ _TILE = 64
 
 def norm(x: Residual, layer: nn.LayerNorm, dtype: torch.dtype) -> tuple[Residual, Branch]:
     """What came, to go on with, and its norm in a type for products."""
-    total, normed = _AddNorm.apply(x, None, None, None, layer.weight, layer.bias, layer.eps, dtype)  # type: ignore[no-untyped-call]
+    total, normed = _AddNorm.apply(x, None, None, None, layer.weight, layer.bias, layer.eps, dtype)
     return total, normed
 
 
 def add_norm(x: Residual, branch: Branch, bias: Vector, gamma: Vector, layer: nn.LayerNorm) -> tuple[Residual, Branch]:
     """`x + γ branch`, and the norm of it in the type of the branch, whose `bias` was added to it and learns here."""
-    total, normed = _AddNorm.apply(  # type: ignore[no-untyped-call]
-        x, branch, bias, gamma, layer.weight, layer.bias, layer.eps, branch.dtype
-    )
+    total, normed = _AddNorm.apply(x, branch, bias, gamma, layer.weight, layer.bias, layer.eps, branch.dtype)
     return total, normed
 
 
 def add(x: Residual, branch: Branch, bias: Vector, gamma: Vector) -> Residual:
     """`x + γ branch`; the bias as above."""
-    total: Tensor = _AddNorm.apply(x, branch, bias, gamma, None, None, 0.0, None)[0]  # type: ignore[no-untyped-call]
+    total: Tensor = _AddNorm.apply(x, branch, bias, gamma, None, None, 0.0, None)[0]
     return total
 
 
 def gelu(x: Branch, bias: Vector) -> Branch:
     """The exact GELU; the bias, which was added before, learns here."""
-    out: Tensor = _Gelu.apply(x, bias)  # type: ignore[no-untyped-call]
+    out: Tensor = _Gelu.apply(x, bias)
     return out
 
 

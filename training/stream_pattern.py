@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from longtake.attention.masks import Arrival, arrivals, clip_mask, clip_ordinals
@@ -26,6 +26,11 @@ class StreamPattern:
     window: int
     interval: int
     """Every so many frames after the scale block one is kept."""
+
+    def whole(self, at: int) -> Int64[np.ndarray, " frames"]:
+        """Which frames before this one are remembered with all their patches: scale frames, and the last ones kept."""
+        kept = np.arange(self.num_scale_frames, at, self.interval)
+        return np.concatenate([np.arange(min(self.num_scale_frames, at)), kept[max(0, len(kept) + 1 - self.window) :]])
 
     def recall(self, config: GeometryConfig, size: tuple[int, int], device: torch.device) -> ClipRecall:
         """What each frame of the clip sees of the others."""

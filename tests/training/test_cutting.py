@@ -1,5 +1,7 @@
 """Clips are cut from what was filmed: they begin anywhere, run both ways, come back, and know what is strange."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -34,7 +36,7 @@ def stretches(frames: ClipFrames, clip: int) -> list[np.ndarray]:
 
 
 def test_plain_clips_begin_anywhere_skip_frames_and_run_both_ways() -> None:
-    got = cutter().cut(800, 12, np.random.default_rng(1), [straight_on()] * 3)
+    got = cutter().cut(800, 12, np.random.default_rng(1), [straight_on()] * 3, np.arange)
     strides = [set(np.diff(frames).tolist()) for frames in got.frame]
     assert all(len(of_clip) == 1 for of_clip in strides)
     assert set().union(*strides) == {-3, -2, -1, 1, 2, 3}
@@ -48,7 +50,9 @@ def test_plain_clips_begin_anywhere_skip_frames_and_run_both_ways() -> None:
 @given(num_frames=st.integers(4, 200), seed=st.integers(0, 999), returning=st.floats(0, 0.6), strange=st.floats(0, 0.4))
 def test_frames_are_always_of_what_was_filmed(num_frames: int, seed: int, returning: float, strange: float) -> None:
     overlaps = [there_and_back(), straight_on()]
-    got = cutter(returning=returning, strange=strange).cut(4, num_frames, np.random.default_rng(seed), overlaps)
+    got = cutter(returning=returning, strange=strange).cut(
+        4, num_frames, np.random.default_rng(seed), overlaps, np.arange
+    )
     assert got.frame.shape == got.walk.shape == got.is_known.shape == (4, num_frames)
     assert got.frame.min() >= 0
     assert got.frame.max() < NUM_FILMED
@@ -57,7 +61,7 @@ def test_frames_are_always_of_what_was_filmed(num_frames: int, seed: int, return
 
 def test_returning_clips_see_again_what_they_saw_long_ago() -> None:
     overlap = there_and_back()
-    got = cutter(returning=1.0).cut(200, 24, np.random.default_rng(2), [overlap])
+    got = cutter(returning=1.0).cut(200, 24, np.random.default_rng(2), [overlap], np.arange)
     returned = 0
     for clip in range(200):
         first, *later = stretches(got, clip)
@@ -71,29 +75,56 @@ def test_returning_clips_see_again_what_they_saw_long_ago() -> None:
     assert got.is_known.all()
 
 
+def test_clips_come_back_to_what_is_remembered() -> None:
+    overlap, window = there_and_back(), 4
+
+    def remembered(at: int) -> np.ndarray:
+        return np.unique([*range(min(2, at)), *range(max(0, at - window), at)])
+
+    got = cutter(returning=1.0).cut(100, 48, np.random.default_rng(7), [overlap], remembered)
+    returned = 0
+    for clip in range(100):
+        at = 0
+        for before, stretch in pairwise(stretches(got, clip)):
+            at += len(before)
+            returned += 1
+            sampled = np.minimum(stretch // OVERLAP_EVERY, SAMPLED - 1)
+            known = np.minimum(got.frame[clip, remembered(at)] // OVERLAP_EVERY, SAMPLED - 1)
+            assert overlap[np.ix_(sampled, known)].max() >= 0.25
+    assert returned > 80
+
+
+def test_what_was_forgotten_is_not_come_back_to() -> None:
+    def nothing(at: int) -> np.ndarray:
+        return np.arange(0)
+
+    got = cutter(returning=1.0).cut(20, 24, np.random.default_rng(8), [there_and_back()], nothing)
+    assert all(len(stretches(got, clip)) == 1 for clip in range(20))
+
+
 def test_where_nothing_is_seen_again_a_clip_is_one_stretch() -> None:
-    got = cutter(returning=1.0).cut(50, 24, np.random.default_rng(3), [straight_on()])
+    got = cutter(returning=1.0).cut(50, 24, np.random.default_rng(3), [straight_on()], np.arange)
     assert all(len(stretches(got, clip)) == 1 for clip in range(50))
 
 
 def test_strange_clips_begin_at_home_and_know_what_is_strange() -> None:
-    got = cutter(strange=1.0).cut(100, 24, np.random.default_rng(4), [there_and_back()] * 5)
+    got = cutter(strange=1.0).cut(100, 24, np.random.default_rng(4), [there_and_back()] * 5, np.arange)
     assert got.is_known[:, :8].all()
     assert not got.is_known.all(axis=1).any()
     assert {len(set(walks.tolist())) for walks in got.walk} == {2}
 
 
 def test_the_longest_clips_have_more_stretches_and_none_is_short() -> None:
-    got = cutter(returning=1.0).cut(200, 96, np.random.default_rng(5), [there_and_back()])
+    got = cutter(returning=1.0).cut(200, 96, np.random.default_rng(5), [there_and_back()], np.arange)
     counts = [len(stretches(got, clip)) for clip in range(200)]
     assert max(counts) >= 4
     assert min(len(stretch) for clip in range(200) for stretch in stretches(got, clip)) >= 4
 
 
 def test_alone_no_walk_has_a_stranger() -> None:
-    assert cutter(strange=1.0).cut(20, 12, np.random.default_rng(6), [there_and_back()]).is_known.all()
+    assert cutter(strange=1.0).cut(20, 12, np.random.default_rng(6), [there_and_back()], np.arange).is_known.all()
 
 
 def test_a_clip_longer_than_what_was_filmed_is_refused() -> None:
     with pytest.raises(SettingError, match="clips of 400 frames at most, as filmed, but got 401"):
-        cutter().cut(1, 401, np.random.default_rng(0), [straight_on()])
+        cutter().cut(1, 401, np.random.default_rng(0), [straight_on()], np.arange)

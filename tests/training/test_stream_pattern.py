@@ -37,6 +37,21 @@ def test_masks_are_those_of_the_rule_played_through_with_all_tokens(
     assert recall.num_scale_frames == scale
 
 
+@pytest.mark.parametrize(("scale", "window", "interval"), [(2, 4, 1), (4, 1, 2), (1, 3, 3), (6, 2, 1), (12, 4, 1)])
+def test_frames_remembered_whole_are_those_whose_patches_are_seen(
+    scale: int, window: int, interval: int, tiny_config: GeometryConfig
+) -> None:
+    pattern = StreamPattern(num_frames=12, num_scale_frames=scale, window=window, interval=interval)
+    last_patches = pattern.recall(tiny_config, SIZE, CPU).masks[TRUNK].unflatten(1, (12, -1)).unflatten(0, (12, -1))
+    for at in range(scale, 12):
+        seen = last_patches[at, -1, :, -1].numpy()
+        seen[at] = False
+        is_kept = (at - scale) % interval == 0
+        forgotten_next = 0 if is_kept or seen.sum() <= scale + window - 1 else 1
+        assert set(pattern.whole(at)) <= set(np.flatnonzero(seen))
+        assert len(pattern.whole(at)) == seen.sum() - forgotten_next
+
+
 @pytest.mark.parametrize(("scale", "window", "interval"), [(2, 3, 1), (4, 2, 1), (2, 2, 3)])
 def test_a_watched_clip_says_what_a_stream_says(
     scale: int, window: int, interval: int, golden_frames: Tensor, tiny_model: GeometryModel
