@@ -15,6 +15,7 @@ from longtake.pipeline.scheduler import Scheduler, Work, WorkKind
 from longtake.server.events import SessionEvent
 from longtake.server.feeder import Feeder
 from longtake.server.logs import log_event
+from longtake.server.lull import Lull
 from longtake.server.machine import Machine, SessionState, steady_time
 from longtake.server.networks import Networks
 from longtake.server.observed import Observed
@@ -25,6 +26,7 @@ from longtake.server.session import ServedSession
 from longtake.server.settings import ServerSettings
 from longtake.server.shelf import VIDEO_NAME, SessionRecord, Shelf, is_session_id, remove_unfinished, shelves
 from longtake.server.spec import UPLOAD, SessionSpec
+from longtake.server.view_thread import ViewThread
 from longtake.server.watchers import require_memory
 from longtake.server.webhooks import Webhooks
 from longtake.takes.folder_lock import locked
@@ -60,6 +62,7 @@ class Engine:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="longtake-writer")
         self._saver = ThreadPoolExecutor(1, thread_name_prefix="longtake-saver")
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="longtake-checker")
+        lull = Lull()
         self._machine = Machine(
             settings=settings,
             networks=networks,
@@ -71,6 +74,8 @@ class Engine:
             checker=self._checker,
             quota=self.quota,
             clock=clock,
+            lull=lull,
+            views=ViewThread(lull.wait),
             observe=self._observe,
             is_ending=self._ending.is_set,
         )

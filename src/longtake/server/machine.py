@@ -12,6 +12,7 @@ from jaxtyping import UInt8
 from longtake.pipeline.admission import Admission, Demand
 from longtake.pipeline.scheduler import Scheduler
 from longtake.server.events import SessionEvent
+from longtake.server.lull import Lull
 from longtake.server.networks import Networks
 from longtake.server.problems import RequestError
 from longtake.server.quota import Quota
@@ -58,6 +59,8 @@ class Machine:
     """One thread, in which what is on disk is compared with what was written, while sessions go on."""
     quota: Quota
     clock: Callable[[], float] = steady_time
+    lull: Lull = field(default_factory=Lull)
+    """Tells writer, saver and views when to compute."""
     views: ViewThread = field(default_factory=ViewThread)
     """Makes what viewers are sent."""
     observe: Callable[[str, SessionEvent], None] = lambda *_: None

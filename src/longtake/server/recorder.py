@@ -18,6 +18,7 @@ from typing import Any
 
 from longtake.api.geometry_session import GeometrySession
 from longtake.errors import InputError, LongtakeError, SavedSessionError
+from longtake.exports.frame import MappedFrame
 from longtake.exports.take import TakeSettings
 from longtake.pipeline.events import Moved
 from longtake.pipeline.map_results import MapResult
@@ -170,7 +171,8 @@ class Recorder:
             self._stop(error)
 
     def _write(self, step: Step) -> None:
-        """One step, in the writer's thread."""
+        """One step, in the writer's thread, piece by piece."""
+        self._desk.machine.lull.wait()
         results = self._results_of(step)
         for listener in self._desk.listeners:
             try:
@@ -205,11 +207,14 @@ class Recorder:
     def _write_files(self, pictures: PictureLog, step: Step, results: Sequence[MapResult]) -> None:
         num_bytes = 0
         if step.frame is not None:
+            self._desk.machine.lull.wait()
             jpeg = as_jpeg(step.frame.picture)
             pictures.add(jpeg, step.frame.time_s)
             num_bytes += len(jpeg)
         if self._take is not None:
-            for written in self._take.write(results):
+            for frame in (result for result in results if isinstance(result, MappedFrame)):
+                self._desk.machine.lull.wait()
+                written = self._take.write(frame)
                 self._recorded = self._recorded.grown_by(written)
                 num_bytes += written
         self._bytes_a_frame = num_bytes
@@ -239,6 +244,7 @@ class Recorder:
 
     def _save(self, folder: Path, poses: PoseLog | None, grown: Grown | None) -> SavedRecording:
         """Poses are written by the worker: by now there may be more than had grown then."""
+        self._desk.machine.lull.wait()
         recorded = self._recorded
         record: dict[str, Any] = {"recorded": recorded.to_record(), "poses": None}
         if poses is not None and grown is not None:

@@ -88,10 +88,12 @@ class Saves:
 
     def _write(self, moment: _Moment, number: int, folder: Path) -> None:
         """In the saver's thread."""
+        self._machine.lull.wait()
         try:
             moment.write_watcher(folder)
         finally:
             wait([moment.recorded])
+        self._machine.lull.wait()
         saved, files = moment.recorded.result(), dict[str, str]()
         if moment.last is not None and moment.last.geometry is not None:
             files = write_digested(folder / LAST_NAME, geometry_bytes(moment.last.geometry))

@@ -46,7 +46,7 @@ class ServedSession:
         self._life = Life(id, shelf, record, machine, self.events)
         self._works = Works(machine.scheduler, machine.settings.limits)
         self._watches = Watches(record.watches)
-        self._stepping = Stepping(self._life, self._works, self._watches, self.events)
+        self._stepping = Stepping(self._life, self._works, self._watches, self.events, lull=machine.lull)
         self.view = SessionView(
             id,
             machine.views,

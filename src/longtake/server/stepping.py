@@ -12,6 +12,7 @@ from longtake.errors import LongtakeError, MemoryFullError
 from longtake.runtime.answers import Answer
 from longtake.server.events import EventLog
 from longtake.server.life import Life
+from longtake.server.lull import Lull
 from longtake.server.machine import PushedFrame
 from longtake.server.memory_report import MemoryReport
 from longtake.server.notes import judged, session_notes
@@ -42,8 +43,9 @@ class Inquiry(Protocol):
 class Stepping:
     """The steps of frames and questions; each `next` is one, in the worker's thread."""
 
-    def __init__(self, life: Life, works: Works, watches: Watches, events: EventLog) -> None:
+    def __init__(self, life: Life, works: Works, watches: Watches, events: EventLog, *, lull: Lull) -> None:
         self._life, self._works, self._watches, self._events = life, works, watches, events
+        self._lull = lull
         self._memory_report = MemoryReport(events)
 
     def take(self, frame: PushedFrame, asked: Sequence[threading.Event], begun: threading.Event) -> Iterator[None]:
@@ -162,7 +164,8 @@ class Stepping:
         while True:
             under_way = self._works.num_questions
             try:
-                return watcher.step(frame.picture, frame.time_s)
+                with self._lull.computing():
+                    return watcher.step(frame.picture, frame.time_s)
             except MemoryFullError:
                 if not under_way:
                     raise

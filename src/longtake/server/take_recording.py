@@ -5,7 +5,7 @@ In the folder of a save:
 """
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +108,16 @@ class TakeRecording:
     def digests_grown(self) -> Grown:
         return self._digests.grown
 
-    def write(self, results: Iterable[MapResult]) -> Sequence[int]:
-        """All that are final; returns the bytes of each."""
-        return [self._write(result) for result in results if isinstance(result, MappedFrame)]
+    def write(self, frame: MappedFrame) -> int:
+        """One that is final; returns its bytes."""
+        self._sink.write(frame)
+        self._num_written += 1
+        if self._num_written % _FRAMES_A_SYNC == 0:
+            self._sink.checkpoint()
+        names = [pattern.format(index=frame.index) for pattern in _PATTERNS]
+        contents = {name: (self._folder / name).read_bytes() for name in names}
+        self._digests.add(contents)
+        return sum(map(len, contents.values()))
 
     def checkpoint(self) -> Mapping[str, Any]:
         """Bring all to the disk; returns the state to go on from."""
@@ -120,16 +127,6 @@ class TakeRecording:
     def close(self) -> None:
         self._digests.close()
         self._sink.close()
-
-    def _write(self, frame: MappedFrame) -> int:
-        self._sink.write(frame)
-        self._num_written += 1
-        if self._num_written % _FRAMES_A_SYNC == 0:
-            self._sink.checkpoint()
-        names = [pattern.format(index=frame.index) for pattern in _PATTERNS]
-        contents = {name: (self._folder / name).read_bytes() for name in names}
-        self._digests.add(contents)
-        return sum(map(len, contents.values()))
 
 
 def _read_pixels(path: Path, num_frames: int, digests: Mapping[str, str]) -> list[Tensor]:

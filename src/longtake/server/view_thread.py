@@ -21,9 +21,9 @@ class _Job:
 class ViewThread:
     """Takes jobs in turn; of a session that has too many waiting the oldest is dropped. It begins with the first."""
 
-    def __init__(self, *, most_waiting: int = _MOST_WAITING) -> None:
-        """So many jobs of one session may wait."""
-        self._most_waiting = most_waiting
+    def __init__(self, pause: Callable[[], None] = lambda: None, *, most_waiting: int = _MOST_WAITING) -> None:
+        """`pause` returns when it is a good time for a job; so many jobs of one session may wait."""
+        self._pause, self._most_waiting = pause, most_waiting
         self._jobs: deque[_Job] = deque()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -72,6 +72,7 @@ class ViewThread:
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
+            self._pause()
             try:
                 has_more = job.work()
             except Exception:  # noqa: BLE001 - logged at the edge of the thread; viewers of other sessions are served on
