@@ -1,5 +1,7 @@
 """What keeps a server from beginning is said in one sentence."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,3 +51,9 @@ def test_of_all_addresses_those_that_can_be_opened_are_printed(tmp_path: Path) -
         assert here == f"http://127.0.0.1:{server.port}"
         for url in (*others, here):
             assert len(Client(url, token=token).models()) == 2
+
+
+def test_numpy_is_loaded_after_a_server_has_said_how_its_threads_wait() -> None:
+    loaded = "import longtake.cli.main, longtake.cli.serve, sys; print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -27,6 +27,9 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 _ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - what an operator may say, with a token
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 _DAY_S = 86_400.0
+_BLAS_PATIENCE = ("OPENBLAS_THREAD_TIMEOUT", "4")
+"""For how many cycles, as a power of two, a thread of numpy's products looks for more work before it sleeps. The usual
+26 are 25 ms after each product, however small, in which others lack the core. No bit depends on it."""
 _SWITCH_S = 0.0005
 """After which a thread lets others have the interpreter. With the usual 5 ms a frame that comes in, the worker and an
 acknowledgement on its way out would wait so long, each, for what records the frame before."""
@@ -72,6 +75,7 @@ def serve(
     precision: options.PrecisionName = "auto",
 ) -> None:
     """Serve sessions to programs, robots and pages: frames in, poses, depth and answers out, saved when idle."""
+    os.environ.setdefault(*_BLAS_PATIENCE)  # before numpy is loaded, which reads it
     import_from_extra("uvicorn", "serve", "A server")
     import_from_extra("fastapi", "serve", "A server")
     from longtake.api.arguments import memory_bytes, one_of
