@@ -188,6 +188,19 @@ def test_a_save_that_fails_when_its_record_counts_already_is_not_written_over(
     assert session.shelf.read().number == session.record.number == 3
 
 
+def test_a_save_that_follows_another_does_not_read_what_that_wrote(
+    start: Start, frames: Sequence[VideoFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_session(start(save_every_frames=100), MAP)
+    push(session, frames[:1])
+    with monkeypatch.context() as unread:
+        unread.delattr(shelf.Shelf, "read")
+        session.save().result(timeout=60)
+        push(session, frames[1:2], first=1)
+        session.save().result(timeout=60)
+    assert session.shelf.read().number == session.record.number == 2
+
+
 def test_what_comes_while_a_session_is_being_closed_finds_nothing_and_leaves_nothing(
     start: Start, frames: Sequence[VideoFrame], disk: HeldUp
 ) -> None:

@@ -115,7 +115,8 @@ def answer_of(record: Mapping[str, Any]) -> LiveAnswer:
 
 def pose_numbers(pose: Tensor) -> list[float]:
     """The 16 numbers of a matrix, row by row."""
-    return [float(number) for number in pose.flatten()]
+    numbers: list[float] = pose.flatten().tolist()
+    return numbers
 
 
 def _numbers(pose: Tensor | None) -> list[float] | None:

@@ -130,6 +130,8 @@ class Shelf:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._written_number: int | None = None
+        """Of the save that the record names, where that was written last and is on the disk for sure."""
 
     @property
     def num_bytes(self) -> int:
@@ -155,6 +157,7 @@ class Shelf:
         """Let this record count, in one step; passwords of addresses are in none."""
         with writing(str(self.folder)):
             self.folder.mkdir(parents=True, exist_ok=True)
+        self._written_number = None
         replace_file(
             self.folder / _RECORD_NAME,
             sealed(
@@ -175,13 +178,14 @@ class Shelf:
                 }
             ),
         )
+        self._written_number = record.number
 
     def make_state_folder(self) -> tuple[int, Path]:
         """Empty, for a save, with its number, which no save before has had; it counts once a record names it.
 
         What a save that failed has left is removed, unless the record names it all the same: one may fail after that.
         """
-        counts = self.read().number
+        counts = self.read().number if self._written_number is None else self._written_number
         self.remove_other_states(counts)
         number = counts + 1
         folder = self.state_folder(number)
