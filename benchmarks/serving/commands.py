@@ -234,11 +234,12 @@ def _overheads(found: "list[OverheadFigures]") -> Iterator[str | Table]:
             one.results,
             *(f"{value * 1e3:.2f}" for value in (one.step_p50_s, one.copy_p50_s)),
             *(f"{value * 1e3:.2f}" for value in (one.overhead_p50_s, one.overhead_p99_s)),
+            f"{one.frames_per_s:.1f}",
             str(one.num_saved),
         )
         for one in found
     ]
-    headings = ("client hears", "step p50", "copy p50", "beside p50", "p99", "saves")
+    headings = ("client hears", "step p50", "copy p50", "beside p50", "p99", "frames/s", "saves")
     yield table(headings, rows)
 
 

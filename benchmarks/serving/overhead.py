@@ -58,6 +58,8 @@ class OverheadFigures:
     copy_p50_s: float
     overhead_p50_s: float
     overhead_p99_s: float
+    frames_per_s: float
+    """Of all that was timed together: what is only moved from beside the step into it is seen here."""
     num_saved: int
     """How often the session was saved meanwhile."""
 
@@ -87,6 +89,7 @@ def measure_overhead(folder: Path, *, size: str, num_frames: int, results: str, 
         copy_p50_s=copy_s,
         overhead_p50_s=float(np.median(beside_s)),
         overhead_p99_s=float(np.percentile(beside_s, 99)),
+        frames_per_s=num_frames / sum(turn.round_s for turn in turns),
         num_saved=sum(turn.is_saved for turn in turns),
     )
 
