@@ -115,18 +115,30 @@ class Cutter:
             if place is None:
                 return None
             walks.append(other)
-            frames.append(self._stretch(place, length, rng))
+            frames.append(self._from(place, length, rng))
         of_frames = np.repeat(walks, lengths)
         return of_frames, np.concatenate(frames), of_frames == walk
 
     def _stretch(self, place: int, length: int, rng: np.random.Generator) -> Int64[np.ndarray, " frames"]:
         """So many frames around a place, with a stride of their own, forwards or backwards."""
-        longest = max(1, min(self.longest_stride, (self.num_filmed - 1) // max(1, length - 1)))
-        stride = int(rng.integers(1, longest, endpoint=True))
+        stride = self._stride(length, rng)
         reach = (length - 1) * stride
         start = min(max(0, place - stride * int(rng.integers(length))), self.num_filmed - 1 - reach)
         frames = start + stride * np.arange(length, dtype=np.int64)
         return frames[::-1] if rng.random() < 0.5 else frames
+
+    def _from(self, place: int, length: int, rng: np.random.Generator) -> Int64[np.ndarray, " frames"]:
+        """So many frames that begin at a place, or as near to it as there is room, forwards or backwards."""
+        stride = self._stride(length, rng)
+        reach, last = (length - 1) * stride, self.num_filmed - 1
+        ways = [way for way in (1, -1) if 0 <= place + way * reach <= last] or [1 if 2 * place < last else -1]
+        way = int(rng.choice(ways))
+        start = min(place, last - reach) if way == 1 else max(place, reach)
+        return start + way * stride * np.arange(length, dtype=np.int64)
+
+    def _stride(self, length: int, rng: np.random.Generator) -> int:
+        longest = max(1, min(self.longest_stride, (self.num_filmed - 1) // max(1, length - 1)))
+        return int(rng.integers(1, longest, endpoint=True))
 
 
 def _together(clips: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], num_frames: int) -> ClipFrames:
