@@ -29,7 +29,7 @@ Line = dict[str, int | float]
 """Of the curve: the step, the seconds since the piece began, and some figures."""
 _LOG_EVERY = 100
 _FIRST_LOGS = (1, 10, 30)
-_FALLING = 0.6
+_FALLING = 0.85
 """Share of a last piece over which the rate falls."""
 
 

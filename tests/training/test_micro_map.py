@@ -166,7 +166,7 @@ def test_a_last_piece_lets_the_rate_fall_in_its_time_and_ends_the_training(
     training.run()
     assert training.step == 5
     assert training.is_done
-    assert rates == pytest.approx([training._schedule.rate * share for share in (1, 1, 1, 2 / 3, 1 / 3)])
+    assert rates == pytest.approx([training._schedule.rate * share for share in (1, 16 / 17, 12 / 17, 8 / 17, 4 / 17)])
     assert not train(seconds=0.0, is_last=True).is_done
 
 
