@@ -138,6 +138,13 @@ def test_a_video_that_cannot_be_planned_is_set_aside_alone(tmp_path: Path) -> No
     assert pool.given == ["good"]
 
 
+def test_a_gpu_that_is_not_here_may_be_where_the_workers_are(tmp_path: Path) -> None:
+    pool = PromptPool(done)
+    rows = [{"source": "world:1", "name": "far", "device": "cuda", "precision": "bf16", "backend": "triton"}]
+    list(Batch(open_manifest(rows, {"model": "tiny"}), open_storage(tmp_path), pool))
+    assert pool.given == ["far"]
+
+
 def test_progress_says_how_far_the_whole_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("longtake.batch.driver._TOLD_EVERY_S", 0.0)
     _, events = run(tmp_path, PromptPool(done, num_workers=1))

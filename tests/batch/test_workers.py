@@ -16,6 +16,7 @@ from longtake.batch.driver import Batch, Retried
 from longtake.batch.local_pool import LocalPool
 from longtake.batch.manifest import open_manifest
 from longtake.batch.ray_pool import RayPool
+from longtake.batch.sharing import Growth, Sharing
 from longtake.batch.storage import open_storage
 from longtake.errors import InputError, MissingExtraError
 
@@ -75,6 +76,20 @@ def test_a_worker_that_is_killed_is_replaced_and_its_video_resumed(
     assert files(tmp_path) == expected
     again = longtake.map_many(ROWS, tmp_path, **SETTINGS)
     assert (again.done, again.skipped, again.num_frames) == (3, 3, 0)
+
+
+@pytest.mark.parametrize(("least_gain", "most_at_end"), [(-1.0, 2), (100.0, 1)])
+def test_a_worker_on_trial_stays_or_ends_with_its_video(
+    least_gain: float, most_at_end: int, expected: dict[str, bytes], tmp_path: Path
+) -> None:
+    growth = Growth(Sharing(most=2, least_gain=least_gain, measured_s=0.4), 1)
+    pool = LocalPool(2, growth=growth)
+    batch = Batch(open_manifest(ROWS, SETTINGS), open_storage(tmp_path), pool)
+    seen = [len(pool.process_ids) for event in batch if not isinstance(event, Retried)]
+    assert max(seen) == 2
+    assert seen[0] == 1
+    assert growth.num_workers == most_at_end
+    assert files(tmp_path) == expected
 
 
 def test_bad_videos_are_set_aside_and_the_rest_is_done(tmp_path: Path) -> None:

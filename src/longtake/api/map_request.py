@@ -110,6 +110,10 @@ class MapRequest:
             execution=choose_execution(self.device, self.precision, self.backend),
         )
 
+    def planned(self) -> "CheckedRequest":
+        """The same for who plans and does not compute: a GPU that was named may be on another machine."""
+        return replace(replace(self, device=AUTO, precision=AUTO, backend=AUTO).checked(), request=self)
+
     def adjusted(self, usual: SessionSettings, precision: Precision = Precision.FP32) -> SessionSettings:
         """How a network is usually run, with what was asked for in place of it."""
         return adjusted_session(

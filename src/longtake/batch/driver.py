@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from longtake.api.map_request import CheckedRequest, MapRequest
+from longtake.batch.frame_count import FrameCount
 from longtake.batch.job import Failed, Finished, Job, Stopped, Watched
 from longtake.batch.manifest import Manifest, Row
 from longtake.batch.pool import Pool
@@ -19,7 +20,6 @@ from longtake.batch.table import TABLE_NAME, write_table
 from longtake.errors import LongtakeError
 
 _TOLD_EVERY_S = 1.0
-_RATE_OVER_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class Batch(Iterator[BatchEvent]):
         self._counts: Counter[str] = Counter()
         self._problems: dict[str, tuple[int, str]] = {}
         """Of videos that were set aside: after how many tries, and why."""
-        self._frames = _Frames()
+        self._frames = FrameCount()
         self._began_s = self._told_s = time.monotonic()
         self.summary: BatchSummary | None = None
         """Once it has ended."""
@@ -167,9 +167,8 @@ class Batch(Iterator[BatchEvent]):
             if not videos and not waiting and not has_more:
                 return
             for report in self._pool.told(_TOLD_EVERY_S):
-                if isinstance(report, Watched):
-                    self._frames.watched(report.name, report.num_frames)
-                else:
+                self._frames.count(report)
+                if not isinstance(report, Watched):
                     yield from self._heard(report, videos.pop(report.name), waiting)
             if time.monotonic() - self._told_s >= _TOLD_EVERY_S:
                 yield self._progress(len(videos))
@@ -195,7 +194,6 @@ class Batch(Iterator[BatchEvent]):
         """How a job of a video ended."""
         row = video.row
         video.running.discard(report.name)
-        self._frames.ended(report.name, report.num_frames if isinstance(report, Finished) else None)
         if isinstance(report, Stopped) or (self._is_stopped.is_set() and isinstance(report, Failed)):
             return
         if isinstance(report, Failed) and video.problem is None:
@@ -243,35 +241,7 @@ class Batch(Iterator[BatchEvent]):
         )
 
 
-class _Frames:
-    """Frames that were looked at, over all workers."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self._by_job: dict[str, int] = {}
-        self._marks: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])
-
-    def watched(self, name: str, num_frames: int) -> None:
-        """By the worker that a job has now."""
-        self.total += num_frames - self._by_job.get(name, 0)
-        self._by_job[name] = num_frames
-
-    def ended(self, name: str, num_frames: int | None) -> None:
-        """`num_frames` None where that is not known: what was told counts."""
-        if num_frames is not None:
-            self.watched(name, num_frames)
-        self._by_job.pop(name, None)
-
-    def rate(self) -> float:
-        now_s = time.monotonic()
-        self._marks.append((now_s, self.total))
-        while len(self._marks) > 2 and now_s - self._marks[0][0] > _RATE_OVER_S:
-            self._marks.popleft()
-        since_s, before = self._marks[0]
-        return (self.total - before) / (now_s - since_s) if now_s > since_s else 0.0
-
-
 @lru_cache(maxsize=64)
 def _checked(request: MapRequest) -> CheckedRequest:
     """Most videos of a batch are asked for in the same words."""
-    return request.checked()
+    return request.planned()

@@ -17,8 +17,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
-from longtake.batch.job import Failed, Job, Told, Watched
+from longtake.batch.job import Failed, Finished, Job, Told, Watched
 from longtake.batch.pool import Pool
+from longtake.batch.sharing import Growth
 from longtake.batch.worker import Worker
 from longtake.errors import InputError
 from longtake.types import counted
@@ -39,24 +40,30 @@ class LocalPool(Pool):
     """Started when there is work for them."""
 
     def __init__(
-        self, num_workers: int, *, threads: int = 1, environments: Sequence[Mapping[str, str]] = ({},)
+        self,
+        num_workers: int,
+        *,
+        threads: int = 1,
+        environments: Sequence[Mapping[str, str]] = ({},),
+        growth: Growth | None = None,
     ) -> None:
         """`threads` each worker computes with: on other numbers of them results differ by rounding.
 
-        `environments` are taken in turn: by these, workers can have a GPU each.
+        `environments` are taken in turn: by these, workers can have a GPU each. With `growth` they are as many as that
+        says, `num_workers` at most.
         """
-        self._threads, self._environments = threads, environments
+        self._threads, self._environments, self._growth = threads, environments, growth
         self._reports: queue.Queue[tuple[_Process, Told | None]] = queue.Queue()
         self._workers: list[_Process | None] = [None] * num_workers
         self._num_stillborn = 0
 
     @property
     def num_workers(self) -> int:
-        return len(self._workers)
+        return len(self._workers) if self._growth is None else min(len(self._workers), self._growth.num_workers)
 
     @property
     def num_free(self) -> int:
-        return sum(worker is None or worker.job is None for worker in self._workers)
+        return sum(worker is None or worker.job is None for worker in self._workers[: self.num_workers])
 
     @property
     def process_ids(self) -> list[int]:
@@ -72,6 +79,14 @@ class LocalPool(Pool):
         worker.give(job)
 
     def told(self, timeout_s: float) -> Sequence[Told]:
+        all_work = all(worker is not None and worker.is_at_work for worker in self._workers[: self.num_workers])
+        reports = self._heard(timeout_s)
+        if self._growth is not None:
+            self._growth.hear(reports, all_work=all_work)
+            self._end_surplus()
+        return reports
+
+    def _heard(self, timeout_s: float) -> list[Told]:
         reports: list[Told] = []
         deadline_s = time.monotonic() + timeout_s
         while not reports:
@@ -97,6 +112,14 @@ class LocalPool(Pool):
         for worker in workers:
             worker.end()
 
+    def _end_surplus(self) -> None:
+        """Those beyond the number that there should be, which have no job any more."""
+        for place in range(self.num_workers, len(self._workers)):
+            worker = self._workers[place]
+            if worker is not None and worker.job is None:
+                self._workers[place] = None
+                worker.end()
+
     def _understood(self, worker: "_Process", report: Told | None) -> list[Told]:
         """A worker that ended is forgotten; the next job starts another in its place."""
         job = worker.job
@@ -109,6 +132,7 @@ class LocalPool(Pool):
                 self._require_live(worker)
                 return [Failed(name=job.name, problem=f"Its worker died ({worker.how_it_ended}).")]
             return []
+        worker.has_looked |= isinstance(report, Watched | Finished)
         if not isinstance(report, Watched):
             worker.job = None
         return [report]
@@ -142,13 +166,18 @@ class _Process:
         except OSError as error:
             raise InputError(f"A worker cannot be started ({error}); try fewer --jobs.") from error
         self.job: Job | None = None
-        self.has_spoken = False
+        self.has_spoken = self.has_looked = False
         self._reports = reports
         threading.Thread(target=self._listen, daemon=True).start()
 
     @property
     def process_id(self) -> int:
         return self._process.pid
+
+    @property
+    def is_at_work(self) -> bool:
+        """On a video, with a model that was loaded for this one or for one before."""
+        return self.job is not None and self.has_looked
 
     @property
     def how_it_ended(self) -> str:

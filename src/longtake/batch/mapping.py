@@ -5,14 +5,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from longtake.api.map_request import MapRequest
 from longtake.batch.driver import Batch, BatchSummary
-from longtake.batch.gpus import environments, share_of_gpu
+from longtake.batch.gpus import GpuShare, environments, free_bytes, gpu_share
 from longtake.batch.local_pool import LocalPool
 from longtake.batch.manifest import open_manifest
 from longtake.batch.pool import Pool
 from longtake.batch.ray_pool import RayPool, is_ray
+from longtake.batch.row_settings import settings_of
+from longtake.batch.sharing import Growth, Sharing
 from longtake.batch.storage import FolderStorage, open_storage
 from longtake.errors import SettingError
+from longtake.runtime.execution import AUTO
 
 LOCAL = "local"
 
@@ -24,31 +28,45 @@ def open_batch(
     jobs: int | None = None,
     on: str = LOCAL,
     threads: int = 1,
-    per_gpu: int = 1,
+    per_gpu: int | str = AUTO,
     spans: int = 1,
     tries: int = 3,
     scratch: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Batch:
     """A batch that is about to begin; iterate to do it."""
-    for name, number in {"jobs": 1 if jobs is None else jobs, "threads": threads, "per_gpu": per_gpu}.items():
+    numbers = {"jobs": 1 if jobs is None else jobs, "threads": threads, "spans": spans, "tries": tries}
+    for name, number in numbers.items():
         _require_positive(name, number)
-    _require_positive("spans", spans)
-    _require_positive("tries", tries)
+    each = _fixed_per_gpu(per_gpu)
     if on != LOCAL and not is_ray(on):
         raise SettingError(f"Expected on as {LOCAL}, ray or ray://HOST:PORT, but got '{on}'.")
     storage = open_storage(out, None if scratch is None else Path(scratch))
     apart_from = storage.path if isinstance(storage, FolderStorage) else None
     manifest = open_manifest(videos, settings, spans=spans, apart_from=apart_from)
-    device = str((settings or {}).get("device", "auto"))
+    request, most = MapRequest(**settings_of(settings or {})), len(manifest) * spans
     pool: Pool
     if is_ray(on):
-        pool = RayPool(on, jobs, threads=threads, gpus_each=share_of_gpu(device, per_gpu, of_cluster=True))
+        pool = RayPool(on, jobs, threads=threads, gpus=gpu_share(request, each, of_cluster=True))
     else:
-        gpus = environments(device)
-        most = len(gpus) * per_gpu if share_of_gpu(device, per_gpu) else max(1, (os.cpu_count() or 1) // threads)
-        pool = LocalPool(min(jobs or most, len(manifest) * spans), threads=threads, environments=gpus)
+        share = gpu_share(request, each)
+        pool = _on_processors(jobs, threads, most) if share is None else _on_gpus(jobs, threads, most, share)
     return Batch(manifest, storage, pool, tries=tries)
+
+
+def _on_processors(jobs: int | None, threads: int, most: int) -> LocalPool:
+    usual = max(1, (os.cpu_count() or 1) // threads)
+    return LocalPool(min(jobs or usual, most), threads=threads)
+
+
+def _on_gpus(jobs: int | None, threads: int, most: int, share: GpuShare) -> LocalPool:
+    """A worker for each GPU, or so many as were asked for; where nothing was said, further ones while they pay."""
+    gpus = environments()
+    if share.per_gpu is not None:
+        return LocalPool(min(jobs or share.per_gpu * len(gpus), most), threads=threads, environments=gpus)
+    sharing = Sharing(most=share.most(min(free_bytes(gpu) or 0 for gpu in gpus)))
+    num_workers = min(jobs or sharing.most * len(gpus), most)
+    return LocalPool(num_workers, threads=threads, environments=gpus, growth=Growth(sharing, len(gpus)))
 
 
 def map_many(
@@ -58,7 +76,7 @@ def map_many(
     jobs: int | None = None,
     on: str = LOCAL,
     threads: int = 1,
-    per_gpu: int = 1,
+    per_gpu: int | str = AUTO,
     spans: int = 1,
     tries: int = 3,
     scratch: str | Path | None = None,
@@ -72,7 +90,8 @@ def map_many(
 
     `videos` is a folder or tree of them, a glob, a list as .txt, .csv or .parquet, or an iterable of sources or rows.
     Other keywords are those of `longtake.map`, for all rows that say nothing else. Videos that fail are set aside: the
-    table has why. `on="ray"` works on a Ray cluster of this machine, `on="ray://HOST:PORT"` on a running one.
+    table has why. `on="ray"` works on a Ray cluster of this machine, `on="ray://HOST:PORT"` on a running one. Workers
+    share a GPU where `per_gpu` says how many or, by default, while a further one fits and pays.
     """
     batch = open_batch(
         videos,
@@ -90,6 +109,18 @@ def map_many(
         pass
     assert batch.summary is not None
     return batch.summary
+
+
+def _fixed_per_gpu(per_gpu: int | str) -> int | None:
+    """None for `auto`."""
+    if per_gpu == AUTO:
+        return None
+    try:
+        number = int(per_gpu)
+    except ValueError:
+        raise SettingError(f"Expected per_gpu as a whole number or {AUTO}, but got '{per_gpu}'.") from None
+    _require_positive("per_gpu", number)
+    return number
 
 
 def _require_positive(name: str, number: int) -> None:

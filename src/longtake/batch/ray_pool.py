@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from longtake import __version__
+from longtake.batch.gpus import GpuShare
 from longtake.batch.job import Failed, Finished, Job, Stopped, Told, Watched
 from longtake.batch.pool import Pool
 from longtake.batch.worker import Worker
@@ -27,6 +28,8 @@ _REACHED_S = 10.0
 _PATIENCE_S = 120.0
 """With a cluster that has no room for any worker."""
 _ASKED_EVERY_S = 1.0
+_GPU_PARTS = 10_000
+"""That Ray counts in one GPU."""
 
 
 def is_ray(on: str) -> bool:
@@ -68,12 +71,15 @@ class Actor:
 class RayPool(Pool):
     """Actors that are placed by Ray."""
 
-    def __init__(self, on: str, num_workers: int | None = None, *, threads: int = 1, gpus_each: float = 0.0) -> None:
-        """`num_workers` None takes as many as the cluster has processors, or GPUs where each needs a part of one."""
+    def __init__(
+        self, on: str, num_workers: int | None = None, *, threads: int = 1, gpus: GpuShare | None = None
+    ) -> None:
+        """`num_workers` None takes as many as the cluster has processors, or room on its GPUs where each needs one."""
         self._ray = import_from_extra("ray", "ray", "--on ray")
         self._is_fresh = on == FRESH
         self._connect(on)
-        self._threads, self._gpus_each = threads, gpus_each
+        self._threads = threads
+        self._per_gpu = 0 if gpus is None else gpus.most_unmeasured(self._free_gpu_bytes(gpus))
         self._members = [self._new_member() for _ in range(num_workers or self._most_workers())]
         self._ready_s = self._asked_s = time.monotonic()
 
@@ -141,9 +147,26 @@ class RayPool(Pool):
 
     def _most_workers(self) -> int:
         resources = self._ray.cluster_resources()
-        if self._gpus_each:
-            return max(1, int(resources.get("GPU", 0) / self._gpus_each))
+        if self._per_gpu:
+            return max(1, int(resources.get("GPU", 0) * self._per_gpu))
         return max(1, int(resources.get("CPU", 1)) // self._threads)
+
+    @property
+    def _gpus_each(self) -> float:
+        """The part of a GPU that each claims; never so much that the last would have no room."""
+        return _GPU_PARTS // self._per_gpu / _GPU_PARTS if self._per_gpu else 0.0
+
+    def _free_gpu_bytes(self, gpus: GpuShare) -> int | None:
+        """Of one GPU of the cluster; None where nobody needs to know, or none is free for the question."""
+        if gpus.per_gpu is not None or gpus.worker_bytes is None:
+            return None
+        asking = self._ray.remote(_free_bytes).options(num_gpus=1, num_cpus=0).remote()
+        try:
+            free_bytes: int = self._ray.get(asking, timeout=_PATIENCE_S)
+        except self._ray.exceptions.RayError:
+            self._ray.cancel(asking)
+            return None
+        return free_bytes
 
     def _new_member(self) -> "_Member":
         made = self._ray.remote(Actor).options(
@@ -243,6 +266,12 @@ def _require_reachable(on: str, address: str) -> None:
             f"Expected a Ray cluster at '{on}', but nobody answers there ({error}); name its head as "
             "ray://HOST:6379, or ray://auto for the one that runs on this machine."
         ) from error
+
+
+def _free_bytes() -> int:
+    import torch
+
+    return torch.cuda.mem_get_info()[0]
 
 
 def _python() -> str:

@@ -15,6 +15,7 @@ from longtake.cli import options
 from longtake.cli.progress import TaskProgress
 from longtake.cli.signals import INTERRUPTED, stopped_by_signal
 from longtake.errors import InputError, SettingError
+from longtake.runtime.execution import AUTO
 from longtake.types import counted
 
 app = options.command_app()
@@ -36,7 +37,9 @@ def batch(
     threads: Annotated[
         int, typer.Option(min=1, help="Each worker computes with; on other numbers results differ by rounding.")
     ] = 1,
-    per_gpu: Annotated[int, typer.Option(min=1, help="Workers that share a GPU.")] = 1,
+    per_gpu: Annotated[
+        str, typer.Option(help="Workers that share a GPU: a number, or auto for as many as fit and pay.")
+    ] = AUTO,
     spans: Annotated[int, typer.Option(min=1, help="Cut each long video into so many, mapped side by side.")] = 1,
     tries: Annotated[int, typer.Option(min=1, help="After so many a video that fails is set aside.")] = 3,
     scratch: Annotated[

@@ -13,21 +13,25 @@ from longtake.extras import import_own
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import RANDOM_NAMES, bundled_file, bundled_folder, unlike_note
-from longtake.hub.presets import parse_name, require_name
-from longtake.hub.resolve import resolve
+from longtake.hub.presets import PRESETS, parse_name, require_name
+from longtake.hub.resolve import find, resolve
 from longtake.language.load import LanguageModel, load_language
 from longtake.pipeline.unlikeness import Knowledge
 from longtake.places.loop_card import LoopCard, read_loop_card
 from longtake.places.loop_choice import LoopChoice, choose_loops
+from longtake.weights.checkpoint import open_checkpoint
 from longtake.weights.familiarity import Familiarity, read_familiarity
 from longtake.weights.files import existing
+from longtake.weights.fit import fit_geometry
 from longtake.weights.load import load_geometry
-from longtake.weights.presets import BY_NAME, MICRO, TINY
+from longtake.weights.presets import BY_NAME, LINGBOT_MAP, MICRO, TINY
 from longtake.weights.published import Family
 
 _LANGUAGE_WEIGHTS = "model.safetensors"
 RANDOM: Mapping[str, GeometryConfig] = MappingProxyType(dict(zip(RANDOM_NAMES, (TINY, MICRO), strict=True)))
 """With random weights, the same each time."""
+_TOLD_BY_FILE = frozenset(preset.name for preset in PRESETS if preset.model is None)
+"""Presets that are all LingBot-Map; which heads a file of it has, it says itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +62,21 @@ def load_model(
         return load_geometry(resolve(own.weights), own.config, own.family, device=device, trunk_dtype=trunk_dtype)
     config = told_config(name_or_path)
     return load_geometry(resolve(name_or_path), config, device=device, trunk_dtype=trunk_dtype)
+
+
+def skeleton_of(name_or_path: Path | str) -> GeometryModel | None:
+    """The same without its weights, shapes on the meta device; None where only a download could tell them."""
+    require_name(name_or_path)
+    own = None if name_or_path in RANDOM else _own_network(name_or_path)
+    config = RANDOM.get(str(name_or_path)) or (told_config(name_or_path) if own is None else own.config)
+    if config is None and (path := find(name_or_path)) is not None:
+        return fit_geometry(open_checkpoint(path)).skeleton
+    if config is None and str(name_or_path) in _TOLD_BY_FILE:
+        config = LINGBOT_MAP
+    if config is None:
+        return None
+    with torch.device("meta"):
+        return GeometryModel(config)
 
 
 def familiarity_of(name_or_path: Path | str) -> Familiarity | None:

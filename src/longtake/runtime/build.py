@@ -109,6 +109,15 @@ def require_budget(config: GeometryConfig, settings: SessionSettings, size: tupl
         plan.fit(settings.budget.num_bytes).requirements.plan(settings.budget.num_bytes)
 
 
+def memory_bytes(config: GeometryConfig, settings: SessionSettings, size: tuple[int, int]) -> int:
+    """Of keys and values that `open_session` would allocate for images of this height and width."""
+    plan = _memory_plan(config, settings, size, 0)
+    budget_bytes = None if settings.budget is None else settings.budget.num_bytes
+    if budget_bytes is not None:
+        plan = plan.fit(budget_bytes)
+    return sum(stream.num_bytes for stream in plan.requirements.plan(budget_bytes).values())
+
+
 def _memory_plan(
     config: GeometryConfig, settings: SessionSettings, size: tuple[int, int], reserve_frames: int
 ) -> MemoryPlan:
