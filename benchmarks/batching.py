@@ -20,9 +20,9 @@ from longtake.batch.driver import Batch, Ended, Progress
 from longtake.batch.job import Finished, Job, Told, Watched
 from longtake.batch.local_pool import LocalPool
 from longtake.batch.manifest import open_manifest
+from longtake.batch.open_storage import open_storage
 from longtake.batch.pool import Pool
 from longtake.batch.ray_pool import RayPool
-from longtake.batch.storage import open_storage
 from longtake.cli.options import AsJson
 from longtake.cli.tables import show, table
 from longtake.takes.take import read_take

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from longtake.batch.driver import Batch, BatchEvent, Ended, Progress, Retried
+from longtake.batch.folder_storage import FolderStorage
 from longtake.batch.job import Failed, Finished, Job, Stopped, Told
 from longtake.batch.manifest import open_manifest
+from longtake.batch.open_storage import open_storage
 from longtake.batch.pool import Pool
-from longtake.batch.storage import FolderStorage, open_storage
 
 
 class PromptPool(Pool):

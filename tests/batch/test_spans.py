@@ -10,10 +10,11 @@ import torch
 
 import longtake
 from longtake.api.map_request import MapRequest
+from longtake.batch.folder_storage import FolderStorage
 from longtake.batch.job import JoinJob, MapJob
 from longtake.batch.manifest import Row
+from longtake.batch.open_storage import open_storage
 from longtake.batch.spans import SHARED_FRAMES, join_spans, plan_of
-from longtake.batch.storage import FolderStorage, open_storage
 from longtake.errors import InputError
 from longtake.exports.frame import MappedFrame
 from longtake.exports.take import DepthKind, TakeSettings

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from longtake.batch.storage import FolderStorage, RemoteStorage, open_storage
+from longtake.batch.folder_storage import FolderStorage
+from longtake.batch.open_storage import open_storage
+from longtake.batch.remote_storage import RemoteStorage
 from longtake.errors import InputError
 from longtake.pipeline.outputs import Outputs
 
@@ -66,14 +68,14 @@ def test_two_batches_do_not_write_to_one_storage(remote: RemoteStorage) -> None:
         pass
     with other.held():
         pass
-    assert remote.read("batch-lease.json") is None
+    assert remote.files.read("batch-lease.json") is None
 
 
 def test_a_lease_that_nobody_renews_is_taken_over(remote: RemoteStorage) -> None:
     stale = {"id": "x", "host": "gone", "pid": 1, "renewed_s": time.time() - 3600}
     remote.write("batch-lease.json", json.dumps(stale).encode())
     with remote.held():
-        assert json.loads(remote.read("batch-lease.json") or b"{}")["id"] != "x"
+        assert json.loads(remote.files.read("batch-lease.json") or b"{}")["id"] != "x"
 
 
 def test_two_batches_do_not_write_to_one_folder(tmp_path: Path) -> None:

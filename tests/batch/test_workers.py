@@ -15,9 +15,9 @@ import longtake
 from longtake.batch.driver import Batch, Retried
 from longtake.batch.local_pool import LocalPool
 from longtake.batch.manifest import open_manifest
+from longtake.batch.open_storage import open_storage
 from longtake.batch.ray_pool import RayPool
 from longtake.batch.sharing import Growth, Sharing
-from longtake.batch.storage import open_storage
 from longtake.errors import InputError, MissingExtraError
 
 pytestmark = pytest.mark.extra
@@ -43,7 +43,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 def has_checkpoint(out: Path) -> bool:
-    return any(path.name.startswith("session") for path in out.glob("w*/resume/**/*"))
+    """A complete one, in a folder or kept on a storage."""
+    return any(out.glob("w*/resume/*.json"))
 
 
 def kill_one(pool: LocalPool | RayPool) -> Iterator[None]:
@@ -140,6 +141,24 @@ def test_results_reach_a_storage_that_is_no_folder(expected: dict[str, bytes], t
     assert delivered == {name: content for name, content in expected.items() if name.startswith("w0/")}
     assert longtake.map_many(ROWS[:1], url, jobs=1, scratch=tmp_path / "scratch", **SETTINGS).skipped == 1
     assert list((tmp_path / "scratch").rglob("*.tum")) == []
+
+
+def test_a_video_of_a_machine_that_is_lost_goes_on_from_what_it_kept(
+    expected: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longtake.batch.driver._TOLD_EVERY_S", 0.1)
+    scratch, out, pool = tmp_path / "scratch", tmp_path / "out", LocalPool(1)
+    batch = Batch(open_manifest(ROWS[:1], SETTINGS), open_storage(f"local://{out}", scratch), pool)
+
+    def lose() -> Iterator[None]:
+        os.kill(pool.process_ids[0], signal.SIGKILL)
+        scratch.rename(tmp_path / "lost")
+        yield
+
+    assert kill_when_begun(batch, out, lose()) == ["w0"]
+    assert batch.summary is not None
+    assert batch.summary.done == 1
+    assert files(out) == {name: content for name, content in expected.items() if name.startswith("w0/")}
 
 
 def test_without_ray_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

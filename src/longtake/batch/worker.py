@@ -10,7 +10,8 @@ from longtake.api.map_request import Networks
 from longtake.batch.job import Failed, Finished, Job, JoinJob, MapJob, Stopped, Told, Watched
 from longtake.batch.spans import join_spans
 from longtake.errors import LongtakeError
-from longtake.pipeline.events import Frame, Unreadable
+from longtake.pipeline.checkpoint import CheckpointRule
+from longtake.pipeline.events import Frame, Saved, Unreadable
 from longtake.pipeline.run import Run
 from longtake.pipeline.run_folder import is_done
 from longtake.pipeline.writer_process import WriterProcess
@@ -51,15 +52,17 @@ class Worker:
     def _map(self, job: MapJob, tell: Callable[[Told], None]) -> Told:
         request, folder, num_frames = job.request.checked(), job.storage.folder(job.name), 0
         if not is_done(folder, request.outputs):
+            job.storage.bring(job.name)
             with request.open(job.source, folder, self._networks, self._writer, resume=True) as run:
                 self._run = run
                 try:
                     if self._is_stopped.is_set():
                         return Stopped(name=job.name)
-                    num_frames = _watch(job, run, tell)
+                    num_frames = _watch(job, run, tell, _Keeping(job, request.settings.checkpoints))
                 finally:
                     self._run = None
                 if run.summary is None or not run.summary.is_complete or run.owes_export:
+                    job.storage.keep(job.name)
                     return Stopped(name=job.name)
         return _delivered(job, num_frames)
 
@@ -72,11 +75,31 @@ class Worker:
         return _delivered(job)
 
 
-def _watch(job: MapJob, run: Run, tell: Callable[[Told], None]) -> int:
+class _Keeping:
+    """Which checkpoints of a video are kept where others find them: as often as they are made, if that costs little."""
+
+    def __init__(self, job: MapJob, rule: CheckpointRule) -> None:
+        self._job, self._rule = job, rule
+        self._num_frames, self._ended_s, self._cost_s = 0, time.monotonic(), 0.0
+
+    def saved(self, num_frames: int) -> None:
+        """A checkpoint is complete."""
+        begun_s = time.monotonic()
+        if self._rule.is_due(
+            num_frames=num_frames - self._num_frames, seconds=begun_s - self._ended_s, cost_s=self._cost_s
+        ):
+            self._job.storage.keep(self._job.name)
+            self._num_frames, self._ended_s = num_frames, time.monotonic()
+            self._cost_s = self._ended_s - begun_s
+
+
+def _watch(job: MapJob, run: Run, tell: Callable[[Told], None], keeping: _Keeping) -> int:
     """To its end; returns how many frames there were."""
     told_s, num_frames = time.monotonic(), 0
     for event in run:
         num_frames += isinstance(event, Frame | Unreadable)
+        if isinstance(event, Saved):
+            keeping.saved(event.num_frames)
         if time.monotonic() - told_s >= _TOLD_EVERY_S:
             told_s = time.monotonic()
             tell(Watched(name=job.name, num_frames=num_frames))

@@ -96,6 +96,17 @@ class _Latest(_PlainValues):
     """As the file of the session says it, which is compared with the whole of it when it is read."""
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointFiles:
+    """A complete checkpoint as files."""
+
+    num_frames: int
+    latest: Path
+    content: bytes
+    """Of `latest`, which may name another one by now."""
+    others: tuple[Path, ...]
+
+
 class Checkpoints:
     """The checkpoints of one run, of which the newest is kept."""
 
@@ -160,6 +171,18 @@ class Checkpoints:
                 f"The checkpoint {path} is damaged or of another version of longtake ({reason}); start again with "
                 "--overwrite (overwrite=True)."
             ) from error
+
+    def newest_files(self) -> "CheckpointFiles | None":
+        """The same unread, to be copied elsewhere; when a newer one takes its place, some of them vanish."""
+        path = self._folder / _LATEST
+        try:
+            content = content_of(path)
+        except FileNotFoundError:
+            return None
+        folder = self._folder / str(JsonObject.parse(content, path.name).fields.get("folder"))
+        if not folder.name.isdecimal():
+            raise InputError(f"Expected {path} to name a folder of digits, but it names {folder.name}; delete it.")
+        return CheckpointFiles(int(folder.name), path, content, (folder / _SESSION, folder / _ARRAYS))
 
     def clear(self) -> None:
         """Nothing is left to resume."""

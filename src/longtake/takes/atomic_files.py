@@ -12,7 +12,8 @@ from types import TracebackType
 from longtake.errors import ChangedFileError, InputError, StorageError
 from longtake.takes.fields import require_file
 
-_UNFINISHED = ".unfinished"
+UNFINISHED = ".unfinished"
+"""Ends the name of a file until it takes its own."""
 _READ_AT_ONCE = 1 << 20
 
 
@@ -143,7 +144,7 @@ class LineFile:
 @contextmanager
 def replacing(path: Path) -> Iterator[BufferedWriter]:
     """A file to write into that takes this path when the block ends; if it fails, what was there before stays."""
-    unfinished = path.with_name(path.name + _UNFINISHED)
+    unfinished = path.with_name(path.name + UNFINISHED)
     try:
         with unfinished.open("wb") as file:
             yield file
@@ -181,6 +182,6 @@ def require_writable(path: Path, *, overwrite: bool) -> None:
         if path.exists() and not overwrite:
             raise InputError(f"{path} exists already; name another, or replace it with --overwrite (overwrite=True).")
         path.parent.mkdir(parents=True, exist_ok=True)
-        probe = path.with_name(path.name + _UNFINISHED)
+        probe = path.with_name(path.name + UNFINISHED)
         probe.touch()
         probe.unlink()
