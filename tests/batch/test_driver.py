@@ -13,6 +13,7 @@ from longtake.batch.job import Failed, Finished, Job, Stopped, Told
 from longtake.batch.manifest import open_manifest
 from longtake.batch.open_storage import open_storage
 from longtake.batch.pool import Pool
+from longtake.errors import InputError
 
 
 class PromptPool(Pool):
@@ -162,6 +163,20 @@ def test_nothing_is_written_while_another_batch_writes(tmp_path: Path) -> None:
         run(tmp_path, pool)
     assert pool.given == []
     assert not (tmp_path / "videos.csv").exists()
+
+
+def test_a_storage_that_is_gone_ends_a_batch_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsspec = pytest.importorskip("fsspec")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ConnectionError("nobody answers")
+
+    monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "cat_file", refuse)
+    pool, storage = PromptPool(done), open_storage("memory://gone", tmp_path)
+    with pytest.raises(InputError, match=r"memory://gone cannot be used \(ConnectionError: nobody answers\)"):
+        list(Batch(open_manifest(["world:1"], {"model": "tiny"}), storage, pool))
+    assert pool.given == []
+    assert pool.is_closed
 
 
 def test_spans_come_before_the_whole_and_are_tried_again_by_themselves(tmp_path: Path) -> None:

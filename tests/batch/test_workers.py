@@ -1,5 +1,6 @@
 """Real workers: as many as there are, killed or stopped, and the files are those of one that nothing happened to."""
 
+import csv
 import os
 import signal
 import subprocess
@@ -8,6 +9,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import av
+import numpy as np
 import pytest
 from selected import rest_by_hand
 
@@ -93,23 +96,42 @@ def test_a_worker_on_trial_stays_or_ends_with_its_video(
     assert files(tmp_path) == expected
 
 
+def film(path: Path) -> Path:
+    """Ten frames of noise."""
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream("libx264", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 112, 84, "yuv420p"
+        for number in range(10):
+            pixels = np.random.default_rng(number).integers(0, 256, (84, 112, 3), dtype=np.uint8)
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+        file.mux(stream.encode(None))
+    return path
+
+
 def test_bad_videos_are_set_aside_and_the_rest_is_done(tmp_path: Path) -> None:
     videos = tmp_path / "videos"
     videos.mkdir()
     (videos / "text.mp4").write_text("no video")
     (videos / "empty.mp4").write_bytes(b"")
+    whole = film(videos / "whole.mp4").read_bytes()
+    (videos / "torn.mp4").write_bytes(whole[: len(whole) // 2])
+    (videos / "locked.mp4").write_bytes(b"" if os.geteuid() == 0 else whole)  # to root nothing is locked
+    (videos / "locked.mp4").chmod(0)
+    bad = ["text", "empty", "torn", "locked", "nowhere"]
     (videos / "list.csv").write_text(
-        "source,name\ntext.mp4,text\nempty.mp4,empty\nnowhere.mp4,nowhere\n" + f"{ROWS[0]['source']},good\n"
+        "source,name\n" + "".join(f"{name}.mp4,{name}\n" for name in (*bad, "whole")) + f"{ROWS[0]['source']},good\n"
     )
     out, words = tmp_path / "out", ["--jobs", "1", "--model", "tiny", "--size", "56", "--format", "tum"]
     command = [sys.executable, "-m", "longtake", "batch", str(videos / "list.csv"), "--out", str(out), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "3 of 4 videos could not be mapped" in done.stderr
-    assert "1 of 4 videos done, 3 failed" in done.stdout
+    assert "5 of 7 videos could not be mapped" in done.stderr
+    assert "2 of 7 videos done, 5 failed" in done.stdout
     assert (out / "good" / "poses.tum").exists()
-    table = (out / "videos.csv").read_text().splitlines()
-    assert [line.split(",")[2] for line in table[1:]] == ["failed", "failed", "failed", "done"]
+    with (out / "videos.csv").open(newline="") as file:
+        table = {row["name"]: row for row in csv.DictReader(file)}
+    assert {name for name, row in table.items() if row["state"] == "failed"} == set(bad)
+    assert all(table[name]["problem"].endswith(".") and "\n" not in table[name]["problem"] for name in bad)
     assert not (out / "text").exists()
 
 

@@ -4,9 +4,9 @@ An actor takes a job at a time; what is asked meanwhile, how far it is or to sto
 that dies, with its machine or without, is replaced wherever the cluster has room; only one that answers has a job.
 """
 
-import os
+import platform
+import re
 import socket
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,9 +17,10 @@ from longtake import __version__
 from longtake.batch.gpus import GpuShare
 from longtake.batch.job import Failed, Finished, Job, Stopped, Told, Watched
 from longtake.batch.pool import Pool
-from longtake.batch.worker import Worker
+from longtake.batch.ray_actor import Actor, free_gpu_bytes, python_version
 from longtake.errors import InputError, SettingError
 from longtake.extras import import_from_extra
+from longtake.types import counted
 
 FRESH = "ray"
 """The name of a cluster that is started for the batch, and ends with it."""
@@ -28,44 +29,16 @@ _REACHED_S = 10.0
 _PATIENCE_S = 120.0
 """With a cluster that has no room for any worker."""
 _ASKED_EVERY_S = 1.0
+_MOST_STILLBORN = 3
+"""Actors in a row, for each worker, that died before they had said anything: then the next would too."""
+_OTHER_VERSIONS = re.compile(r"Version mismatch:.*?Ray: (\S+)\s+Python: (\S+)", re.DOTALL)
+"""As Ray says which the cluster has."""
 _GPU_PARTS = 10_000
 """That Ray counts in one GPU."""
 
 
 def is_ray(on: str) -> bool:
     return on == FRESH or on.startswith(_SCHEME)
-
-
-class Actor:
-    """What runs on the cluster."""
-
-    def __init__(self, threads: int, folder: str) -> None:
-        """`folder` is where the batch was started: paths may be relative to it."""
-        with suppress(OSError):
-            os.chdir(folder)
-        self._threads, self._worker = threads, Worker()
-        self._watched: Watched | None = None
-
-    def ready(self) -> tuple[str, str, int]:
-        """Which longtake and which Python it has, and its process."""
-        return __version__, _python(), os.getpid()
-
-    def do(self, job: Job) -> Told:
-        import torch
-
-        torch.set_num_threads(self._threads)
-        self._watched = None
-        return self._worker.do(job, self._note)
-
-    def watched(self) -> Watched | None:
-        return self._watched
-
-    def stop(self) -> None:
-        self._worker.stop()
-
-    def _note(self, report: Told) -> None:
-        if isinstance(report, Watched):
-            self._watched = report
 
 
 class RayPool(Pool):
@@ -81,6 +54,7 @@ class RayPool(Pool):
         self._threads = threads
         self._per_gpu = 0 if gpus is None else gpus.most_unmeasured(self._free_gpu_bytes(gpus))
         self._members = [self._new_member() for _ in range(num_workers or self._most_workers())]
+        self._num_stillborn = 0
         self._ready_s = self._asked_s = time.monotonic()
 
     @property
@@ -139,11 +113,8 @@ class RayPool(Pool):
                 **fresh,
             )
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-            what = " ".join(str(error).split())
-            raise InputError(
-                f"The Ray cluster '{on}' cannot be used ({what:.300}); check its address, and that it runs the same "
-                f"versions: Ray {self._ray.__version__}, Python {_python()}."
-            ) from error
+            self._ray.shutdown()
+            raise InputError(_why_unusable(on, str(error), self._ray.__version__)) from error
 
     def _most_workers(self) -> int:
         resources = self._ray.cluster_resources()
@@ -160,7 +131,7 @@ class RayPool(Pool):
         """Of one GPU of the cluster; None where nobody needs to know, or none is free for the question."""
         if gpus.per_gpu is not None or gpus.worker_bytes is None:
             return None
-        asking = self._ray.remote(_free_bytes).options(num_gpus=1, num_cpus=0).remote()
+        asking = self._ray.remote(free_gpu_bytes).options(num_gpus=1, num_cpus=0).remote()
         try:
             free_bytes: int = self._ray.get(asking, timeout=_PATIENCE_S)
         except self._ray.exceptions.RayError:
@@ -194,7 +165,7 @@ class RayPool(Pool):
         if ref == member.greeting:
             *versions, member.process_id = value
             self._require_same(tuple(versions))
-            member.greeting = None
+            member.greeting, self._num_stillborn = None, 0
             return []
         if ref == member.asked:
             member.asked = None
@@ -211,13 +182,24 @@ class RayPool(Pool):
         with suppress(Exception):
             self._ray.kill(member.actor)
         self._members[self._members.index(member)] = self._new_member()
+        if not member.is_ready:
+            self._require_live(error)
         if job is None:
             return []
         what = str(error).split("\n", 1)[0]
         return [Failed(name=job.name, problem=f"Its worker died ({type(error).__name__}: {what:.200}).")]
 
+    def _require_live(self, error: Exception) -> None:
+        self._num_stillborn += 1
+        if self._num_stillborn >= _MOST_STILLBORN * len(self._members):
+            what = str(error).strip().rpartition("\n")[2]
+            raise InputError(
+                f"Workers cannot be started on the Ray cluster: {counted(self._num_stillborn, 'actor')} in a row ended "
+                f"at once ({what:.200}); install longtake {__version__} with Python {python_version()} on all machines."
+            ) from error
+
     def _require_same(self, versions: tuple[str, ...]) -> None:
-        own = __version__, _python()
+        own = __version__, python_version()
         if versions != own:
             raise InputError(
                 f"Expected longtake {own[0]} with Python {own[1]} on the cluster, as here, but a worker has longtake "
@@ -254,6 +236,16 @@ class _Member:
         return [ref for ref in (self.greeting, self.doing, self.asked) if ref is not None]
 
 
+def _why_unusable(on: str, said: str, own_ray: str) -> str:
+    """A sentence of what Ray said."""
+    if found := _OTHER_VERSIONS.search(said):
+        return (
+            f"Expected Ray {own_ray} with Python {platform.python_version()} on the cluster '{on}', as here, but it "
+            f"has Ray {found[1]} with Python {found[2]}; install the same on all machines."
+        )
+    return f"The Ray cluster '{on}' cannot be used ({' '.join(said.split()):.300}); check its address."
+
+
 def _require_reachable(on: str, address: str) -> None:
     """Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
@@ -266,13 +258,3 @@ def _require_reachable(on: str, address: str) -> None:
             f"Expected a Ray cluster at '{on}', but nobody answers there ({error}); name its head as "
             "ray://HOST:6379, or ray://auto for the one that runs on this machine."
         ) from error
-
-
-def _free_bytes() -> int:
-    import torch
-
-    return torch.cuda.mem_get_info()[0]
-
-
-def _python() -> str:
-    return ".".join(map(str, sys.version_info[:2]))

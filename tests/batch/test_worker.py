@@ -1,0 +1,65 @@
+"""One worker by itself: what keeps it from writing is one sentence, and costs nothing that was written."""
+
+from pathlib import Path
+
+import pytest
+from full_disk import files_no_longer_than
+
+from longtake.api.map_request import MapRequest
+from longtake.batch.job import Failed, Finished, MapJob, Told
+from longtake.batch.open_storage import open_storage
+from longtake.batch.worker import Worker
+
+
+def nobody(report: Told) -> None:
+    """Nobody hears."""
+
+
+def job_into(out: str | Path, scratch: Path | None = None) -> MapJob:
+    request = MapRequest(model="tiny", size=56, checkpoint_every=5, format="tum,depth")
+    storage = open_storage(out, scratch)
+    return MapJob(name="walk", source="world:3?frames=20&size=112x84", request=request, storage=storage)
+
+
+def test_a_full_disk_is_one_sentence_and_the_video_goes_on_later(tmp_path: Path) -> None:
+    job = job_into(tmp_path)
+    with files_no_longer_than(2000), Worker() as worker:
+        full = worker.do(job, nobody)
+    assert isinstance(full, Failed)
+    assert "cannot be written (File too large); make room there" in full.problem
+    assert "\n" not in full.problem
+    with Worker() as worker:
+        done = worker.do(job, nobody)
+    assert isinstance(done, Finished)
+    assert done.summary["num_frames"] == 20
+
+
+def test_a_storage_that_is_gone_is_one_sentence_and_the_video_goes_on_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    job = job_into("memory://walks/gone", tmp_path)
+
+    put = type(system).put_file
+
+    def refuse(self: object, path: str, target: str, **_: object) -> None:
+        if "/000015/" in target:
+            raise ConnectionError("nobody answers")
+        put(self, path, target)
+
+    with monkeypatch.context() as patched, Worker() as worker:
+        patched.setattr(type(system), "put_file", refuse)
+        gone = worker.do(job, nobody)
+    assert isinstance(gone, Failed)
+    assert gone.problem == (
+        "The storage memory://walks/gone cannot be used (ConnectionError: nobody answers); check it, and run the batch "
+        "again."
+    )
+    assert job.storage.summary("walk") is None
+    with Worker() as worker:
+        done = worker.do(job, nobody)
+    assert isinstance(done, Finished)
+    assert 0 < done.num_frames < 20
+    assert job.storage.summary("walk") is not None
