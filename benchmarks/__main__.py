@@ -3,6 +3,7 @@
 import typer
 
 from benchmarks.answer_familiarity import answer_familiarity
+from benchmarks.batch_losses import batch_losses
 from benchmarks.batching import batch_driver, batch_pools, batch_spans
 from benchmarks.count_source import count_source
 from benchmarks.familiarity import familiarity, unlikeness
@@ -46,7 +47,7 @@ _QUALITY = (
     unlikeness,
 )
 _SERVING = (serve_churn, serve_live, serve_malformed, serve_openapi, serve_overhead, serve_recovery, serve_soak)
-_BATCHES = (batch_driver, batch_pools, batch_spans)
+_BATCHES = (batch_driver, batch_losses, batch_pools, batch_spans)
 _PAGE = (page_pictures, page_soak, page_start)
 for command in (*_SPEED, *_QUALITY, *_SERVING, *_BATCHES, *_PAGE):
     benchmarks.command()(command)

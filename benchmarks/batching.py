@@ -47,6 +47,14 @@ class PoolFigures:
     """Whether all files are those of one worker, but for times."""
 
 
+def short_worlds(count: int, frames: int) -> list[dict[str, str]]:
+    """Rows of a list, of houses that no model was trained on."""
+    return [
+        {"source": f"world:{seed}?frames={frames}&size={_SIZE}", "name": f"world-{seed}"}
+        for seed in itertools.islice(seeds(Split.TEST), count)
+    ]
+
+
 def batch_pools(
     *,
     worlds: Annotated[int, typer.Option(min=1, help="That are mapped by each pool.")] = 40,
@@ -57,10 +65,7 @@ def batch_pools(
     as_json: AsJson = False,
 ) -> None:
     """Map the same worlds by one worker, by a pool of processes and on Ray: time beyond the start, bytes, memory."""
-    rows = [
-        {"source": f"world:{seed}?frames={frames}&size={_SIZE}", "name": f"world-{seed}"}
-        for seed in itertools.islice(seeds(Split.TEST), worlds)
-    ]
+    rows = short_worlds(worlds, frames)
     figures: list[PoolFigures] = []
     with tempfile.TemporaryDirectory() as folder:
         expected: dict[str, bytes] | None = None
@@ -69,7 +74,7 @@ def batch_pools(
             out = Path(folder, name.replace(" ", "-"))
             batch = Batch(open_manifest(rows, {"model": model}), open_storage(out), pool)
             start_s, working_s, largest = _run(batch)
-            found = _files(out)
+            found = files_but_times(out)
             expected = expected or found
             figures.append(
                 PoolFigures(
@@ -103,7 +108,8 @@ def _run(batch: Batch) -> tuple[float, float, int]:
     return first_s - begun_s, time.monotonic() - first_s, largest
 
 
-def _files(folder: Path) -> dict[str, bytes]:
+def files_but_times(folder: Path) -> dict[str, bytes]:
+    """All that must be the same whoever mapped it."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))

@@ -1,6 +1,7 @@
 """Real workers: as many as there are, killed or stopped, and the files are those of one that nothing happened to."""
 
 import csv
+import itertools
 import os
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from longtake.batch.driver import Batch, Retried
 from longtake.batch.local_pool import LocalPool
 from longtake.batch.manifest import open_manifest
 from longtake.batch.open_storage import open_storage
+from longtake.batch.ray_actor import Actor
 from longtake.batch.ray_pool import RayPool
 from longtake.batch.sharing import Growth, Sharing
 from longtake.errors import InputError, MissingExtraError
@@ -135,18 +137,26 @@ def test_bad_videos_are_set_aside_and_the_rest_is_done(tmp_path: Path) -> None:
     assert not (out / "text").exists()
 
 
-@pytest.mark.parametrize("ended_by", rest_by_hand([signal.SIGINT, signal.SIGTERM], keep=1))
+@pytest.mark.parametrize(
+    ("on", "ended_by"),
+    rest_by_hand(itertools.product(("local", "ray"), (signal.SIGINT, signal.SIGTERM)), keep=1),
+)
 def test_a_batch_that_is_ended_goes_on_to_the_same_files(
-    ended_by: signal.Signals, expected: dict[str, bytes], tmp_path: Path
+    on: str, ended_by: signal.Signals, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
+    if on == "ray":
+        pytest.importorskip("ray")
     listing, out = tmp_path / "list.csv", tmp_path / "out"
     listing.write_text("source,name\n" + "".join(f"{row['source']},{row['name']}\n" for row in ROWS))
     words = ["--jobs", "2", "--model", "tiny", "--size", "56", "--format", "tum,depth", "--set", "checkpoint-every=5"]
-    command = [sys.executable, "-m", "longtake", "batch", str(listing), "--out", str(out), *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+    command = [sys.executable, "-m", "longtake", "batch", str(listing), "--out", str(out), "--on", on, *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as running:
         while running.poll() is None and not has_checkpoint(out):
             time.sleep(0.02)
-        running.send_signal(ended_by)
+        if ended_by is signal.SIGINT:
+            os.killpg(running.pid, ended_by)  # as a terminal does, to all of them
+        else:
+            running.send_signal(ended_by)
         said, _ = running.communicate(timeout=120)
     assert running.returncode == 130
     assert "the same command goes on" in said
@@ -200,6 +210,27 @@ def test_on_ray_the_files_are_the_same_though_a_worker_is_killed(
     assert batch.summary is not None
     assert batch.summary.done == 3
     assert files(tmp_path) == expected
+
+
+def test_a_cluster_with_another_longtake_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setattr("longtake.batch.ray_pool.__version__", "99.0")
+    expected = r"Expected longtake 99\.0 with Python 3\.\d+ on the cluster, as here, but a worker has longtake 0\."
+    with pytest.raises(InputError, match=expected):
+        longtake.map_many(ROWS, tmp_path, on="ray", jobs=1, **SETTINGS)
+    assert list(tmp_path.glob("w*")) == []
+
+
+class Unknown(Actor):
+    """In a module that no worker can import."""
+
+
+@pytest.mark.by_hand
+def test_a_cluster_without_longtake_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setattr("longtake.batch.ray_pool.Actor", Unknown)
+    with pytest.raises(InputError, match=r"Workers cannot be started on the Ray cluster: 3 actors .*install longtake"):
+        longtake.map_many(ROWS, tmp_path, on="ray", jobs=1, **SETTINGS)
 
 
 @pytest.mark.by_hand
