@@ -52,6 +52,8 @@ class Progress:
     done: int
     """Those that an earlier batch did too."""
     running: int
+    num_workers: int
+    """That there are as of now: those of a GPU may become more."""
     failed: int
     frames_per_s: float
     """Of the last half minute, over all workers."""
@@ -235,6 +237,7 @@ class Batch(Iterator[BatchEvent]):
             num_videos=len(self._manifest),
             done=done,
             running=running,
+            num_workers=self._pool.num_workers,
             failed=failed,
             frames_per_s=self._frames.rate(),
             eta_s=seconds / here * left if here else None,

@@ -25,6 +25,7 @@ _USED_SHARE = 0.95
 _MOST_UNMEASURED = 4
 """Workers of a GPU where only memory decides, and nobody measures whether a further one pays."""
 _ASKING = "import torch; print(torch.cuda.mem_get_info()[0])"
+_ANSWER_S = 60.0
 _FLOAT_BYTES = 4
 
 
@@ -121,7 +122,9 @@ def free_bytes(environment: Mapping[str, str]) -> int | None:
 
     Asked by a process of its own: whoever asks takes some hundreds of megabytes of that GPU until it ends.
     """
-    asked = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", _ASKING], env={**os.environ, **environment}, capture_output=True, text=True, check=False
-    )
-    return int(asked.stdout) if asked.returncode == 0 else None
+    command, seen = [sys.executable, "-c", _ASKING], {**os.environ, **environment}
+    try:
+        asked = subprocess.run(command, env=seen, capture_output=True, check=True, timeout=_ANSWER_S)  # noqa: S603
+    except subprocess.SubprocessError:
+        return None
+    return int(asked.stdout)
