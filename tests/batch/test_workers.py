@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import av
@@ -16,7 +16,8 @@ import pytest
 from selected import rest_by_hand
 
 import longtake
-from longtake.batch.driver import Batch, Retried
+from longtake.batch.driver import Batch, Ended, Retried
+from longtake.batch.job import Finished, Told
 from longtake.batch.local_pool import LocalPool
 from longtake.batch.manifest import open_manifest
 from longtake.batch.open_storage import open_storage
@@ -84,17 +85,36 @@ def test_a_worker_that_is_killed_is_replaced_and_its_video_resumed(
     assert (again.done, again.skipped, again.num_frames) == (3, 3, 0)
 
 
-@pytest.mark.parametrize(("least_gain", "most_at_end"), [(-1.0, 2), (100.0, 1)])
-def test_a_worker_on_trial_stays_or_ends_with_its_video(
-    least_gain: float, most_at_end: int, expected: dict[str, bytes], tmp_path: Path
-) -> None:
-    growth = Growth(Sharing(most=2, least_gain=least_gain, measured_s=0.4), 1)
-    pool = LocalPool(2, growth=growth)
+class Shrinking(Growth):
+    """Two workers until a video is done, then one."""
+
+    def __init__(self) -> None:
+        super().__init__(Sharing(most=2), 1)
+        self.is_smaller = False
+
+    @property
+    def num_workers(self) -> int:
+        return 1 if self.is_smaller else 2
+
+    def hear(self, reports: Iterable[Told], *, all_work: bool) -> None:
+        self.is_smaller |= any(isinstance(report, Finished) for report in reports)
+
+
+def test_workers_become_more_while_that_pays(expected: dict[str, bytes], tmp_path: Path) -> None:
+    pool = LocalPool(2, growth=Growth(Sharing(most=2, measured_s=0.2), 1))
     batch = Batch(open_manifest(ROWS, SETTINGS), open_storage(tmp_path), pool)
-    seen = [len(pool.process_ids) for event in batch if not isinstance(event, Retried)]
-    assert max(seen) == 2
+    seen = [len(pool.process_ids) for _ in batch]
     assert seen[0] == 1
-    assert growth.num_workers == most_at_end
+    assert max(seen) == 2
+    assert files(tmp_path) == expected
+
+
+def test_a_worker_too_many_ends_with_its_video(expected: dict[str, bytes], tmp_path: Path) -> None:
+    pool = LocalPool(2, growth=Shrinking())
+    batch = Batch(open_manifest(ROWS, SETTINGS), open_storage(tmp_path), pool)
+    seen = [len(pool.process_ids) for event in batch if isinstance(event, Ended)]
+    assert max(seen) <= 2
+    assert seen[-1] == 1
     assert files(tmp_path) == expected
 
 

@@ -47,7 +47,8 @@ class Worker:
             return Failed(name=job.name, problem=str(error))
         except Exception as error:  # noqa: BLE001 - of one video among many
             traceback.print_exc()
-            return Failed(name=job.name, problem=f"{type(error).__name__}: {error}")
+            what = " ".join(str(error).split())
+            return Failed(name=job.name, problem=f"{type(error).__name__}: {what}")
 
     def _map(self, job: MapJob, tell: Callable[[Told], None]) -> Told:
         request, folder, num_frames = job.request.checked(), job.storage.folder(job.name), 0
