@@ -12,7 +12,7 @@ import numpy as np
 
 from longtake.errors import SettingError
 from longtake.evaluation.motion import rotation_angle_deg
-from longtake.places.known_take import KnownTake
+from longtake.places.known_world import KnownWorld
 from longtake.places.links import FEWEST_FRAMES, Link, agreed, known_places
 from longtake.places.verification import Verifier
 
@@ -79,7 +79,7 @@ class Way:
         return max([*apart, *(math.degrees(_DEVIATIONS * link.noise.rotation_rad) for link in self.at_first)])
 
 
-def find_way(old: KnownTake, new: KnownTake, verifier: Verifier, rule: SeekRule | None = None) -> Way | None:
+def find_way(old: KnownWorld, new: KnownWorld, verifier: Verifier, rule: SeekRule | None = None) -> Way | None:
     """None where no two frames of the new take agree on a place of the old one."""
     rule, links, is_known = rule or SeekRule(), list[Link](), False
     for place, frame in enumerate(new.index.frame.tolist()):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from longtake.evaluation.motion import rotation_angle_deg
 from longtake.places.key_view import KeyView
-from longtake.places.known_take import KnownTake
+from longtake.places.known_world import KnownWorld
 from longtake.places.loops import Spread
 from longtake.places.verification import Verdict, Verifier, between_windows, median_depth
 from longtake.spatial.similarity import Similarity
@@ -70,7 +70,7 @@ class Link:
 
 
 def known_places(
-    old: KnownTake,
+    old: KnownWorld,
     view: KeyView,
     camera: Float64[Tensor, "4 4"],
     descriptors: Float[np.ndarray, "frames channels"],
