@@ -12,10 +12,9 @@ from benchmarks.geometry_commands import attention_mass, pipeline, precision, so
 from benchmarks.graph_speed import graph_speed
 from benchmarks.language_commands import ask, chunks
 from benchmarks.loop_pairs import loop_pairs
-from benchmarks.loop_walks import loop_walks
 from benchmarks.map_speed import map_speed
+from benchmarks.place_commands import loop_walks, second_walks, tracking
 from benchmarks.place_recall import place_recall
-from benchmarks.second_walks import second_walks
 from benchmarks.serving.commands import (
     page_pictures,
     page_soak,
@@ -28,7 +27,6 @@ from benchmarks.serving.commands import (
     serve_recovery,
     serve_soak,
 )
-from benchmarks.tracking import tracking
 from longtake.cli.program import run_program
 
 benchmarks = typer.Typer(

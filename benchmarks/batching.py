@@ -15,7 +15,7 @@ import torch
 import typer
 
 import longtake
-from benchmarks.loop_walks import pose_errors
+from benchmarks.following import pose_errors
 from longtake.batch.driver import Batch, Ended, Progress
 from longtake.batch.job import Finished, Job, Told, Watched
 from longtake.batch.local_pool import LocalPool

@@ -1,7 +1,4 @@
-"""Whether an index of descriptors finds places again: walks through unseen worlds, against what frames truly share.
-
-Two frames show the same place if a part of each one's pixels, lifted by its true depth, is seen in the other.
-"""
+"""Whether an index of descriptors finds places again: walks through unseen worlds, against what frames truly share."""
 
 import itertools
 from dataclasses import asdict, dataclass
@@ -10,26 +7,20 @@ from typing import Annotated
 import numpy as np
 import torch
 import typer
-from jaxtyping import Bool, Float
-from torch import Tensor
+from jaxtyping import Float
 
+from benchmarks.shared_views import JudgedPlace, TruePlace, judge_place
 from longtake.cli.options import AsJson, Families, split_names
 from longtake.cli.progress import counting
 from longtake.cli.tables import show, table
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import load_model
-from longtake.places.index import Candidate, IndexRule, PlaceIndex
+from longtake.places.index import IndexRule, PlaceIndex
 from longtake.world.families import Family, families_named
 from longtake.world.seeds import Split, seeds
 from longtake.world.tour import Tour, View
 
 _SIZE = (98, 126)
-_SHARED = 0.25
-"""Of the pixels of both, in frames that show the same place."""
-_PIXELS = 7
-"""Between pixels that are lifted."""
-_AGREE = 0.15
-"""Of the depth by which a pixel may differ, beside a tenth of a metre."""
 _CANDIDATES = 5
 _PRECISIONS = (0.99, 0.95, 0.9, 0.8)
 
@@ -50,14 +41,6 @@ class RecallFigures:
     """Or any of five."""
     found_at: dict[str, tuple[float, float]]
     """For each precision the least similarity at which it holds, and the share of the known that is found there."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    similarity: float
-    is_right: bool
-    any_is_right: bool
-    is_known: bool
 
 
 def place_recall(
@@ -90,17 +73,17 @@ def place_recall(
     show([asdict(one) for one in figures], [table(headings, rows)], as_json=as_json)
 
 
-def judge_walk(network: GeometryModel, tour: Tour, frames: int, rule: IndexRule) -> list[_Judged]:
+def judge_walk(network: GeometryModel, tour: Tour, frames: int, rule: IndexRule) -> list[JudgedPlace]:
     """Each place as soon as its neighbours are known."""
-    index, places, judged = PlaceIndex.empty(network.config.width, rule), dict[int, View](), []
+    index, places, judged = PlaceIndex.empty(network.config.width, rule), dict[int, TruePlace](), []
     for view, look in looks(network, tour, frames):
         before = index
         index = index.with_keyframe(look, frame=view.index, window=0, timestamp_s=view.timestamp_s)
         if len(before) == len(index) and (index.frame == before.frame).all():
             continue
-        places[view.index] = view
+        places[view.index] = TruePlace.of(view)
         if found := index.candidates(_CANDIDATES):
-            judged.append(_judge(found, places, rule))
+            judged.append(judge_place(found, places, rule))
     return judged
 
 
@@ -114,49 +97,7 @@ def looks(network: GeometryModel, tour: Tour, frames: int) -> list[tuple[View, F
     ]
 
 
-def _judge(found: list[Candidate], places: dict[int, View], rule: IndexRule) -> _Judged:
-    here = places[found[0].frame]
-    old = [view for frame, view in places.items() if frame <= here.index - rule.gap_frames]
-    shared = dict(zip((view.index for view in old), shares(here, old).tolist(), strict=True))
-    right = [shared[candidate.old_frame] >= _SHARED for candidate in found]
-    return _Judged(found[0].similarity, right[0], any(right), max(shared.values()) >= _SHARED)
-
-
-def shares(here: View, others: list[View]) -> Float[Tensor, " others"]:
-    """Share of the pixels that each other view and this one have in common, the smaller of the two."""
-    stacked = tuple(
-        torch.stack([getter.double() for getter in column])
-        for column in zip(*((view.depth, view.world_from_camera) for view in others), strict=True)
-    )
-    ours = (here.depth.double()[None].expand_as(stacked[0]), here.world_from_camera.expand_as(stacked[1]))
-    intrinsics = here.intrinsics.double()
-    return torch.minimum(
-        _seen(ours, stacked, intrinsics).double().mean(dim=1), _seen(stacked, ours, intrinsics).double().mean(dim=1)
-    )
-
-
-def _seen(
-    views: tuple[Tensor, ...], others: tuple[Tensor, ...], intrinsics: Float[Tensor, "3 3"]
-) -> Bool[Tensor, "views pixels"]:
-    """Whether pixels of each view are seen in the other one."""
-    height, width = views[0].shape[1:]
-    rows, columns = torch.meshgrid(torch.arange(0, height, _PIXELS), torch.arange(0, width, _PIXELS), indexing="ij")
-    pixels = torch.stack([columns + 0.5, rows + 0.5, torch.ones_like(rows)], dim=-1).double().flatten(0, 1)
-    depth = views[0][:, rows, columns].flatten(1)
-    lifted = (pixels @ intrinsics.inverse().T) * depth.nan_to_num(posinf=0)[..., None]
-    other_from_view = torch.linalg.inv(others[1]) @ views[1]
-    points = lifted @ other_from_view[:, :3, :3].transpose(1, 2) + other_from_view[:, None, :3, 3]
-    projected = points @ intrinsics.T
-    column, row = (projected[..., axis] / projected[..., 2] for axis in (0, 1))
-    inside = (points[..., 2] > 0.1) & (column >= 0) & (column < width) & (row >= 0) & (row < height)
-    place = (row.nan_to_num(0, 0, 0).clamp(0, height - 1).long(), column.nan_to_num(0, 0, 0).clamp(0, width - 1).long())
-    there = others[0][torch.arange(len(points))[:, None], *place]
-    near = (there - points[..., 2]).abs() < _AGREE * points[..., 2] + 0.1
-    seen: Tensor = inside & near & depth.isfinite()
-    return seen
-
-
-def _figures(family: Family, walks: int, judged: list[_Judged]) -> RecallFigures:
+def _figures(family: Family, walks: int, judged: list[JudgedPlace]) -> RecallFigures:
     known = [one for one in judged if one.is_known]
     ordered = sorted(judged, key=lambda one: -one.similarity)
     right = np.cumsum([one.is_right for one in ordered])

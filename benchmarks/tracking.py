@@ -1,32 +1,27 @@
 """Whether a session knows when it is lost, and finds itself again: walks that are cut, kidnapped, darkened, stopped."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated
+from typing import Any
 
 import torch
-import typer
 from jaxtyping import UInt8
+from rich.table import Table
 from torch import Tensor
 
-from benchmarks.loop_walks import follow, pose_errors, required_card
-from longtake.cli.options import AsJson, Families, split_names
-from longtake.cli.progress import counting
-from longtake.cli.tables import show, table
+from benchmarks.following import Followed, pose_errors
+from benchmarks.loop_network import SIZE, LoopNetwork, loop_network
+from benchmarks.many_worlds import Row, Task
+from longtake.cli.tables import table
 from longtake.errors import SettingError
-from longtake.geometry.model import GeometryModel
-from longtake.hub.load import load_model
-from longtake.places.loop_card import LoopCard
 from longtake.places.looped_session import LoopedSession
 from longtake.places.verification import Verifier
-from longtake.runtime.build import open_session, usual_settings
 from longtake.types import Geometry, Tracking, TrackingState
-from longtake.world.families import Family, families_named
+from longtake.world.families import Family
 from longtake.world.seeds import Split, seeds
 from longtake.world.tour import Tour
 
-_SIZE = (98, 126)
 _AWAY = 50
 """Frames in another world, in the dark or of one picture: five seconds."""
 _KIDNAPPED = 60
@@ -59,16 +54,13 @@ class Film:
 class TrackingFigures:
     """Of one film."""
 
-    family: str
-    seed: int
-    film: str
     breaks: int
     detected: int
     """Of those, how many were followed by `lost` within a second."""
     delay_frames: int | None
     """Of the slowest that was."""
-    false_lost: int
-    """Times that it was lost elsewhere."""
+    false_lost: list[int]
+    """Frames with which it was lost elsewhere."""
     weak: int
     """Frames of the walk that are."""
     sub_maps: int
@@ -83,77 +75,101 @@ class TrackingFigures:
     """Of the frames of the walk those that lie in the world of the first."""
 
 
-def tracking(
-    *,
-    family: Families = Family.HOUSE.value,
-    worlds: Annotated[int, typer.Option(min=1, help="Unseen ones of each family.")] = 3,
-    frames: Annotated[int, typer.Option(min=60, help="Of each walk.")] = 400,
-    films: Annotated[str, typer.Option(help="Some of walk, cut, kidnapped, dark, still.")] = "all",
-    split: Annotated[Split, typer.Option(help="Which worlds.")] = Split.VALIDATION,
-    model: Annotated[str, typer.Option(help="A geometry model with a card of loops.")] = "micro-map",
-    as_json: AsJson = False,
-) -> None:
-    """Walks that are cut, kidnapped, darkened or stopped in their middle: when that is noticed, and what is found."""
-    torch.set_num_threads(1)
-    card = required_card(model)
-    wanted = FILMS if films == "all" else tuple(films.split(","))
-    if unknown := set(wanted) - set(FILMS):
+def tracking_tasks(
+    families: Sequence[Family], split: Split, worlds: int, frames: int, films: Sequence[str], model: str
+) -> list[Task]:
+    """Each film of each world."""
+    if unknown := set(films) - set(FILMS):
         raise SettingError(f"Expected films among {', '.join(FILMS)}, but got {sorted(unknown)}.")
-    network, families, figures = load_model(model).eval(), families_named(split_names(family)), []
-    with counting("walking", len(families) * worlds * len(wanted)) as advance:
-        for one in families:
-            for seed in itertools.islice(seeds(split), worlds):
-                for film in films_of(one, seed, frames, wanted):
-                    figures.append(tracked(network, card, film, one, seed))
-                    advance(1)
-    rows = [
-        [
-            *(one.family, str(one.seed), one.film, f"{one.detected} of {one.breaks}", _or_none(one.delay_frames)),
-            *(str(one.false_lost), str(one.weak), f"{one.sub_maps}, {one.worlds}", _or_none(one.found_after)),
-            *(_or_none(one.metres), _or_none(one.degrees), f"{one.share:.2f}"),
-        ]
-        for one in figures
+    return [
+        {"family": family.value, "seed": seed, "film": film, "frames": frames, "model": model}
+        for family in families
+        for seed in itertools.islice(seeds(split), worlds)
+        for film in films
     ]
+
+
+def tracking_figures(task: Task) -> dict[str, Any]:
+    """One film to its end."""
+    film = film_of(Family(task["family"]), task["seed"], task["frames"], task["film"])
+    return asdict(tracked(loop_network(task["model"]), film))
+
+
+def tracking_blocks(rows: Sequence[Row]) -> Iterator[Table | str]:
+    """A line a film, and what those of each kind come to."""
     headings = [
         *("family", "seed", "film", "lost", "frames late", "false", "weak", "sub-maps, worlds", "found after"),
-        *("m", "degrees", "share"),
+        *("m", "degrees", "share", "m over the walk's"),
     ]
-    show([asdict(one) for one in figures], [table(headings, rows)], as_json=as_json)
+    whole = {_world(row): row.figures["metres"] for row in rows if row.task["film"] == "walk"}
+    yield table(headings, (_cells(row, whole.get(_world(row))) for row in rows))
+    for film in FILMS:
+        if some := [row for row in rows if row.task["film"] == film]:
+            yield f"{film}: {_summary(some, whole)}"
 
 
-def films_of(family: Family, seed: int, frames: int, wanted: Sequence[str]) -> list[Film]:
-    """The same walk, whole and disturbed in its middle."""
+def _world(row: Row) -> tuple[Any, ...]:
+    return tuple(row.task[name] for name in ("family", "seed", "frames", "model"))
+
+
+def _summary(rows: Sequence[Row], whole: dict[tuple[Any, ...], float | None]) -> str:
+    def total(name: str) -> int:
+        return sum(row.figures[name] for row in rows)
+
+    false = sum(len(row.figures["false_lost"]) for row in rows)
+    found = [row.figures["found_after"] for row in rows if row.figures["found_after"] is not None]
+    ratios = [
+        row.figures["metres"] / reference
+        for row in rows
+        if (reference := whole.get(_world(row))) and row.figures["metres"] is not None
+    ]
+    joined = sum(row.figures["share"] == 1.0 for row in rows)
+    return (
+        f"{len(rows)} films; {total('detected')} of {total('breaks')} breaks noticed within a second; {false} false "
+        f"alarms in {sum(row.task['frames'] for row in rows)} frames; in one world again {joined}, "
+        f"after {sorted(found)} frames; errors over the walk's at most {max(ratios, default=0):.2f}, more than 1.5 in "
+        f"{sum(ratio > 1.5 for ratio in ratios)} of {len(ratios)}"
+    )
+
+
+def _cells(row: Row, whole: float | None) -> list[str]:
+    one, task = row.figures, row.task
+    ratio = one["metres"] / whole if whole and one["metres"] is not None else None
+    return [
+        *(task["family"], str(task["seed"]), task["film"]),
+        *(f"{one['detected']} of {one['breaks']}", _or_none(one["delay_frames"]), str(len(one["false_lost"]))),
+        *(str(one["weak"]), f"{one['sub_maps']}, {one['worlds']}", _or_none(one["found_after"])),
+        *(_or_none(one["metres"]), _or_none(one["degrees"]), f"{one['share']:.2f}", _or_none(ratio)),
+    ]
+
+
+def film_of(family: Family, seed: int, frames: int, name: str) -> Film:
+    """A walk, whole or disturbed in its middle."""
     shots, half = _filmed(family, seed, frames + _KIDNAPPED), frames // 2
     blind = range(half, half + _AWAY)
-    made = []
-    for name in wanted:
-        if name == "walk":
-            made.append(Film(name, shots[:frames], (), range(0)))
-        elif name == "cut":
-            elsewhere = [Shot(shot.image, None) for shot in _filmed(family, seed + 100, _AWAY)]
-            breaks = (half, half + _AWAY)
-            made.append(Film(name, [*shots[:half], *elsewhere, *shots[half:frames]], breaks, range(0)))
-        elif name == "kidnapped":
-            made.append(Film(name, [*shots[:half], *shots[half + _KIDNAPPED :]], (half,), range(0)))
-        elif name == "dark":
-            dark = [Shot(torch.zeros_like(shot.image), None) for shot in shots[half : half + _AWAY]]
-            made.append(Film(name, [*shots[:half], *dark, *shots[half + _AWAY : frames]], (half,), blind))
-        else:
-            still = [shots[half]] * _AWAY
-            made.append(Film(name, [*shots[:half], *still, *shots[half:frames]], (), blind))
-    return made
+    if name == "walk":
+        return Film(name, shots[:frames], (), range(0))
+    if name == "cut":
+        elsewhere = [Shot(shot.image, None) for shot in _filmed(family, seed + 100, _AWAY)]
+        return Film(name, [*shots[:half], *elsewhere, *shots[half:frames]], (half, half + _AWAY), range(0))
+    if name == "kidnapped":
+        return Film(name, [*shots[:half], *shots[half + _KIDNAPPED :]], (half,), range(0))
+    if name == "dark":
+        dark = [Shot(torch.zeros_like(shot.image), None) for shot in shots[half : half + _AWAY]]
+        return Film(name, [*shots[:half], *dark, *shots[half + _AWAY : frames]], (half,), blind)
+    return Film(name, [*shots[:half], *[shots[half]] * _AWAY, *shots[half:frames]], (), blind)
 
 
-def tracked(network: GeometryModel, card: LoopCard, film: Film, family: Family, seed: int) -> TrackingFigures:
-    """One film to its end."""
-    session = LoopedSession(open_session(network, usual_settings(network.config), _SIZE), Verifier(card))
-    known, said, found = dict[int, Tensor](), dict[int, Tracking](), list[int]()
+def tracked(network: LoopNetwork, film: Film) -> TrackingFigures:
+    """One film, shown to a session."""
+    session = LoopedSession(network.open(), Verifier(network.card))
+    followed, said, found = Followed(), dict[int, Tracking](), list[int]()
     for number, shot in enumerate(film.shots):
         geometry = session.step(shot.image)
-        _hear(known, said, geometry)
+        _hear(followed, said, geometry)
         if any(one.state is TrackingState.RELOCALISED for one in geometry.tracking or ()):
             found.append(number)
-    _hear(known, said, session.finish())
+    _hear(followed, said, session.finish())
     walk = session.walk
     assert walk.graph is not None
     islands = walk.graph.islands()
@@ -170,15 +186,12 @@ def tracked(network: GeometryModel, card: LoopCard, film: Film, family: Family, 
     errors = None
     if len(placed) > 8:
         truth = torch.stack([pose for frame in placed if (pose := film.shots[frame].world_from_camera) is not None])
-        errors = pose_errors(torch.stack([known[frame] for frame in placed]), truth)
+        errors = pose_errors(torch.stack([followed.cameras[frame] for frame in placed]), truth)
     return TrackingFigures(
-        family=family.value,
-        seed=seed,
-        film=film.name,
         breaks=len(film.breaks),
         detected=len(noticed),
         delay_frames=max(noticed, default=None),
-        false_lost=len(begins),
+        false_lost=begins,
         weak=sum(said[frame].state is TrackingState.WEAK for frame in of_walk if frame not in film.is_blind),
         sub_maps=len({one.sub_map for one in said.values() if one.sub_map is not None}),
         worlds=len({int(islands[node]) for node in set(nodes) if not walk.is_lost[node]}),
@@ -190,13 +203,13 @@ def tracked(network: GeometryModel, card: LoopCard, film: Film, family: Family, 
 
 
 def _filmed(family: Family, seed: int, frames: int) -> list[Shot]:
-    tour = Tour(seed=seed, width=_SIZE[1], height=_SIZE[0], family=family)
+    tour = Tour(seed=seed, width=SIZE[1], height=SIZE[0], family=family)
     views = itertools.islice(tour.views(), frames)
     return [Shot((view.image * 255).round().byte(), view.world_from_camera.double()) for view in views]
 
 
-def _hear(known: dict[int, Tensor], said: dict[int, Tracking], geometry: Geometry) -> None:
-    follow(known, geometry)
+def _hear(followed: Followed, said: dict[int, Tracking], geometry: Geometry) -> None:
+    followed.hear(geometry)
     said |= dict(zip(geometry.frame_index, geometry.tracking or (), strict=True))
 
 

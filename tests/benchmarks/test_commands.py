@@ -33,7 +33,7 @@ def test_ask_compares_a_session_with_encoding_anew() -> None:
         (["soak", "--frames", "60", "--stretch", "20"], ("memory of", "live tensors")),
         (["graph-speed", "--frames", "480", "--loops", "2,9", "--places", "32"], ("a step, ms", "a query, ms")),
         (
-            ["second-walks", "--worlds", "2", "--frames", "16", "--second-frames", "8", "--strange", "1", "--together"],
+            ["second-walks", "--worlds", "2", "--frames", "16", "--second-frames", "8", "--strange", "1"],
             ("known at", "0 of 2 claimed in a strange house"),
         ),
         (["tracking", "--worlds", "1", "--frames", "60", "--films", "dark"], ("1 of 1", "sub-maps, worlds")),
