@@ -24,6 +24,13 @@ def wall(tint: int, shift: int = 0) -> Tensor:
     return torch.stack([stripe + tint, stripe, 200 - stripe]).clamp(0, 255).byte()
 
 
+def floor() -> Tensor:
+    """The colours of the wall, in stripes that lie across."""
+    row = (torch.arange(SIZE[0]) + 7) // 14 % 2
+    stripe = 60 + 80 * row[:, None].expand(SIZE)
+    return torch.stack([stripe, stripe, 200 - stripe]).byte()
+
+
 def said(*, angle: float = 0.0, turn_deg: float = 0.0, x: float = 0.0, sureness: float = 1.0) -> Geometry:
     """Of one frame, whose descriptor lies so far from the usual one."""
     turn, pose = np.radians(turn_deg), torch.eye(4)[None].clone()
@@ -64,10 +71,19 @@ def test_another_scene_is_a_cut_and_the_frame_after_it_is_tracked() -> None:
 
 
 def test_the_same_colours_with_nothing_in_common_are_no_common_view() -> None:
-    seen = walking().seeing(wall(0, 9))
+    seen = walking().seeing(floor())
     assert state(seen) == OK
     assert state(seen.told(said(angle=0.1, x=0.08))) == OK
     assert state(seen.told(said(angle=0.6))) == (TrackingState.LOST, TrackingReason.NO_COMMON_VIEW)
+
+
+def test_pixels_that_are_found_again_outweigh_a_network_that_finds_two_frames_apart() -> None:
+    seen = walking().seeing(wall(0, 9))
+    told = seen.told(said(angle=0.6, x=0.08))
+    assert state(told) == OK
+    assert told.before is None
+    strict = replace(seen, rule=replace(seen.rule, least_common=1.1))
+    assert state(strict.told(said(angle=0.6))) == (TrackingState.LOST, TrackingReason.NO_COMMON_VIEW)
 
 
 def test_darkness_is_weak_and_then_lost_until_there_is_light() -> None:

@@ -12,8 +12,9 @@ from longtake.types import TrackingReason, TrackingState
 
 _STATES, _REASONS = tuple(TrackingState), (None, *TrackingReason)
 _RECENT, _OVERLAY = ("likeness", "sureness", "steps"), ("last", "stayed", "covered")
+_SIGHT = ("blocks", "colours", "grey")
 _COVERED = "overlay.covered"
-_ARRAYS = ("descriptor", "pose", "blocks", "colours", *(f"overlay.{name}" for name in _OVERLAY))
+_ARRAYS = ("descriptor", "pose", *_SIGHT, *(f"overlay.{name}" for name in _OVERLAY))
 
 
 def tracker_tensors(tracker: Tracker) -> dict[str, Tensor]:
@@ -22,7 +23,7 @@ def tracker_tensors(tracker: Tracker) -> dict[str, Tensor]:
     overlay = {f"overlay.{name}": getattr(tracker.overlay, name) for name in _OVERLAY}
     arrays = {"descriptor": tracker.descriptor, "pose": tracker.pose, **overlay}
     if sight is not None:
-        arrays |= {"blocks": sight.blocks, "colours": sight.colours}
+        arrays |= {name: getattr(sight, name) for name in _SIGHT}
     return {
         "state": state_numbers([(tracker.state, tracker.reason)]),
         "counts": torch.tensor([tracker.num_dark, tracker.num_still]),
@@ -42,7 +43,7 @@ def tracker_of(tensors: Mapping[str, Tensor], rule: TrackingRule) -> Tracker:
         rule=rule,
         state=state,
         reason=reason,
-        sight=Sight(blocks=arrays["blocks"], colours=arrays["colours"]) if "blocks" in arrays else None,
+        sight=Sight(**{name: arrays[name] for name in _SIGHT}) if "grey" in arrays else None,
         overlay=Overlay(**{name: arrays.get(f"overlay.{name}") for name in _OVERLAY}),
         num_dark=num_dark,
         num_still=num_still,

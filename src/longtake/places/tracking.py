@@ -1,8 +1,8 @@
 """Whether a frame goes on from the one before it: by colours, brightness, motion, and by what the network says of it.
 
 before the network looks     darkness, or colours of another scene: the frame is lost
-after it has looked          the same, with how alike it finds the two frames: lost; its confidence and the camera's
-                             step against the recent past: weak
+after it has looked          the same, with how alike it finds the two frames: lost, unless the pixels of the one are
+                             found in the other; its confidence and the camera's step against the recent past: weak
 
 All is a value and a pure function of pictures and results; no clock is asked.
 """
@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float64, Int64, UInt8
 from torch import Tensor
 
 from longtake.errors import SettingError
+from longtake.places.common_view import common_share
 from longtake.places.overlay import Overlay
 from longtake.places.pictures import LONGEST_SIDE
 from longtake.types import Geometry, TrackingReason, TrackingState
@@ -43,6 +44,8 @@ class TrackingRule:
     least_likeness: float = 0.4
     """The share, less `per_angle` times the network's distance (1 - cosine) between the two frames."""
     per_angle: float = 10.0
+    least_common: float = 0.3
+    """Share of the squares of the picture before that are found again, from which on it is the same view anyway."""
     dark: float = 20.0
     """Mean brightness of 255, below which a picture is dark."""
     plain: float = 3.0
@@ -75,6 +78,7 @@ class Sight:
     """Mean grey."""
     colours: Float64[np.ndarray, " tones"]
     """Share of the pixels of each colour."""
+    grey: UInt8[np.ndarray, "height width"]
 
     @classmethod
     def of(
@@ -83,10 +87,13 @@ class Sight:
         """Of what is not covered."""
         whole = pixels.astype(np.int64)
         if covered is None or covered.all():
-            return cls(blocks=_blocks(whole.sum(axis=0)), colours=_colours(whole.reshape(3, -1)))
+            return cls._of(whole.sum(axis=0), whole.reshape(3, -1))
         free = whole[:, ~covered]
-        total = np.where(covered, int(free.sum(axis=0).mean()), whole.sum(axis=0))
-        return cls(blocks=_blocks(total), colours=_colours(free))
+        return cls._of(np.where(covered, int(free.sum(axis=0).mean()), whole.sum(axis=0)), free)
+
+    @classmethod
+    def _of(cls, total: Int64[np.ndarray, "height width"], pixels: Int64[np.ndarray, "3 pixels"]) -> "Sight":
+        return cls(blocks=_blocks(total), colours=_colours(pixels), grey=(total // 3).astype(np.uint8))
 
     @property
     def brightness(self) -> float:
@@ -131,6 +138,8 @@ class Tracker:
     reason: TrackingReason | None = None
     sight: Sight | None = None
     """Of the last frame that was not dark."""
+    before: Sight | None = None
+    """Of the one before it, until the network has looked."""
     overlay: Overlay = Overlay()  # noqa: RUF009 (a frozen value)
     num_dark: int = 0
     num_still: int = 0
@@ -164,6 +173,7 @@ class Tracker:
         seen = replace(
             self,
             sight=sight,
+            before=before,
             overlay=self.overlay.seeing(pixels),
             num_dark=0,
             num_still=self.num_still + 1 if is_same else 0,
@@ -180,15 +190,15 @@ class Tracker:
     def told(self, geometry: Geometry) -> "Tracker":
         """After the network has looked at the same picture; with no result of it, as it waits, nothing is added."""
         if not len(geometry) or self.num_dark:
-            return replace(self, descriptor=None)
+            return replace(self, descriptor=None, before=None)
         descriptor, pose = _descriptor(geometry), geometry.world_from_camera[-1].detach().double().cpu().numpy()
         sureness = float(geometry.depth_confidence[-1].detach().double().mean().cpu()) - 1
         step, turn_deg = _motion(self.pose, pose, geometry)
         likeness = self.likeness
         if descriptor is not None and self.descriptor is not None:
             likeness -= self.rule.per_angle * _angle(self.descriptor, descriptor)
-        told = replace(self, descriptor=descriptor)
-        if likeness < self.rule.least_likeness:
+        told = replace(self, descriptor=descriptor, before=None)
+        if likeness < self.rule.least_likeness and not self._has_common_view:
             return told._judged(is_lost=True, reason=self._why_unlike)
         after = replace(
             told, pose=pose, recent=self.recent.followed_by(likeness=likeness, sureness=sureness, step=step)
@@ -201,7 +211,7 @@ class Tracker:
     def lost(self, geometry: Geometry) -> "Tracker":
         """Of a frame that is lost, looked at alone: all that is usual begins anew."""
         descriptor = None if self.num_dark else _descriptor(geometry)
-        return replace(self, descriptor=descriptor, pose=None, recent=Recent())
+        return replace(self, descriptor=descriptor, pose=None, recent=Recent(), before=None)
 
     def cut_off(self) -> "Tracker":
         """Where whoever shows the frames says that it is the last one of its kind."""
@@ -209,6 +219,12 @@ class Tracker:
 
     def _judged(self, *, is_lost: bool, reason: TrackingReason) -> "Tracker":
         return replace(self, state=TrackingState.LOST if is_lost else TrackingState.WEAK, reason=reason)
+
+    @property
+    def _has_common_view(self) -> bool:
+        if self.sight is None or self.before is None:
+            return False
+        return common_share(self.before.grey, self.sight.grey) >= self.rule.least_common
 
     @property
     def _why_unlike(self) -> TrackingReason:
