@@ -13,7 +13,7 @@ from benchmarks.graph_speed import graph_speed
 from benchmarks.language_commands import ask, chunks
 from benchmarks.loop_pairs import loop_pairs
 from benchmarks.map_speed import map_speed
-from benchmarks.place_commands import loop_walks, second_walks, tracking
+from benchmarks.place_commands import COMMANDS as PLACES
 from benchmarks.place_recall import place_recall
 from benchmarks.serving.commands import (
     page_pictures,
@@ -38,16 +38,13 @@ _QUALITY = (
     familiarity,
     foreign,
     loop_pairs,
-    loop_walks,
     place_recall,
-    second_walks,
-    tracking,
     unlikeness,
 )
 _SERVING = (serve_churn, serve_live, serve_malformed, serve_openapi, serve_overhead, serve_recovery, serve_soak)
 _BATCHES = (batch_driver, batch_losses, batch_pools, batch_spans)
 _PAGE = (page_pictures, page_soak, page_start)
-for command in (*_SPEED, *_QUALITY, *_SERVING, *_BATCHES, *_PAGE):
+for command in (*_SPEED, *_QUALITY, *PLACES, *_SERVING, *_BATCHES, *_PAGE):
     benchmarks.command()(command)
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Commands that count over many worlds what loops are worth: `loop-walks`, `tracking`, `second-walks`.
+"""Commands that count over many worlds what loops are worth: `loop-walks`, `tracking`, `second-walks`,
+`loop-cost`, `loop-bytes`.
 
 Nothing that reads videos or pictures is needed for them; `python -m benchmarks.place_commands` runs without that.
 """
@@ -8,8 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 
+from benchmarks.loop_bytes import held_table, measure_held
+from benchmarks.loop_cost import cost_figures, cost_table, cost_tasks
 from benchmarks.loop_tables import walk_blocks, walk_record
 from benchmarks.loop_walks import walk_figures, walk_tasks
 from benchmarks.many_worlds import Crew, Row, Task, Work, count_worlds, read_rows
@@ -17,6 +21,7 @@ from benchmarks.second_walks import second_walk_blocks, second_walk_figures, sec
 from benchmarks.tracking import FILMS, tracking_blocks, tracking_figures, tracking_tasks
 from longtake.cli.options import AsJson, Families, split_names
 from longtake.cli.program import run_program
+from longtake.cli.progress import counting
 from longtake.cli.tables import require_folder, show
 from longtake.errors import SettingError
 from longtake.world.families import Family, families_named
@@ -89,6 +94,40 @@ def second_walks(
     show([asdict(row) for row in counted], second_walk_blocks(counted), as_json=as_json)
 
 
+def loop_cost(
+    *,
+    family: Families = Family.HOUSE.value,
+    worlds: Annotated[int, typer.Option(min=1, help="Unseen ones of each family.")] = 1,
+    frames: Annotated[int, typer.Option(min=64, help="Of each walk.")] = 1000,
+    split: WhichSplit = Split.VALIDATION,
+    model: Model = "micro-map",
+    processes: Processes = 1,
+    rows: Rows = None,
+    shows_only: ShowsOnly = False,
+    as_json: AsJson = False,
+) -> None:
+    """Time a session with loops beside one without, frame by frame, and how long steps wait for the solver."""
+    tasks = cost_tasks(families_named(split_names(family)), split, worlds, frames, model)
+    counted = _counted(cost_figures, tasks, Crew(processes=processes, rows=rows), shows_only=shows_only)
+    show([asdict(row) for row in counted], [cost_table(counted)], as_json=as_json)
+
+
+def loop_bytes(
+    *,
+    frames: Annotated[int, typer.Option(min=200, help="Frames of the simulated walk.")] = 100_000,
+    as_json: AsJson = False,
+) -> None:
+    """Walk for very long, with looks and poses that are drawn: what index, graph and kept pictures hold."""
+    torch.set_num_threads(1)
+    at = sorted({frames // part for part in (100, 20, 10, 4, 2, 1)})
+    with counting("walking", len(at)) as advance:
+        figures = []
+        for one in measure_held(frames, at):
+            figures.append(one)
+            advance(1)
+    show([asdict(one) for one in figures], [held_table(figures)], as_json=as_json)
+
+
 def _counted(work: Work, tasks: Sequence[Task], crew: Crew, *, shows_only: bool) -> list[Row]:
     require_folder(crew.rows)
     if not shows_only:
@@ -98,7 +137,7 @@ def _counted(work: Work, tasks: Sequence[Task], crew: Crew, *, shows_only: bool)
     return read_rows(crew.rows)
 
 
-COMMANDS = (loop_walks, second_walks, tracking)
+COMMANDS = (loop_bytes, loop_cost, loop_walks, second_walks, tracking)
 
 if __name__ == "__main__":
     places = typer.Typer(
