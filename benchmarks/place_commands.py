@@ -1,5 +1,5 @@
 """Commands that count over many worlds what loops are worth: `loop-walks`, `tracking`, `second-walks`,
-`loop-cost`, `loop-bytes`.
+`loop-cost`, `loop-bytes`, `loop-plots`.
 
 Nothing that reads videos or pictures is needed for them; `python -m benchmarks.place_commands` runs without that.
 """
@@ -14,12 +14,12 @@ import typer
 
 from benchmarks.loop_bytes import held_table, measure_held
 from benchmarks.loop_cost import cost_figures, cost_table, cost_tasks
-from benchmarks.loop_tables import walk_blocks, walk_record
+from benchmarks.loop_tables import pairs_of, walk_blocks, walk_record
 from benchmarks.loop_walks import walk_figures, walk_tasks
 from benchmarks.many_worlds import Crew, Row, Task, Work, count_worlds, read_rows
 from benchmarks.second_walks import second_walk_blocks, second_walk_figures, second_walk_tasks
 from benchmarks.tracking import FILMS, tracking_blocks, tracking_figures, tracking_tasks
-from longtake.cli.options import AsJson, Families, split_names
+from longtake.cli.options import AsJson, Families, parse_counts, split_names
 from longtake.cli.program import run_program
 from longtake.cli.progress import counting
 from longtake.cli.tables import require_folder, show
@@ -128,6 +128,28 @@ def loop_bytes(
     show([asdict(one) for one in figures], [held_table(figures)], as_json=as_json)
 
 
+def loop_plots(
+    *,
+    rows: Annotated[Path, typer.Option(help="File that loop-walks wrote.")],
+    recall: Annotated[Path | None, typer.Option(help="Picture of precision and recall over similarity.")] = None,
+    above: Annotated[Path | None, typer.Option(help="Picture of worlds from above.")] = None,
+    drawn: Annotated[
+        str, typer.Option("--seeds", help="Worlds from above, with commas; by default the first two.")
+    ] = "",
+) -> None:
+    """Draw what rows of loop-walks say; needs matplotlib."""
+    from benchmarks.loop_plots import draw_from_above, draw_recall
+
+    pairs = pairs_of(read_rows(rows))
+    if not pairs:
+        raise SettingError(f"Expected a world in {rows} that was walked with loops and without, but there is none.")
+    if recall is not None:
+        draw_recall(pairs, recall)
+    if above is not None:
+        seeds = parse_counts(drawn, "seeds such as 9,19") if drawn else ()
+        draw_from_above([pair for pair in pairs if pair.task["seed"] in seeds] or pairs[:2], above)
+
+
 def _counted(work: Work, tasks: Sequence[Task], crew: Crew, *, shows_only: bool) -> list[Row]:
     require_folder(crew.rows)
     if not shows_only:
@@ -137,7 +159,7 @@ def _counted(work: Work, tasks: Sequence[Task], crew: Crew, *, shows_only: bool)
     return read_rows(crew.rows)
 
 
-COMMANDS = (loop_bytes, loop_cost, loop_walks, second_walks, tracking)
+COMMANDS = (loop_bytes, loop_cost, loop_plots, loop_walks, second_walks, tracking)
 
 if __name__ == "__main__":
     places = typer.Typer(

@@ -27,7 +27,7 @@ _SAMPLED = 100_000
 _CELL_SPAN = 1 << 20
 _NEIGHBOURS = np.stack(np.meshgrid(*[[-1, 0, 1]] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
 
-Points = Float64[np.ndarray, "points 3"]
+Points = Float64[np.ndarray, "_ 3"]
 
 
 @dataclass(frozen=True, slots=True)

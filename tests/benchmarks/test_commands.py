@@ -37,6 +37,9 @@ def test_ask_compares_a_session_with_encoding_anew() -> None:
             ("known at", "0 of 2 claimed in a strange house"),
         ),
         (["tracking", "--worlds", "1", "--frames", "60", "--films", "dark"], ("1 of 1", "sub-maps, worlds")),
+        (["loop-walks", "--worlds", "1", "--frames", "64"], ("F1 without", "without a return: 1 worlds", "precision")),
+        (["loop-cost", "--worlds", "1", "--frames", "64"], ("ms without", "solver: begin, ms")),
+        (["loop-bytes", "--frames", "200"], ("graph, kB", "slowest wait for the solver, ms")),
         (["place-recall", "--worlds", "1", "--frames", "240"], ("seen before", "precision 0.99")),
     ],
 )
