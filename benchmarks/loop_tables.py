@@ -13,7 +13,7 @@ from benchmarks.many_worlds import Row
 from longtake.cli.tables import table
 
 _PER_FRAMES = 10_000
-_LEAST = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+_LEAST = tuple(round(0.05 * number, 2) for number in range(17))
 """Similarities at which precision and recall are told."""
 
 
@@ -155,7 +155,7 @@ def _wrong_line(pairs: Sequence[Pair]) -> str:
 
 def _recall_table(curve: RecallCurve) -> Table:
     rows = [
-        (f"{least:.1f}", "-" if precision is None else f"{precision:.3f}", f"{recall:.3f}")
+        (f"{least:.2f}", "-" if precision is None else f"{precision:.3f}", f"{recall:.3f}")
         for least, precision, recall in zip(curve.least, curve.precision, curve.recall, strict=True)
     ]
     return table(("similarity of the best candidate from", "precision", "recall"), rows)

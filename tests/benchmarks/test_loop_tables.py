@@ -80,7 +80,7 @@ def test_a_record_names_each_wrong_loop_and_no_points() -> None:
 def test_precision_and_recall_are_of_the_best_candidates_from_a_similarity_on() -> None:
     curve = recall_curve(
         [
-            place(0.85, is_right=True),
+            place(0.75, is_right=True),
             place(0.65, is_right=False),
             place(0.35, is_right=True),
             place(0.15, is_right=False),
