@@ -1,6 +1,6 @@
 """Pictures of walks with loops and without, from their rows: precision and recall, and worlds from above."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ def draw_recall(pairs: Sequence[Pair], path: Path) -> None:
     for axes, name in ((precision, "precision"), (recall, "recall")):
         axes.set(xlabel="similarity from", ylabel=name, ylim=(0, 1.02))
         axes.grid(alpha=0.3)
-    precision.legend(frameon=False)
+    recall.legend(frameon=False)
     save_figure(figure, path)
 
 
@@ -44,10 +44,11 @@ def draw_from_above(pairs: Sequence[Pair], path: Path) -> None:
     save_figure(figure, path)
 
 
-def _draw(axes: Any, figures: dict[str, Any]) -> None:
+def _draw(axes: Any, figures: Mapping[str, Any]) -> None:
     for points, colour in ((figures["above"]["true"], _TRUE), (figures["above"]["found"], _FOUND)):
         axes.plot(*_metres(points), ",", color=colour)
-    axes.plot(*_metres(figures["way"]["found"]), color=_WAY, linewidth=0.6)
+    for way, colour in ((figures["way"]["true"], _TRUE), (figures["way"]["found"], _WAY)):
+        axes.plot(*_metres(way), color=colour, linewidth=0.6)
     true = np.array(figures["above"]["true"] or figures["way"]["true"]) / 100
     low, high = np.quantile(true, 0.01, axis=0) - 0.5, np.quantile(true, 0.99, axis=0) + 0.5
     axes.set(aspect="equal", xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
