@@ -26,6 +26,8 @@ _AWAY = 50
 """Frames in another world, in the dark or of one picture: five seconds."""
 _KIDNAPPED = 60
 """Frames of the way that a kidnapped camera does not see."""
+_MOST_RATIO = 1.5
+"""Of the error of a film and that of the walk, whole."""
 FILMS = ("walk", "cut", "kidnapped", "dark", "still")
 """The first of nothing but ordinary frames."""
 
@@ -123,13 +125,15 @@ def _summary(rows: Sequence[Row], whole: dict[tuple[Any, ...], float | None]) ->
         for row in rows
         if (reference := whole.get(_world(row))) and row.figures["metres"] is not None
     ]
-    joined = sum(row.figures["share"] == 1.0 for row in rows)
-    return (
+    said = (
         f"{len(rows)} films; {total('detected')} of {total('breaks')} breaks noticed within a second; {false} false "
-        f"alarms in {sum(row.task['frames'] for row in rows)} frames; in one world again {joined}, "
-        f"after {sorted(found)} frames; errors over the walk's at most {max(ratios, default=0):.2f}, more than 1.5 in "
-        f"{sum(ratio > 1.5 for ratio in ratios)} of {len(ratios)}"
+        f"alarms in {sum(row.task['frames'] for row in rows)} frames; found again in {len(found)}, after {sorted(found)} "
+        "frames"
     )
+    if not ratios:
+        return said
+    above = sum(ratio > _MOST_RATIO for ratio in ratios)
+    return f"{said}; errors over the walk's at most {max(ratios):.2f}, above {_MOST_RATIO} in {above} of {len(ratios)}"
 
 
 def _cells(row: Row, whole: float | None) -> list[str]:
