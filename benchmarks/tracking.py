@@ -127,8 +127,8 @@ def _summary(rows: Sequence[Row], whole: dict[tuple[Any, ...], float | None]) ->
     ]
     said = (
         f"{len(rows)} films; {total('detected')} of {total('breaks')} breaks noticed within a second; {false} false "
-        f"alarms in {sum(row.task['frames'] for row in rows)} frames; found again in {len(found)}, after {sorted(found)} "
-        "frames"
+        f"alarms in {sum(row.task['frames'] for row in rows)} frames; found again in {len(found)}, "
+        f"after {sorted(found)} frames"
     )
     if not ratios:
         return said
