@@ -1,6 +1,7 @@
 """`longtake view` as a user starts it, and what a browser would ask of it."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,8 @@ connecting = pytest.importorskip("websockets.sync.client")
 pytestmark = pytest.mark.extra
 
 
-def test_a_walk_is_shown_with_its_points(tmp_path: Path) -> None:
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_walk_is_shown_with_its_points(tmp_path: Path, packed: bool) -> None:
     folder = tmp_path / "walk"
     filmed = [
         sys.executable,
@@ -31,6 +33,8 @@ def test_a_walk_is_shown_with_its_points(tmp_path: Path) -> None:
         str(folder),
     ]
     subprocess.run(filmed, check=True, capture_output=True)
+    if packed:
+        folder = Path(shutil.make_archive(str(tmp_path / "longtake-1-take"), "zip", tmp_path, "walk"))
     command = [sys.executable, "-m", "longtake", "view", str(folder), "--no-open"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

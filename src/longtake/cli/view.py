@@ -11,6 +11,7 @@ import typer
 from longtake.cli import options
 from longtake.cli.signals import stopped_by_signal
 from longtake.extras import import_from_extra
+from longtake.takes.packed import unpacked
 from longtake.takes.take import read_take
 
 app = options.command_app()
@@ -19,7 +20,7 @@ _HOST = "127.0.0.1"
 
 @app.command()
 def view(
-    result: Annotated[Path, typer.Argument(help="A folder that map or world wrote, or a take that was downloaded.")],
+    result: Annotated[Path, typer.Argument(help="A folder that map or world wrote, or a downloaded take (.zip).")],
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 0,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")] = True,
 ) -> None:
@@ -30,8 +31,8 @@ def view(
     from longtake.server.run import http_server, listen
     from longtake.server.take_app import TAKE_ID, create_take_app
 
-    take = read_take(result)
-    with listen(_HOST, port) as bound:
+    with unpacked(result) as folder, listen(_HOST, port) as bound:
+        take = read_take(folder)
         taken = int(bound.getsockname()[1])
         url = f"http://{_HOST}:{taken}/#session={TAKE_ID}"
 
@@ -40,7 +41,7 @@ def view(
             if open_page:
                 threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
-        shown = create_take_app(take, lambda: _messages(result), AccessRules.local(taken))
+        shown = create_take_app(take, lambda: _messages(folder), AccessRules.local(taken))
         server = http_server(shown, say_ready)
         with stopped_by_signal(server.stop):
             server.run(sockets=[bound])
