@@ -1,5 +1,6 @@
 """A take on disk in the page, in a real browser, with no model anywhere."""
 
+import json
 import struct
 import threading
 from collections.abc import Iterator
@@ -68,6 +69,14 @@ def url(folder: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
         server.stop()
         thread.join()
+
+
+def test_what_a_result_says_of_its_video_is_said_again(browser: Any, folder: Path, url: str) -> None:
+    note = "micro-map knows procedural scenes; this video is unlike them"
+    (folder / "summary.json").write_text(json.dumps({"notes": [note]}))
+    page = browser.new_page()
+    page.goto(f"{url}/#session={TAKE_ID}")
+    wait_for_words(page, "body", note)
 
 
 def test_a_take_is_shown_with_its_points_path_and_pictures(browser: Any, url: str) -> None:

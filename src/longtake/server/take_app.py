@@ -15,6 +15,7 @@ from starlette.websockets import WebSocketDisconnect
 from longtake import __version__
 from longtake.errors import LongtakeError
 from longtake.exports.ply import CLOUD_NAME
+from longtake.exports.report.folder import read_folder
 from longtake.exports.saved import position_of
 from longtake.server.access import Access, AccessRules, App, Tickets
 from longtake.server.messages import parse_text
@@ -148,6 +149,7 @@ def _description(take: Take) -> dict[str, Any]:
         "paused": False,
         "finished": True,
         "read_only": True,
+        "notes": read_folder(take.folder).notes,
         "watches": [],
     }
 
