@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 _LANE = "server"
 """Of what the worker does for no session in particular."""
 _TICK_S = 0.5
+_KEEP_USE_S = 60.0
+"""By how much the disk may be behind in when a session was last used, while nothing else of it is written."""
 _LOST_IDS = 1_000_000
 """Event ids that are left out when a server starts, since those that the one before told are not known."""
 
@@ -221,13 +223,14 @@ class Engine:
         """Send idle sessions to disk, remove those that nobody used for long."""
         now_s = self._clock()
         for session in self.sessions:
-            idle_s = now_s - session.active_s
             if session.state is SessionState.CLOSED or session.is_busy or session.id in self._feeders:
                 continue
-            if idle_s >= self.settings.retention_s:
+            if now_s - session.active_s >= self.settings.retention_s:
                 self.close(session.id)
-            elif session.holds_room and idle_s >= self.settings.idle_s:
+            elif session.holds_room and session.idle_s >= self.settings.idle_s:
                 session.rest()
+            elif session.unkept_use_s >= _KEEP_USE_S:
+                session.keep_use()
 
     @property
     def disk_bytes(self) -> int:
@@ -262,7 +265,7 @@ class Engine:
         demand = Demand(num_bytes=num_bytes, frames_per_s=(spec.fps or 0.0) if spec.is_pushed else 0.0)
         self._make_room(id, demand)
         shelf = Shelf(self.settings.folder / id)
-        record = SessionRecord(spec=spec, created_s=now_s, saved_s=now_s)
+        record = SessionRecord(spec=spec, created_s=now_s, saved_s=now_s, used_s=now_s)
         try:
             require_memory(spec, *self.networks.loaded(spec.model, spec.language))
             shelf.write(record)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from longtake.errors import InputError
+from longtake.errors import InputError, LongtakeError
 from longtake.pipeline.admission import Demand
 from longtake.pipeline.mapper import on_cpu
 from longtake.server.events import EventLog
@@ -156,10 +156,29 @@ class Life:
         """Save it and let go of its memory."""
         if self._watcher is None:
             self._machine.admission.release(self.id)
+            self.keep_use()
             return
         self.save()
         self._let_go()
         self._events.add("session.evicted")
+
+    def note_use(self) -> None:
+        """That it is used now; may be called in any thread."""
+        self._standing.know(used_s=self._machine.clock())
+
+    @property
+    def unkept_use_s(self) -> float:
+        """By how much the last use is later than the disk says."""
+        return self._standing.unkept_use_s
+
+    def keep_use(self) -> None:
+        """Let the disk say when it was last used, which saves do too."""
+        if self.unkept_use_s <= 0:
+            return
+        try:
+            self._standing.change()
+        except LongtakeError as error:  # the next save, or the next use, is another chance
+            _log.warning("not noted: %s", error, extra={"session": self.id})
 
     def know(self, **changes: Any) -> None:
         """Of the record, from now on; on disk with the next save, as the frames are by which it became known."""
@@ -173,7 +192,8 @@ class Life:
         """Save it, and write the same as another session's folder; returns its record."""
         self._require_kept()
         self.save()
-        record = replace(self.record, created_s=self._machine.clock(), next_event=_AFTER_ITS_SOURCE)
+        now_s = self._machine.clock()
+        record = replace(self.record, created_s=now_s, used_s=now_s, next_event=_AFTER_ITS_SOURCE)
         self.shelf.copy_to(shelf, record)
         return record
 

@@ -60,8 +60,8 @@ class ServedSession:
         self._problem: str | None = None
         self._door = threading.RLock()
         """Held from when a frame or a question is let in until it is under way."""
-        is_empty = record.number == 0 and self.lost is None
-        self._active_s = record.created_s if is_empty else machine.clock()  # no restart makes an empty one young
+        self._rests_from_s = 0.0
+        """When it may leave memory again, after it could not be saved."""
         self._tell_beginning(is_new=is_new)
 
     def _observe(self, event: SessionEvent) -> None:
@@ -116,8 +116,18 @@ class ServedSession:
 
     @property
     def active_s(self) -> float:
-        """When something was last asked of it, in seconds since 1970."""
-        return self._active_s
+        """When something was last asked of it, in seconds since 1970; no restart makes it younger."""
+        return min(self.record.used_s, self._machine.clock())  # before that, where another server's clock was wrong
+
+    @property
+    def idle_s(self) -> float:
+        """Since when it could have left memory."""
+        return self._machine.clock() - max(self.active_s, self._rests_from_s)
+
+    @property
+    def unkept_use_s(self) -> float:
+        """By how much its last use is later than the disk says."""
+        return self._life.unkept_use_s
 
     @property
     def is_busy(self) -> bool:
@@ -168,7 +178,7 @@ class ServedSession:
             "exact": True,
             "created_s": record.created_s,
             "saved_s": record.saved_s if record.number else None,
-            "active_s": self._active_s,
+            "active_s": self.active_s,
             "num_frames": record.num_frames,
             "next_sequence": record.next_sequence,
             "num_unsaved": self.num_unsaved,
@@ -250,7 +260,11 @@ class ServedSession:
 
     def note_use(self) -> None:
         """That somebody uses it beside frames and questions, such as who sends or fetches files."""
-        self._active_s = self._machine.clock()
+        self._life.note_use()
+
+    def keep_use(self) -> "Future[Any]":
+        """Let the disk say when it was last used."""
+        return self._do(self._life.keep_use)
 
     def has_asked(self, id: str) -> bool:
         """Whether a question of this id is under way, or its answer is still told."""
@@ -272,7 +286,7 @@ class ServedSession:
         def told(done: "Future[Any]") -> None:
             error = done.exception()
             if error is not None:
-                self._active_s = self._machine.clock()
+                self._rests_from_s = self._machine.clock()
                 self._stepping.tell_error(error)
 
         self.evict().add_done_callback(told)
@@ -337,7 +351,7 @@ class ServedSession:
         """For a frame or a question; a server that is shutting down waits for those let in, and refuses others."""
         with self._door:
             self._machine.require_going_on()
-            self._active_s = self._machine.clock()
+            self._life.note_use()
             yield
 
     def _require_open(self) -> None:
@@ -387,7 +401,7 @@ class ServedSession:
         self.events.add("response.created", response=id, question=question)
 
     def _question_ended(self, id: str, done: "Future[Any]") -> None:
-        self._active_s = self._machine.clock()
+        self._life.note_use()
         error = done.exception()
         if isinstance(error, CancelledWorkError):
             self.events.add("response.cancelled", response=id)

@@ -1,7 +1,7 @@
 """A session's folder: a record that says which save counts, the saves under numbers, and what grows beside them.
 
 SESSION/
-  session.json      what was asked for, how far the save that counts has come, its number
+  session.json      what was asked for, when it was last used, how far the save that counts has come, its number
   state-7/          that save: the files of the session, its last result, and how far what follows had grown
   poses.bin         a row for each pose that became known, the newest of a frame last
   pictures/         a JPEG for each frame
@@ -113,6 +113,8 @@ class SessionRecord:
     created_s: float
     """Seconds since 1970."""
     saved_s: float
+    used_s: float
+    """When something was last asked of it; that a server starts again, or lists it, is no use."""
     number: int = 0
     """Of the save that counts; 0 where no frame was saved."""
     next_sequence: int = 0
@@ -166,6 +168,7 @@ class Shelf:
                     "spec": record.spec.shown.to_record(),
                     "created_s": record.created_s,
                     "saved_s": record.saved_s,
+                    "used_s": record.used_s,
                     "number": record.number,
                     "next_sequence": record.next_sequence,
                     "num_frames": record.num_frames,
@@ -221,6 +224,7 @@ class Shelf:
             spec=SessionSpec.from_record(record.object("spec")),
             created_s=record.number("created_s"),
             saved_s=record.number("saved_s"),
+            used_s=record.number("used_s" if "used_s" in record.fields else "saved_s"),  # of earlier versions
             number=record.integer("number"),
             next_sequence=record.integer("next_sequence"),
             num_frames=record.integer("num_frames"),
