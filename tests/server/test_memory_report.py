@@ -51,7 +51,7 @@ def test_it_is_told_twice_a_second_at_most_and_sooner_when_something_was_forgott
     spec = replace(ASK, memory_bytes=3_600_000)
     watcher = open_watcher(spec, None, networks.language_named(spec.language))
     events, clock, told = EventLog(), Clock(), []
-    report = MemoryReport(events, clock)
+    report = MemoryReport(events, clock, note=lambda _: None)
     events.listen(lambda event: told.append((clock.now_s, event.fields)))
     dialogue = watcher.dialogue
     assert dialogue is not None
@@ -92,3 +92,21 @@ def test_a_session_of_both_tells_of_both(start: Start, frames: Sequence[VideoFra
     assert 0 < last["bytes"] <= BOTH.memory_bytes
     assert last["dialogue"]["spans"]
     assert last["forgotten"] == []
+
+
+def test_what_a_memory_holds_is_known_also_of_a_session_on_disk_and_of_a_fork(
+    start: Start, frames: Sequence[VideoFrame]
+) -> None:
+    engine = start()
+    session = open_session(engine, BOTH)
+    assert session.description["resident_bytes"] is None  # nothing is known before a frame
+    push(session, frames[:6])
+    assert session.description["resident_bytes"] == events_of(session, "memory")[-1]["bytes"]
+    session.save().result(timeout=60)
+    held = session.description["resident_bytes"]
+    assert held > 0
+    assert engine.fork(session.id).result(timeout=60).description["resident_bytes"] == held
+    session.evict().result(timeout=60)
+    assert session.description["resident_bytes"] == held
+    engine.drain()
+    assert [each.description["resident_bytes"] for each in start().sessions] == [held, held]

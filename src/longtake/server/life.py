@@ -23,7 +23,7 @@ from longtake.server.results import geometry_of
 from longtake.server.saving import OnFailure, Saves, read_last
 from longtake.server.shelf import PICTURES_NAME, Recorded, SessionRecord, Shelf
 from longtake.server.standing import Standing
-from longtake.server.watchers import Watcher, judge_by, open_watcher, resume_watcher
+from longtake.server.watchers import Watcher, judge_by, live_bytes, open_watcher, resume_watcher
 from longtake.types import Geometry
 
 _log = logging.getLogger(__name__)
@@ -295,6 +295,7 @@ class Life:
     def _begin_save(self) -> "Future[None]":
         assert self._watcher is not None
         assert self._recorder is not None
+        self._standing.know(resident_bytes=live_bytes(self._watcher))
         return self._saves.begin(self._watcher, self._recorder, self.last)
 
     def _let_go(self) -> None:

@@ -9,7 +9,7 @@ from longtake.api.dialogue_session import DialogueSession
 from longtake.api.geometry_session import GeometrySession
 from longtake.memory.policy import Segment
 from longtake.server.events import EventLog
-from longtake.server.watchers import Watcher
+from longtake.server.watchers import Watcher, live_bytes
 
 _USUAL_S = 0.5
 _AFTER_FORGETTING_S = 0.1
@@ -18,10 +18,12 @@ _MOST_TIMES = 8192
 
 
 class MemoryReport:
-    """Of one session; called by the worker, after each frame."""
+    """Of one session; called by the worker, after each frame. `note` hears of each number of bytes that is told."""
 
-    def __init__(self, events: EventLog, clock: Callable[[], float] = time.monotonic) -> None:
-        self._events, self._clock = events, clock
+    def __init__(
+        self, events: EventLog, clock: Callable[[], float] = time.monotonic, *, note: Callable[[int], None]
+    ) -> None:
+        self._events, self._clock, self._note = events, clock, note
         self._told_s: float | None = None
         self._segments: tuple[Segment, ...] = ()
         self._times: deque[tuple[int, float]] = deque(maxlen=_MOST_TIMES)
@@ -43,13 +45,13 @@ class MemoryReport:
         mapping, dialogue = watcher.mapping, watcher.dialogue
         if mapping is not None:
             self._look_at_window(mapping.info.first_frame)
-        live_bytes = 0 if mapping is None else mapping.live_bytes
-        live_bytes += 0 if dialogue is None else dialogue.info.live_bytes
+        held = live_bytes(watcher)
+        self._note(held)
         self._events.add(
             "memory",
             time_s=time_s,
             index=index,
-            bytes=live_bytes,
+            bytes=held,
             map=None if mapping is None else _map_record(mapping),
             dialogue=None if dialogue is None else _dialogue_record(dialogue),
             forgotten=self._forgotten[-_MOST_SPANS:],

@@ -161,7 +161,7 @@ class ServedSession:
     @property
     def description(self) -> dict[str, Any]:
         """What a client is told of it."""
-        record, spec, watcher = self.record, self.record.spec, self._life.watcher
+        record, spec = self.record, self.record.spec
         return {
             "id": self.id,
             "state": self.state.value,
@@ -170,7 +170,7 @@ class ServedSession:
             "model": spec.model,
             "language": spec.language,
             "memory_bytes": spec.memory_bytes,
-            "resident_bytes": 0 if watcher is None else watcher.num_bytes,
+            "resident_bytes": record.resident_bytes,
             "fps": spec.fps,
             "delivery": spec.delivery.value,
             "loops": self._loops,

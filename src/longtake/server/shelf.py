@@ -115,6 +115,8 @@ class SessionRecord:
     saved_s: float
     used_s: float
     """When something was last asked of it; that a server starts again, or lists it, is no use."""
+    resident_bytes: int | None = None
+    """Of keys and values in use, as was told or saved last; None before the first frame."""
     number: int = 0
     """Of the save that counts; 0 where no frame was saved."""
     next_sequence: int = 0
@@ -169,6 +171,7 @@ class Shelf:
                     "created_s": record.created_s,
                     "saved_s": record.saved_s,
                     "used_s": record.used_s,
+                    "resident_bytes": record.resident_bytes,
                     "number": record.number,
                     "next_sequence": record.next_sequence,
                     "num_frames": record.num_frames,
@@ -225,6 +228,7 @@ class Shelf:
             created_s=record.number("created_s"),
             saved_s=record.number("saved_s"),
             used_s=record.number("used_s" if "used_s" in record.fields else "saved_s"),  # of earlier versions
+            resident_bytes=record.optional("resident_bytes", record.integer),
             number=record.integer("number"),
             next_sequence=record.integer("next_sequence"),
             num_frames=record.integer("num_frames"),

@@ -46,7 +46,7 @@ class Stepping:
     def __init__(self, life: Life, works: Works, watches: Watches, events: EventLog, *, lull: Lull) -> None:
         self._life, self._works, self._watches, self._events = life, works, watches, events
         self._lull = lull
-        self._memory_report = MemoryReport(events)
+        self._memory_report = MemoryReport(events, note=lambda held: life.know(resident_bytes=held))
 
     def take(self, frame: PushedFrame, asked: Sequence[threading.Event], begun: threading.Event) -> Iterator[None]:
         """Of a frame; it lets questions that came before it begin, so that none is about more than that."""

@@ -218,6 +218,13 @@ def resume_watcher(
     return DialogueWatcher(DialogueSession.resume(folder / _DIALOGUE_NAME, language, max_tokens=spec.max_tokens))
 
 
+def live_bytes(watcher: Watcher) -> int:
+    """Of keys and values that are in use; on a GPU this waits for it."""
+    mapping, dialogue = watcher.mapping, watcher.dialogue
+    held = 0 if mapping is None else mapping.live_bytes
+    return held + (0 if dialogue is None else dialogue.info.live_bytes)
+
+
 def judge_by(watcher: Watcher, model: Familiarity | None, language: Familiarity | None) -> None:
     """Let its sessions, which were given models and not their names, say how far a video is from what those know."""
     if watcher.mapping is not None:
