@@ -144,7 +144,7 @@ def test_questions_are_asked_as_of_openai(
     whole = server.call("POST", "/v1/chat/completions", body).record
     expected = watched.ask(QUESTION)
     assert whole["object"] == "chat.completion"
-    assert whole["choices"][0]["message"] == {"role": "assistant", "content": expected.text}
+    assert whole["choices"][0]["message"] == {"role": "assistant", "content": expected.text, "refusal": None}
     assert whole["longtake"]["seen_until_s"] == expected.answer.seen_until_s
     assert [span["weight"] for span in whole["longtake"]["evidence"]] == [one.weight for one in expected.moments]
     for span in whole["longtake"]["evidence"]:
@@ -155,6 +155,20 @@ def test_questions_are_asked_as_of_openai(
     assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == expected.text
     assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
     assert chunks[-1]["longtake"]["evidence"] == whole["longtake"]["evidence"]
+
+
+def test_a_question_that_is_refused_is_a_refusal_as_of_openai(server: ServerProcess, watched: RemoteSession) -> None:
+    body = {"messages": [{"role": "user", "content": "Is there a dragon?"}], "session_id": watched.id}
+    whole = server.call("POST", "/v1/chat/completions", body).record
+    (choice,), refused = whole["choices"], watched.ask("Is there a dragon?")
+    assert refused.answer.refusal is not None
+    assert choice["message"] == {"role": "assistant", "content": None, "refusal": refused.text}
+    assert choice["finish_reason"] == "stop"
+    assert whole["longtake"]["evidence"] == []
+    lines = server.call("POST", "/v1/chat/completions", {**body, "stream": True}).content.decode().split("\n\n")
+    deltas = [json.loads(line.removeprefix("data: "))["choices"][0]["delta"] for line in lines[:-2]]
+    assert "".join(delta.get("refusal") or "" for delta in deltas) == refused.text
+    assert not any(delta.get("content") for delta in deltas)
 
 
 def test_results_can_be_fetched_while_it_runs(server: ServerProcess, watched: RemoteSession) -> None:

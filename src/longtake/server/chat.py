@@ -114,7 +114,7 @@ class Completion:
 
     async def whole(self) -> dict[str, Any]:
         answer = await asyncio.wrap_future(self._ask())
-        message = {"role": "assistant", "content": answer["text"]}
+        message = {"role": "assistant", **_said(answer)}
         choice = {"index": 0, "message": message, "finish_reason": _FINISH[answer["ending"]], "logprobs": None}
         base = self._base("chat.completion")
         return {**base, "choices": [choice], "usage": _usage(answer), "longtake": _about(answer)}
@@ -137,10 +137,14 @@ class Completion:
 
     async def _lines(self, coming: asyncio.Queue[SessionEvent], hear: Any) -> AsyncIterator[str]:
         try:
-            yield self._line({"role": "assistant", "content": ""})
+            words: list[str] = []
             while (event := await coming.get()).type not in _LAST_TYPES:
                 if event.type == "response.output_text.delta":
-                    yield self._line({"content": event.fields["text"]})
+                    words.append(event.fields["text"])
+                    for delta in _deltas(words):
+                        yield self._line(delta)
+            if event.type == "response.output_text.done" and len(words) < 2:
+                yield self._line({"role": "assistant", **_said(event.fields)})
             yield self._last_line(event)
             options = self._request.stream_options
             if options is not None and options.include_usage and event.type == "response.output_text.done":
@@ -174,6 +178,23 @@ class Completion:
             return self._line({}, _FINISH[event.fields["ending"]], longtake=_about(event.fields))
         problem = {"code": event.fields.get("code", "cancelled"), "message": event.fields.get("message", "Given up.")}
         return f"data: {json.dumps({'error': problem})}\n\n"
+
+
+def _said(answer: dict[str, Any]) -> dict[str, str | None]:
+    """The words of an answer, or those by which the question was refused, where OpenAI's clients look for each."""
+    is_refused = answer["refusal"] is not None
+    return {"content": None if is_refused else answer["text"], "refusal": answer["text"] if is_refused else None}
+
+
+def _deltas(words: list[str]) -> list[dict[str, str]]:
+    """What is told with the newest of these words; the first waits for the second, for a refusal is one alone."""
+    first, newest = {"role": "assistant", "content": words[0]}, {"content": words[-1]}
+    match len(words):
+        case 1:
+            return []
+        case 2:
+            return [first, newest]
+    return [newest]
 
 
 def _usage(answer: dict[str, Any]) -> dict[str, int]:
