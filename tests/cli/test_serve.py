@@ -53,6 +53,30 @@ def test_of_all_addresses_those_that_can_be_opened_are_printed(tmp_path: Path) -
             assert len(Client(url, token=token).models()) == 2
 
 
+def test_that_a_token_is_needed_is_said_and_the_operator_s_own_is_not_shown(tmp_path: Path) -> None:
+    token, place = "a-token-of-some-length", "the environment of the server has as LONGTAKE_TOKEN"
+    with ServerProcess(tmp_path / "sessions", environment={"LONGTAKE_TOKEN": token}) as server:
+        assert server.lines == [f"Clients need the token that {place}."]
+        refused = server.call("GET", "/v1/sessions")
+        assert refused.status == 401
+        assert f"give the one that {place}: as the header" in refused.record["error"]["message"]
+        assert "printed" not in refused.record["error"]["message"]
+
+
+def test_a_token_that_the_server_made_is_printed_and_so_says_the_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LONGTAKE_TOKEN", raising=False)
+    with ServerProcess(tmp_path / "sessions", "--host", "0.0.0.0") as server:
+        (line,) = server.lines
+        token = line.removeprefix("Clients need this token: ")
+        assert server.call("GET", "/v1/sessions", headers={"Authorization": f"Bearer {token}"}).status == 200
+        assert (
+            "the one that it printed when it was started:"
+            in server.call("GET", "/v1/sessions").record["error"]["message"]
+        )
+
+
 def test_numpy_is_loaded_after_a_server_has_said_how_its_threads_wait() -> None:
     loaded = "import longtake.cli.main, longtake.cli.serve, sys; print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)

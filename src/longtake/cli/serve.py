@@ -8,6 +8,7 @@ import threading
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +27,8 @@ app = options.command_app()
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - what an operator may say, with a token
 _LOG_LEVELS = ("debug", "info", "warning", "error")
+_GIVEN_AS = f"the environment of the server has as {options.TOKEN_VARIABLE}"
+_PRINTED = "it printed when it was started"
 _DAY_S = 86_400.0
 _BLAS_PATIENCE = ("OPENBLAS_THREAD_TIMEOUT", "4")
 """For how many cycles, as a power of two, a thread of numpy's products looks for more work before it sleeps. The usual
@@ -113,6 +116,7 @@ def serve(
     with listen(host, port) as bound:
         taken = int(bound.getsockname()[1])
         rules = AccessRules.named(names, taken, scheme=scheme, token=token)
+        rules = replace(rules, given_as=_GIVEN_AS if _is_token_given() else _PRINTED)
         urls = " and ".join(f"{scheme}://{shown}:{taken}" for shown in _shown_names(host, names))
         if open_page:  # a browser that starts meanwhile waits at the socket until models are loaded
             _open_page(f"{scheme}://{names[0]}:{taken}/", token)
@@ -123,8 +127,8 @@ def serve(
                 lambda: print(f"Serving on {urls}, sessions in {folder}; Ctrl-C saves all and ends.", flush=True),
                 files,
             )
-            if token is not None and options.TOKEN_VARIABLE not in os.environ:
-                print(f"Clients need this token: {token}", flush=True)
+            if token is not None:
+                print(_token_line(token), flush=True)
             with stopped_by_signal(server.stop, leave):
                 server.run(sockets=[bound])
 
@@ -144,6 +148,17 @@ def _open_page(url: str, token: str | None) -> None:
     """In a thread, since a browser may take its time; the token is in the part of the address that no server sees."""
     address = url if token is None else f"{url}#token={token}"
     threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+
+def _is_token_given() -> bool:
+    return options.TOKEN_VARIABLE in os.environ
+
+
+def _token_line(token: str) -> str:
+    """One that was made has to be printed once; one that the operator knows never is."""
+    if _is_token_given():
+        return f"Clients need the token that {_GIVEN_AS}."
+    return f"Clients need this token: {token}"
 
 
 def _token(host: str) -> str | None:

@@ -49,6 +49,8 @@ class AccessRules:
     """Pages that may speak to the server; programs send no Origin."""
     token: str | None = None
     """None where only this machine can reach the server."""
+    given_as: str = "it was started with"
+    """Of the token, for those who look for it: the one that …"""
 
     @classmethod
     def local(cls, port: int) -> "AccessRules":
@@ -139,8 +141,8 @@ class Access:
         came = "none" if kind.lower() != "bearer" and not tickets else "another"
         raise RequestError(
             "unauthorized",
-            f"Expected the token of this server, but {came} came; give the one that it printed, or was started with: "
-            "as the header Authorization: Bearer TOKEN, to longtake.Client as token, to commands as --token or "
+            f"Expected the token of this server, but {came} came; give the one that {self._rules.given_as}: as "
+            "the header Authorization: Bearer TOKEN, to longtake.Client as token, to commands as --token or "
             "LONGTAKE_TOKEN.",
             status=401,
         )
