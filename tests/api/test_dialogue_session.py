@@ -146,7 +146,7 @@ def test_a_dialogue_and_its_fork_see_on_side_by_side_in_a_full_memory(
     ("pictures", "times_s", "sentence"),
     [
         ([], None, "Expected one picture at least, but got none"),
-        (np.zeros((98, 126, 3), np.uint8), None, "Expected a time for each picture, in seconds: only frames of"),
+        (np.zeros((98, 126, 3), np.uint8), None, "Expected a time for each picture, in seconds, as .*: only frames of"),
         (np.zeros((98, 126, 3), np.uint8), 0.05, "Times of frames must rise, but 0.05 s came after 0.1 s"),
         (np.zeros((98, 126, 3), np.uint8), float("inf"), "Expected a time in seconds, but got inf"),
         (np.zeros((98, 126, 3), np.uint8), [1.0, 2.0], "Expected a time for each of 1 pictures, but got 2"),

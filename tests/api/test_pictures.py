@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from longtake.api.pictures import as_pictures, as_rgb, time_of
+from longtake.api.pictures import as_pictures, as_rgb, missing_time, time_of
 from longtake.errors import InputError
 from longtake.video.frame import VideoFrame
 
@@ -160,3 +160,11 @@ def test_a_time_is_a_number_of_any_kind() -> None:
         assert time_of(PIXELS, given) == 2.0
     with pytest.raises(InputError, match=r"Expected a time in seconds, but got tensor"):
         time_of(PIXELS, torch.tensor(2.0, device="meta"))
+
+
+def test_what_is_no_picture_is_not_asked_for_its_time() -> None:
+    with pytest.raises(InputError, match=r"Expected a picture as .*, but got str"):
+        missing_time("hello", "step(picture, 0.5)")
+    assert str(missing_time(PIXELS, "step(picture, 0.5)")).startswith(
+        "Expected a time for each picture, in seconds, as step(picture, 0.5):"
+    )

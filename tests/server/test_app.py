@@ -246,6 +246,22 @@ def test_what_a_client_gets_wrong_has_a_code_and_a_sentence(server: ServerProces
     assert int(busy.headers["retry-after"]) > 0
 
 
+def test_a_client_is_told_in_its_own_words(server: ServerProcess, watched: RemoteSession) -> None:
+    for id in ("abc", "a b", "0" * 16):
+        with pytest.raises(
+            InputError, match=rf"There is no session '{id}' on the server; client\.sessions\(\) lists all"
+        ):
+            longtake.Client(server.url).session(id)
+    with pytest.raises(InputError, match=r"Expected a time for each picture, in seconds, as step\(picture, 0\.5\)"):
+        watched.step(np.zeros((98, 126, 3), np.uint8))
+
+
+def test_replies_of_json_end_with_a_newline(server: ServerProcess) -> None:
+    for path in ("/health", "/ready", "/v1/sessions", "/v1/models", "/v1/nothing", f"/v1/sessions/{'0' * 16}"):
+        assert server.call("GET", path).content.endswith(b"}\n")
+    assert server.call("GET", "/v1/models", headers={"Host": "evil"}).content.endswith(b"}\n")
+
+
 def test_a_sentence_says_what_was_wrong_with_a_request(server: ServerProcess, watched: RemoteSession) -> None:
     def said(method: str, path: str, content: bytes | None = None, kind: str = "application/json") -> str:
         reply = server.call(method, path, content=content, headers={"Content-Type": kind})
@@ -256,6 +272,14 @@ def test_a_sentence_says_what_was_wrong_with_a_request(server: ServerProcess, wa
     assert "line 2, column 6: Expecting ':' delimiter." in said("POST", "/v1/sessions", b'{"memory": "40MB",\n "x" }')
     assert said("GET", "/v1/nothing") == "There is nothing at /v1/nothing; /docs lists all there is."
     assert said("DELETE", "/v1/sessions") == "There is no DELETE at /v1/sessions; /docs lists all there is."
+    assert said("POST", "/v1/chat/completions", b'{"messages": [{"role": "user", "content": "x"}]}') == (
+        "Expected session_id, but it is missing; /docs lists what each request takes."
+    )
+    assert said("POST", "/v1/sessions").startswith("Expected a body of JSON, but it is missing;")
+    slip = said("POST", "/v1/sessions", b'{"sorce": "push"}')
+    assert slip.startswith("There is no field 'sorce'; source is near; there are source, model, language, memory,")
+    other = said("POST", f"/v1/sessions/{watched.id}/compare", b'{"question": "x", "{said}": 1}')
+    assert other == "There is no field '{said}'; there are question, max_tokens."
     small = server.call("POST", "/v1/sessions", {"memory": "1MB", "language": None})
     assert (small.status, small.code) == (400, "budget_too_small")
     assert "at least 5.90 MB" in small.record["error"]["message"]

@@ -12,7 +12,7 @@ import torch
 
 from longtake.api.arguments import checked_arguments, memory_bytes
 from longtake.api.models import load_language_model, require_same_device
-from longtake.api.pictures import Picture, as_pictures, as_rgb, as_text, time_of
+from longtake.api.pictures import Picture, as_pictures, as_rgb, as_text, missing_time, time_of
 from longtake.api.single import Single
 from longtake.attention.backend import Backend
 from longtake.attention.choose import backend_named
@@ -286,10 +286,9 @@ def _times(pictures: Sequence[Picture], timestamps_s: float | Sequence[float] | 
     if len(given) != len(pictures):
         raise InputError(f"Expected a time for each of {len(pictures)} pictures, but got {len(given)}.")
     times_s = [time_of(picture, time_s) for picture, time_s in zip(pictures, given, strict=True)]
-    known = [time_s for time_s in times_s if time_s is not None]
-    if len(known) < len(pictures):
-        raise InputError("Expected a time for each picture, in seconds: only frames of open_video know theirs.")
-    return known
+    if None in times_s:
+        raise missing_time(pictures[times_s.index(None)], "see(picture, 0.5)")
+    return [time_s for time_s in times_s if time_s is not None]
 
 
 def _listed(times: Any) -> list[Any]:

@@ -16,11 +16,11 @@ from longtake.api.camera_trail import CameraTrail
 from longtake.api.dialogue_session import DialogueSession
 from longtake.api.geometry_session import GeometrySession
 from longtake.api.live_folder import read_live_folder, write_live_folder
-from longtake.api.pictures import Picture, time_of
+from longtake.api.pictures import Picture, missing_time, time_of
 from longtake.api.shared_memory import SharedMemory
 from longtake.api.single import Single
 from longtake.api.snapshot import SessionSnapshot
-from longtake.errors import InputError, SettingError
+from longtake.errors import SettingError
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.language.load import LanguageModel
@@ -157,7 +157,7 @@ class LiveSession(Single):
         """Take the next picture: the map sees every one, the dialogue at most `ask_fps` a second."""
         time_s = time_of(picture, timestamp_s)
         if time_s is None:
-            raise InputError("Expected a time for each picture, in seconds: only frames of open_video know theirs.")
+            raise missing_time(picture, "step(picture, 0.5)")
         trail = self._trail.value
         trail.require_later(time_s)
         with nullcontext() if self._shared is None else self._shared.naming_whole_for_map():

@@ -69,6 +69,14 @@ def time_of(picture: object, timestamp_s: Any) -> float | None:
     return _seconds(picture.timestamp_s) if isinstance(picture, VideoFrame) else None
 
 
+def missing_time(picture: object, example: str) -> InputError:
+    """For a picture that has no time where one is needed; what is no picture is refused as that."""
+    as_rgb(picture)
+    return InputError(
+        f"Expected a time for each picture, in seconds, as {example}: only frames of open_video know theirs."
+    )
+
+
 def _seconds(given: Any) -> float:
     """A finite number of any kind; a text is none, whatever it says, and neither is True."""
     try:

@@ -206,7 +206,7 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, error: RequestErro
     else:
         with suppress(TimeoutError):
             await asyncio.wait_for(_drain(receive), _DRAINED_S)
-    content = json.dumps({"error": {"code": error.code, "message": str(error), "type": error.code}}).encode()
+    content = (json.dumps({"error": {"code": error.code, "message": str(error), "type": error.code}}) + "\n").encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
     if error.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))

@@ -16,7 +16,7 @@ from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 from longtake.errors import BusyError, CancelledWorkError, InputError, LongtakeError, MemoryFullError, SettingError
 from longtake.extras import import_from_extra
-from longtake.server.exchange import Call, Fetch, LostConnectionError
+from longtake.server.exchange import Call, Fetch, LostConnectionError, UnknownSessionError
 from longtake.takes.atomic_files import writing
 
 _ERRORS: dict[str, type[LongtakeError]] = {
@@ -24,6 +24,7 @@ _ERRORS: dict[str, type[LongtakeError]] = {
     "bad_setting": SettingError,
     "memory_full": MemoryFullError,
     "cancelled": CancelledWorkError,
+    "unknown_session": UnknownSessionError,
 }
 _TIMEOUT_S = 60.0
 _FETCH_TIMEOUT_S = 600.0

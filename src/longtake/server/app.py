@@ -4,14 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response, WebSocket
 from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi.responses import PlainTextResponse, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocketState
 
@@ -29,18 +31,37 @@ from longtake.server.live_socket import LiveSocket
 from longtake.server.metrics import metrics_text
 from longtake.server.page import page_router
 from longtake.server.problems import RETRY_AFTER_S, RequestError, problem_of, without_place
+from longtake.server.replies import JsonReply
 from longtake.server.results import geometry_bytes
 from longtake.server.spec import UPLOAD, Delivery, SessionSpec
 from longtake.server.uploads import receive_video, remove_unfinished_video
 
 _DEFAULT = "default"
 _MOST_EVENTS = 10**15
+_MISSING, _UNKNOWN_NAME = "missing", "unknown_name"
+"""Kinds of what is wrong with a request: pydantic's own, and ours."""
 
 
-class SessionRequest(BaseModel):
-    """What a session is to be; a model of null is left out, one that is not named is the server's first."""
+class PlainRequest(BaseModel):
+    """A request in which a name that it does not have is a slip of who wrote it."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def require_known_names(cls, given: Any) -> Any:
+        names = list(cls.model_fields)
+        unknown = next((name for name in given if name not in names), None) if isinstance(given, dict) else None
+        if unknown is not None:
+            near = "".join(f"{name} is near; " for name in get_close_matches(str(unknown), names, 1))
+            said = f"There is no field {str(unknown)[:80]!r}; {near}there are {', '.join(names)}."
+            raise PydanticCustomError(_UNKNOWN_NAME, "{said}", {"said": said})
+        return given
+
+
+class SessionRequest(PlainRequest):
+    """What a session is to be; a model of null is left out, one that is not named is the server's first."""
+
     source: str = Field(default="push", max_length=2000, description="push, upload, world or world:9?frames=60")
     model: str | None = Field(default=_DEFAULT, max_length=200, description="of the map; null for questions alone")
     language: str | None = Field(default=_DEFAULT, max_length=200, description="of questions; null for a map alone")
@@ -72,18 +93,16 @@ class SessionRequest(BaseModel):
         )
 
 
-class ChooseRequest(BaseModel):
+class ChooseRequest(PlainRequest):
     """A question, and the answers to choose from."""
 
-    model_config = ConfigDict(extra="forbid")
     question: str = Field(max_length=100_000)
     choices: list[Annotated[str, Field(min_length=1, max_length=400)]] = Field(min_length=2, max_length=26)
 
 
-class CompareRequest(BaseModel):
+class CompareRequest(PlainRequest):
     """A question to be answered three ways."""
 
-    model_config = ConfigDict(extra="forbid")
     question: str = Field(max_length=100_000)
     max_tokens: int | None = Field(default=None, ge=1, le=4096)
 
@@ -109,6 +128,7 @@ def create_app(engine: Engine, rules: AccessRules) -> App:
         openapi_url="/v1/openapi.json",
         docs_url=None,  # the page's own, which needs nothing from elsewhere
         redoc_url=None,
+        default_response_class=JsonReply,
     )
     tell_problem = partial(_tell_problem, engine.settings.folder)
     app.add_exception_handler(LongtakeError, tell_problem)
@@ -138,7 +158,7 @@ def _operations(engine: Engine) -> APIRouter:
     async def ready() -> Response:
         """Whether it takes sessions: 503 while it ends."""
         status = "draining" if engine.is_draining else "ready"
-        return JSONResponse({"status": status}, status_code=503 if engine.is_draining else 200)
+        return JsonReply({"status": status}, status_code=503 if engine.is_draining else 200)
 
     @router.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
@@ -310,13 +330,13 @@ async def _described(engine: Engine, id: str, done: "Future[Any]") -> dict[str, 
     return engine.session(id).description
 
 
-def _reply(code: str, message: str, status: int) -> JSONResponse:
+def _reply(code: str, message: str, status: int) -> JsonReply:
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else None
     content = {"error": {"code": code, "message": message, "type": code}}
-    return JSONResponse(content, status_code=status, headers=headers)
+    return JsonReply(content, status_code=status, headers=headers)
 
 
-async def _tell_problem(sessions: Path, asking: Request | WebSocket, error: Exception) -> JSONResponse:
+async def _tell_problem(sessions: Path, asking: Request | WebSocket, error: Exception) -> JsonReply:
     problem = problem_of(error)
     if isinstance(asking, WebSocket) and asking.application_state is not WebSocketState.CONNECTING:
         raise error  # there is no handshake any more that could be answered
@@ -324,12 +344,12 @@ async def _tell_problem(sessions: Path, asking: Request | WebSocket, error: Exce
     return _reply(problem.code, without_place(problem.message, sessions), status)
 
 
-async def _tell_invalid_socket(_: Request | WebSocket, error: Exception) -> JSONResponse:
+async def _tell_invalid_socket(_: Request | WebSocket, error: Exception) -> JsonReply:
     assert isinstance(error, WebSocketRequestValidationError)
     return _reply("bad_request", _wrong_value(error.errors()[0]), REFUSED_SOCKET_STATUS)
 
 
-async def _tell_invalid(request: Request, error: Exception) -> JSONResponse:
+async def _tell_invalid(request: Request, error: Exception) -> JsonReply:
     """The first thing that is wrong with a request."""
     assert isinstance(error, RequestValidationError)
     first, kind = error.errors()[0], request.headers.get("content-type", "none")
@@ -343,6 +363,10 @@ async def _tell_invalid(request: Request, error: Exception) -> JSONResponse:
 
 def _wrong_value(problem: Mapping[str, Any]) -> str:
     place = ".".join(str(part) for part in problem["loc"] if part not in ("body", "query", "path"))
+    if problem["type"] == _UNKNOWN_NAME:
+        return str(problem["msg"])
+    if problem["type"] == _MISSING:
+        return f"Expected {place or 'a body of JSON'}, but it is missing; /docs lists what each request takes."
     return f"Expected another value of {place or 'the request'}: {problem['msg']}."
 
 
@@ -352,7 +376,7 @@ def _broken_json(body: str, problem: Mapping[str, Any]) -> str:
     return f"Expected JSON, but it breaks at line {line}, column {column}: {problem['ctx']['error']}."
 
 
-async def _tell_http(request: Request, error: Exception) -> JSONResponse:
+async def _tell_http(request: Request, error: Exception) -> JsonReply:
     assert isinstance(error, HTTPException)
     what, path = f"{error.detail}.", request.url.path[:200]
     if error.status_code == 404:

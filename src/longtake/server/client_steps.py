@@ -5,11 +5,12 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from longtake.api.pictures import Picture, as_rgb, time_of
+from longtake.api.pictures import Picture, as_rgb, missing_time, time_of
 from longtake.errors import CancelledWorkError, InputError
 from longtake.server.address import ServerAddress
-from longtake.server.exchange import Call, Fetch, Steps, Told
+from longtake.server.exchange import Call, Fetch, Steps, Told, UnknownSessionError
 from longtake.server.messages import BinaryMessage, Codec, MessageKind
 from longtake.server.results import answer_of, geometry_of
 from longtake.server.session_line import SessionLine
@@ -43,7 +44,14 @@ def open_session(
 
 
 def find_session(id: str) -> Steps[None]:
-    yield Told(json.loads((yield Call("GET", f"/sessions/{id}"))))
+    """Tells the description of a session that was opened before."""
+    try:
+        said = yield Call("GET", f"/sessions/{quote(id, safe='')}")
+    except UnknownSessionError as error:
+        raise UnknownSessionError(
+            f"There is no session {id!r:.80} on the server; client.sessions() lists all."
+        ) from error
+    yield Told(json.loads(said))
 
 
 def list_sessions() -> Steps[None]:
@@ -74,10 +82,7 @@ class SessionSteps:
         """One that is given up by its caller is sent nonetheless, with whatever comes next."""
         time_s = time_of(picture, timestamp_s)
         if time_s is None and self._needs_times:
-            raise InputError(
-                "Expected a time for each picture, in seconds, as step(picture, 0.5): only frames of open_video know "
-                "theirs."
-            )
+            raise missing_time(picture, "step(picture, 0.5)")
         frame = _frame_message(picture, self._next, float(self._next) if time_s is None else time_s)
         try:
             payload = yield from self._line.result_of(frame)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from longtake.errors import InputError
+
 Value = TypeVar("Value")
 
 
@@ -79,29 +81,33 @@ class LostConnectionError(Exception):
     """The socket broke, or there is no server now; steps go on from here."""
 
 
+class UnknownSessionError(InputError):
+    """The server has no session of an id."""
+
+
 class Script:
     """Steps under way; iterating gives the effects, and what came of each is put here before the next."""
 
     def __init__(self, steps: Steps[None]) -> None:
         self._steps = steps
         self.came: Any = None
-        self._lost: LostConnectionError | None = None
+        self._failed: LostConnectionError | UnknownSessionError | None = None
 
     def __iter__(self) -> Iterator[Effect]:
         return self
 
     def __next__(self) -> Effect:
-        came, lost = self.came, self._lost
-        self.came = self._lost = None
-        return self._steps.send(came) if lost is None else self._steps.throw(lost)
+        came, failed = self.came, self._failed
+        self.came = self._failed = None
+        return self._steps.send(came) if failed is None else self._steps.throw(failed)
 
     @contextmanager
     def hearing(self) -> Iterator[None]:
-        """While an effect is carried out: a connection that is lost is the steps' to mend."""
+        """While an effect is carried out: a lost connection is the steps' to mend, and an unknown id theirs to tell."""
         try:
             yield
-        except LostConnectionError as error:
-            self._lost = error
+        except (LostConnectionError, UnknownSessionError) as error:
+            self._failed = error
 
     def close(self) -> None:
         """Give up what is left of the steps."""

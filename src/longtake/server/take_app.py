@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import torch
 from fastapi import APIRouter, FastAPI, Query, Request, Response, WebSocket
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import FileResponse
 from PIL import Image
 from starlette.websockets import WebSocketDisconnect
 
@@ -21,6 +21,7 @@ from longtake.server.access import Access, AccessRules, App, Tickets
 from longtake.server.messages import parse_text
 from longtake.server.page import page_router
 from longtake.server.problems import problem_of
+from longtake.server.replies import JsonReply
 from longtake.server.results import pose_numbers
 from longtake.server.settings import Limits
 from longtake.takes.take import Take
@@ -36,7 +37,12 @@ Chunks = Callable[[], Iterable[bytes]]
 def create_take_app(take: Take, chunks: Chunks, rules: AccessRules) -> App:
     """Routes that the page asks, as a server of sessions has them."""
     app = FastAPI(
-        title="longtake view", version=__version__, openapi_url="/v1/openapi.json", docs_url=None, redoc_url=None
+        title="longtake view",
+        version=__version__,
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        default_response_class=JsonReply,
     )
     app.add_exception_handler(LongtakeError, _tell_problem)
     app.include_router(page_router())
@@ -162,7 +168,7 @@ def _jpeg(take: Take, index: int, longer_px: int) -> bytes:
     return packed.getvalue()
 
 
-async def _tell_problem(_: Request, error: Exception) -> JSONResponse:
+async def _tell_problem(_: Request, error: Exception) -> JsonReply:
     problem = problem_of(error)
     content = {"error": {"code": problem.code, "message": problem.message, "type": problem.code}}
-    return JSONResponse(content, status_code=problem.status)
+    return JsonReply(content, status_code=problem.status)
