@@ -35,9 +35,9 @@ def test_an_answer_says_when_and_where(both: LiveSession, model: GeometryModel, 
     assert answer.text == answer.answer.text
     assert answer.world_from_camera is not None
     assert torch.equal(answer.world_from_camera, known.world_from_camera[-1].cpu())
-    assert answer.moments
+    assert answer.evidence
     by_time = dict(zip(known.timestamp_s, known.world_from_camera.cpu(), strict=True))
-    for moment, span in zip(answer.moments, answer.answer.evidence, strict=True):
+    for moment, span in zip(answer.evidence, answer.answer.evidence, strict=True):
         assert (moment.start_s, moment.end_s, moment.weight) == (span.start_s, span.end_s, span.weight)
         last_s = max(time_s for time_s in by_time if time_s <= moment.end_s and round(time_s * 10) % 2 == 0)
         assert moment.world_from_camera is not None
@@ -53,8 +53,8 @@ def test_answers_together_are_those_of_each_with_their_poses(both: LiveSession, 
         assert one.world_from_camera is not None
         assert other.world_from_camera is not None
         assert torch.equal(one.world_from_camera, other.world_from_camera)
-        assert len(one.moments) == len(other.moments) > 0
-        for mine, theirs in zip(one.moments, other.moments, strict=True):
+        assert len(one.evidence) == len(other.evidence) > 0
+        for mine, theirs in zip(one.evidence, other.evidence, strict=True):
             assert mine.world_from_camera is not None
             assert theirs.world_from_camera is not None
             assert torch.equal(mine.world_from_camera, theirs.world_from_camera)
@@ -72,13 +72,13 @@ def test_a_picture_that_the_dialogue_refuses_is_seen_by_neither(
 
 
 def test_before_the_first_poses_there_are_moments_without_any(both: LiveSession, frames: list[VideoFrame]) -> None:
-    assert both.ask(QUESTION).moments == ()
+    assert both.ask(QUESTION).evidence == ()
     for frame in frames[:3]:
         both.step(frame)
     answer = both.ask(QUESTION)
-    assert answer.moments
+    assert answer.evidence
     assert answer.world_from_camera is None
-    assert all(moment.world_from_camera is None for moment in answer.moments)
+    assert all(moment.world_from_camera is None for moment in answer.evidence)
 
 
 def test_fork_save_and_resume_go_on(both: LiveSession, frames: list[VideoFrame], tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_fork_save_and_resume_go_on(both: LiveSession, frames: list[VideoFrame],
         session.finish()
     one, other = both.ask(QUESTION), resumed.ask(QUESTION)
     assert (one.text, one.answer.evidence) == (other.text, other.answer.evidence)
-    for mine, theirs in zip(one.moments, other.moments, strict=True):
+    for mine, theirs in zip(one.evidence, other.evidence, strict=True):
         assert mine.world_from_camera is not None
         assert theirs.world_from_camera is not None
         assert torch.equal(mine.world_from_camera, theirs.world_from_camera)

@@ -146,7 +146,7 @@ def test_questions_are_asked_as_of_openai(
     assert whole["object"] == "chat.completion"
     assert whole["choices"][0]["message"] == {"role": "assistant", "content": expected.text, "refusal": None}
     assert whole["longtake"]["seen_until_s"] == expected.answer.seen_until_s
-    assert [span["weight"] for span in whole["longtake"]["evidence"]] == [one.weight for one in expected.moments]
+    assert [span["weight"] for span in whole["longtake"]["evidence"]] == [one.weight for one in expected.evidence]
     for span in whole["longtake"]["evidence"]:
         assert frames[span["frame"]].timestamp_s == span["end_s"]
     lines = server.call("POST", "/v1/chat/completions", {**body, "stream": True}).content.decode().split("\n\n")

@@ -48,7 +48,7 @@ class LiveAnswer:
     """An answer, the moments of the video that it attended to, and where the camera is."""
 
     text: str
-    moments: tuple[Moment, ...]
+    evidence: tuple[Moment, ...]
     """Strongest first."""
     world_from_camera: Float[Tensor, "4 4"] | None
     """Where the camera is now: of the newest frame with a pose."""
@@ -76,7 +76,7 @@ class LiveSession(Single):
         for frame in longtake.open_video("world:9?frames=60"):
             geometry = both.step(frame)
         answer = both.ask("Where is the red ball now?")
-        print(answer.text, answer.moments, answer.world_from_camera)
+        print(answer.text, answer.evidence, answer.world_from_camera)
     """
 
     def __init__(
@@ -273,4 +273,4 @@ def _placed(answer: Answer, trail: CameraTrail) -> LiveAnswer:
         )
         for span in answer.evidence
     )
-    return LiveAnswer(text=answer.text, moments=moments, world_from_camera=trail.newest, answer=answer)
+    return LiveAnswer(text=answer.text, evidence=moments, world_from_camera=trail.newest, answer=answer)

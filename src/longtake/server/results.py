@@ -58,9 +58,9 @@ def geometry_of(content: bytes) -> Geometry:
 
 
 def answer_record(answer: Answer | LiveAnswer) -> dict[str, Any]:
-    """An answer with its moments, as plain values for JSON."""
+    """An answer with its evidence, as plain values for JSON."""
     plain = answer.answer if isinstance(answer, LiveAnswer) else answer
-    moments: Sequence[Moment | Evidence] = answer.moments if isinstance(answer, LiveAnswer) else answer.evidence
+    moments: Sequence[Moment | Evidence] = answer.evidence
     return {
         "text": plain.text,
         "ids": list(plain.ids),
@@ -110,7 +110,7 @@ def answer_of(record: Mapping[str, Any]) -> LiveAnswer:
         )
         for span in spans
     )
-    return LiveAnswer(text=plain.text, moments=moments, world_from_camera=_pose(record["pose"]), answer=plain)
+    return LiveAnswer(text=plain.text, evidence=moments, world_from_camera=_pose(record["pose"]), answer=plain)
 
 
 def pose_numbers(pose: Tensor) -> list[float]:
