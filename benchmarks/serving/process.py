@@ -40,7 +40,7 @@ class ServerProcess:
         *arguments: str,
         port: int = 0,
         environment: Mapping[str, str] | None = None,
-        errors: IO[bytes] | None = None,
+        errors: IO[bytes] | int | None = None,
     ) -> None:
         """`errors` gets what it logs, in place of the terminal."""
         self.folder = folder

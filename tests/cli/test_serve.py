@@ -1,5 +1,6 @@
 """What keeps a server from beginning is said in one sentence."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +10,8 @@ import pytest
 from done import Done
 from server_process import ServerProcess
 
+from longtake.cli.serve import _tell_saved
+from longtake.errors import InputError
 from longtake.server.client import Client
 from longtake.takes.folder_lock import locked
 
@@ -75,6 +78,24 @@ def test_a_token_that_the_server_made_is_printed_and_so_says_the_refusal(
             "the one that it printed when it was started:"
             in server.call("GET", "/v1/sessions").record["error"]["message"]
         )
+
+
+def test_the_last_line_says_what_was_saved(tmp_path: Path) -> None:
+    for expected in ("", "Saved 1 session; ", "Saved 2 sessions; "):
+        with ServerProcess(tmp_path / "sessions", errors=subprocess.DEVNULL) as server:
+            assert server.process.stdout is not None
+            assert len(Client(server.url).sessions()) == max(0, int(expected[6:8] or 0) - 1)
+            if expected:
+                Client(server.url).open_session(map=None).detach()
+            server.process.send_signal(signal.SIGINT)
+            last = server.process.stdout.read()
+            assert last == (f"{expected}start again with the same --folder to go on.\n" if expected else "")
+            assert server.process.wait(60) == 0
+
+
+def test_sessions_that_could_not_be_saved_are_an_error() -> None:
+    with pytest.raises(InputError, match="Of 3 sessions 1 could not be saved"):
+        _tell_saved(3, 1)
 
 
 def test_numpy_is_loaded_after_a_server_has_said_how_its_threads_wait() -> None:

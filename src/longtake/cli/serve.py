@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from longtake.cli import options
+from longtake.cli.program import silence_stdout
 from longtake.cli.signals import leave, stopped_by_signal
-from longtake.errors import SettingError
+from longtake.errors import InputError, SettingError
 from longtake.extras import import_from_extra
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 
@@ -131,6 +132,8 @@ def serve(
                 print(_token_line(token), flush=True)
             with stopped_by_signal(server.stop, leave):
                 server.run(sockets=[bound])
+            if engine.is_draining:
+                _tell_saved(len(engine.sessions), engine.num_unsaved_sessions)
 
 
 @contextmanager
@@ -142,6 +145,22 @@ def _loaded_for_good() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()  # libraries complain else of what is left at the end
+
+
+def _tell_saved(num_sessions: int, num_unsaved: int) -> None:
+    """The last line of a server that had sessions, unless the terminal is gone."""
+    if num_unsaved:
+        raise InputError(
+            f"Of {num_sessions} sessions {num_unsaved} could not be saved as they were; the lines above say why, and "
+            "those that were are there when it is started again with the same --folder."
+        )
+    if not num_sessions:
+        return
+    saved = "1 session" if num_sessions == 1 else f"{num_sessions} sessions"
+    try:
+        print(f"Saved {saved}; start again with the same --folder to go on.", flush=True)
+    except OSError:
+        silence_stdout()
 
 
 def _open_page(url: str, token: str | None) -> None:

@@ -236,6 +236,11 @@ class Engine:
     def disk_bytes(self) -> int:
         return sum(session.disk_bytes for session in self.sessions)
 
+    @property
+    def num_unsaved_sessions(self) -> int:
+        """Whose newest frames the disk does not have."""
+        return sum(session.num_unsaved > 0 for session in self.sessions)
+
     def _observe(self, id: str, event: SessionEvent) -> None:
         self.observed.hear(id, event)
         log_event(id, event)
