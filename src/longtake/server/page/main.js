@@ -13,15 +13,14 @@ import { earlierFrames } from "./history.js";
 import { showNotice } from "./notice.js";
 import { SessionState } from "./session_state.js";
 import { Settings } from "./settings.js";
-import { Sources, wantsRoom } from "./sources.js";
-import { buttonOf, nameOf, statusOf } from "./status.js";
+import { FIRST_HOUSE, Sources, wantsRoom } from "./sources.js";
+import { buttonOf, nameOf, newestRunning, statusOf } from "./status.js";
 import { setUpTheme } from "./theme.js";
 import { Timeline } from "./timeline.js";
 import { askToken } from "./token.js";
 import { ViewPanel } from "./view_panel.js";
 import { CameraFeed, openCamera } from "./webcam.js";
 
-const HOUSE = "world:9?frames=600&size=126x98";
 const FIRST_QUESTION_AFTER = 12;
 const MOST_FETCHES = 8;
 const NO_MAP = "This session does not map, so that nobody knows where the camera was.";
@@ -51,7 +50,8 @@ class Page {
     setInterval(() => this.#refresh(), this.view.isSlow ? REFRESH_SLOWLY_MS : REFRESH_MS);
   }
 
-  // What the address asks for: a session to watch, one to film for; else a house, so that there is something to see.
+  // What the address asks for: a session to watch, one to film for; else what runs, whoever began it. Where nothing does,
+  // a house, so that there is something to see.
   async begin() {
     const wanted = new URLSearchParams(location.hash.slice(1));
     if (wanted.has("token")) this.api.setToken(wanted.get("token"));
@@ -59,7 +59,7 @@ class Page {
       await this.settings.load();
       if (wanted.has("film")) return await this.#filmFor(wanted.get("film"));
       if (wanted.has("session")) return this.watch(wanted.get("session"));
-      await this.#openHouse();
+      await this.#showNewest();
     } catch (error) {
       this.#fail(error);
     }
@@ -117,13 +117,16 @@ class Page {
     await this.api.request("DELETE", `/v1/sessions/${id}`);
   }
 
-  async #openHouse() {
+  async #showNewest() {
     const { sessions } = await this.api.get("/v1/sessions"), take = sessions.find((one) => one.read_only);
-    if (take) return this.watch(take.id); // of longtake view, where nothing can be opened
-    const running = sessions.find((one) => one.source === HOUSE && !one.finished && ["waiting", "open"].includes(one.state));
-    this.asksFirst = !running;
-    if (running) this.watch(running.id);
-    else await this.open({ source: HOUSE });
+    const shown = take ?? newestRunning(sessions); // a take is of longtake view, where nothing can be opened
+    if (shown) this.watch(shown.id);
+    else await this.#openHouse();
+  }
+
+  async #openHouse() {
+    this.asksFirst = true;
+    await this.open({ source: FIRST_HOUSE });
   }
 
   async #filmFor(id) {
@@ -268,7 +271,7 @@ class Page {
   #setLink(link) {
     this.link = link;
     this.#refresh();
-    if (link.name === "gone") this.notify("This session is no longer on the server.", [["Start a house", () => this.#openHouse()]]);
+    if (link.name === "gone") this.notify("This session is no longer on the server.", [["Start a house", () => this.#openHouse().catch((error) => this.#fail(error))]]);
   }
 
   #fail(error) {

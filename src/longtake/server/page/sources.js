@@ -6,6 +6,7 @@ import { CAMERAS, nameOf } from "./status.js";
 import { openCamera } from "./webcam.js";
 
 const LOCAL_NAMES = ["localhost", "127.0.0.1", "[::1]"];
+const HOUSE = { seed: 9, frames: 600 };
 const KINDS = {
   house: ["House", "A walk through a house that the server makes up: another seed, another house."],
   webcam: ["Webcam", "The camera of this device; its pictures go to this server and nowhere else."],
@@ -49,8 +50,8 @@ export class Sources {
   }
 
   _house(place) {
-    this.fields.seed = element("input", { type: "number", min: 0, step: 1, value: 9 });
-    this.fields.frames = element("input", { type: "number", min: 2, max: 100000, step: 1, value: 400 });
+    this.fields.seed = element("input", { type: "number", min: 0, step: 1, value: HOUSE.seed });
+    this.fields.frames = element("input", { type: "number", min: 2, max: 100000, step: 1, value: HOUSE.frames });
     place.append(element("div", { class: "fields" },
       element("label", { text: "Seed (the models never saw those that end in 9)" }, this.fields.seed),
       element("label", { text: "Frames" }, this.fields.frames)));
@@ -150,7 +151,7 @@ export class Sources {
   async start_house(request) {
     const seed = Math.max(0, Math.round(Number(this.fields.seed.value) || 0));
     const frames = Math.max(2, Math.round(Number(this.fields.frames.value) || 2));
-    await this.page.open({ ...request, source: `world:${seed}?frames=${frames}&size=126x98` });
+    await this.page.open({ ...request, source: houseOf(seed, frames) });
     byId("start").close();
   }
 
@@ -232,6 +233,11 @@ export class Sources {
     place.classList.toggle("problem", isProblem);
   }
 }
+
+const houseOf = (seed, frames) => `world:${seed}?frames=${frames}&size=126x98`;
+
+// What is shown where nothing runs: the same as the dialog proposes.
+export const FIRST_HOUSE = houseOf(HOUSE.seed, HOUSE.frames);
 
 // Whether ending another session helps.
 export function wantsRoom(error) {

@@ -60,3 +60,10 @@ export function buttonOf({ title, source }) {
   if (source === "upload") return "upload";
   return source === "push" ? Object.keys(CAMERAS).find((kind) => CAMERAS[kind] === title) ?? null : null;
 }
+
+// Of all sessions the newest that frames come into, or may at once; those that wait for a first one, or are paused, come last.
+export function newestRunning(sessions) {
+  const running = sessions.filter(({ finished, problem, state }) => !finished && !problem && ["waiting", "open"].includes(state));
+  const isGoing = ({ state, paused }) => Number(state === "open" && !paused);
+  return running.sort((one, other) => isGoing(other) - isGoing(one) || other.created_s - one.created_s)[0] ?? null;
+}

@@ -1,0 +1,72 @@
+"""What somebody who opens the page for the first time reads, in a real browser: whose session it is, and what to make of it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from live_page import PATIENCE_MS, open_page, wait_for_words
+from server_process import ServerProcess
+
+import longtake
+
+pytest.importorskip("fastapi")
+pytestmark = pytest.mark.extra
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("newcomer") / "sessions") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def session(server: ServerProcess) -> str:
+    """A short walk that has ended."""
+    walk = longtake.Client(server.url).open_session(memory="40MB", title="a short walk")
+    for frame in longtake.open_video("world:9?frames=12&size=126x98"):
+        walk.step(frame)
+    walk.finish()
+    walk.detach()
+    return str(walk.id)
+
+
+def open_ended(browser: Any, server: ServerProcess, session: str, heard: list[str], **options: Any) -> Any:
+    page = open_page(browser, server.url, heard, fragment=f"#session={session}", **options)
+    wait_for_words(page, "#status-words", "Ended after 12 frames")
+    return page
+
+
+def test_what_somebody_else_runs_is_shown_and_no_house_is_begun_beside_it(
+    browser: Any, server: ServerProcess, session: str, heard: list[str]
+) -> None:
+    with longtake.Client(server.url).open_session(memory="40MB", title="my robot") as robot:
+        for frame in longtake.open_video("world:19?frames=2&size=126x98"):
+            robot.step(frame)
+        page = open_page(browser, server.url, heard)
+        wait_for_words(page, "#source-name", "^my robot$")
+        assert page.evaluate("longtake.page.id") == robot.id
+        titles = [one["title"] for one in server.call("GET", "/v1/sessions").record["sessions"]]
+        assert sorted(titles) == ["a short walk", "my robot"]
+        page.close()
+
+
+def test_the_newest_that_frames_come_into_is_shown_and_what_has_ended_is_not(
+    browser: Any, server: ServerProcess, session: str, heard: list[str]
+) -> None:
+    page = open_ended(browser, server, session, heard)
+    sessions = [
+        {"id": "old", "state": "open", "created_s": 1},
+        {"id": "new", "state": "open", "created_s": 2},
+        {"id": "paused", "state": "open", "created_s": 3, "paused": True},
+        {"id": "waiting", "state": "waiting", "created_s": 4},
+        {"id": "ended", "state": "open", "created_s": 5, "finished": True},
+        {"id": "on disk", "state": "saved", "created_s": 6},
+        {"id": "no video", "state": "waiting", "created_s": 7, "problem": "It cannot be read."},
+    ]
+    found = """async (sessions) => {
+      const { newestRunning } = await import("/static/status.js"), order = [];
+      for (let left = sessions, next; (next = newestRunning(left)); left = left.filter((one) => one !== next)) order.push(next.id);
+      return order;
+    }"""
+    assert page.evaluate(found, sessions) == ["new", "old", "waiting", "paused"]
+    page.close()
