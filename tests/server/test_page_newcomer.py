@@ -1,8 +1,10 @@
 """What somebody who opens the page for the first time reads, in a real browser: whose session it is, and what to make of it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from live_page import PATIENCE_MS, open_page, wait_for_words
 from server_process import ServerProcess
@@ -70,3 +72,29 @@ def test_the_newest_that_frames_come_into_is_shown_and_what_has_ended_is_not(
     }"""
     assert page.evaluate(found, sessions) == ["new", "old", "waiting", "paused"]
     page.close()
+
+
+def test_a_map_in_parts_is_told_while_it_runs_and_at_its_end(
+    browser: Any, server: ServerProcess, heard: list[str]
+) -> None:
+    here, elsewhere = (list(longtake.open_video(f"world:{seed}?frames=52&size=126x98")) for seed in (8, 19))
+    dark = [replace(frame, image=np.zeros_like(frame.image)) for frame in here[:6]]
+    frames = [replace(frame, index=at, timestamp_s=at / 10) for at, frame in enumerate([*here, *dark, *elsewhere[:14]])]
+    with longtake.Client(server.url).open_session(ask=None, memory="40MB") as session:
+        page = open_page(browser, server.url, heard, fragment=f"#session={session.id}")
+        wait_for_words(page, "#status-words", "Waiting for the camera")
+        for frame in frames:
+            session.step(frame)
+        told = server.call("GET", f"/v1/sessions/{session.id}").record["loops"]
+        assert (told["num_sub_maps"], told["num_apart"]) == (2, 1)
+        wait_for_words(page, "#status-words", "^Live, 72 frames; .*; the map is in 2 parts, 1 not joined to the first$")
+        session.finish()
+        ended = "^Ended after 72 frames; the map is in 2 parts, 1 not joined to the first$"
+        wait_for_words(page, "#status-words", ended)
+        server.call("POST", f"/v1/sessions/{session.id}/evict")
+        later = open_page(browser, server.url, heard, fragment=f"#session={session.id}")
+        wait_for_words(later, "#status-words", "Ended after 72 frames")
+        page.wait_for_timeout(100)
+        wait_for_words(page, "#status-words", ended)
+        for one in (page, later):
+            one.close()

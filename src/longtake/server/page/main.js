@@ -24,12 +24,13 @@ import { CameraFeed, openCamera } from "./webcam.js";
 const FIRST_QUESTION_AFTER = 12;
 const MOST_FETCHES = 8;
 const NO_MAP = "This session does not map, so that nobody knows where the camera was.";
+const PARTS_MS = 1000;
 const PREVIEW_PX = 320;
 const REFRESH_MS = 250, REFRESH_SLOWLY_MS = 1000;
 
 class Page {
   constructor() {
-    Object.assign(this, { link: { name: "loading" }, connection: null, feed: null, id: null, asksFirst: false, heardMs: 0 });
+    Object.assign(this, { link: { name: "loading" }, connection: null, feed: null, id: null, asksFirst: false, asksParts: null, heardMs: 0 });
     this.api = new Api(askToken);
     this.state = new SessionState();
     this.view = new ViewPanel();
@@ -163,6 +164,7 @@ class Page {
     if (event.type === "error" && !event.response && isLive && !isStale(event)) this.notify(event.message);
     if (event.type === "input_frame.unreadable" && isLive && event.message) this.notify(event.message);
     if (event.type === "history.gone") this.lacksBeginning = true;
+    if (isLive && mayChangeParts(event)) this.#learnParts();
     this.#askFirst(isLive);
     this.timeline.invalidate();
   }
@@ -201,6 +203,15 @@ class Page {
       const { frames, version } = await earlierFrames(this.api, id, this.state.tracks);
       if (version === this.state.version || left === 0 || id !== this.id) return frames;
     }
+  }
+
+  // In how many parts the map is no event says: it is asked for when that may have changed, once a second at most.
+  #learnParts() {
+    this.asksParts ??= setTimeout(async () => {
+      this.asksParts = null;
+      const { id } = this, session = await this.api.get(`/v1/sessions/${id}`).catch(() => null);
+      if (id === this.id && session) this.state.learnParts(session.loops);
+    }, PARTS_MS);
   }
 
   #showFrames(frames) {
@@ -370,6 +381,11 @@ function showNotes(session) {
   const { notes = [], unlikeness } = session ?? {}, isUnlike = Object.values(unlikeness ?? {}).some((far) => far > 1);
   byId("model-notes").textContent = notes.join(" ");
   byId("model-notes").classList.toggle("unlike", isUnlike);
+}
+
+// Whether a part of the map may have begun, or was joined to another.
+function mayChangeParts({ type, tracking }) {
+  return type === "session.finished" || type === "window.moved" || tracking?.sub_map > 0;
 }
 
 // Said of what was asked before: nothing to do about it now.

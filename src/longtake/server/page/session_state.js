@@ -70,6 +70,17 @@ export class SessionState {
     for (const listener of this.listeners) listener(event, this.isLive);
   }
 
+  // In how many parts the map is, as the session's description says.
+  learnParts(loops) {
+    this.#change({ loops: { ...this.session?.loops, ...loops } });
+  }
+
+  // Null while all of it is joined.
+  get partsInWords() {
+    const { num_sub_maps: numParts = 0, num_apart: numApart = 0 } = this.session?.loops ?? {};
+    return numApart ? `the map is in ${numParts} parts, ${numApart} not joined to the first` : null;
+  }
+
   addEarlier(frames) {
     for (const frame of frames) if (!this.tracks.get(frame.index)) this.tracks.set(frame);
   }
@@ -100,10 +111,16 @@ export class SessionState {
 
   #update(event) {
     const { id, type, client, session, ...changes } = event;
-    if (session) Object.assign(this, { session, version: Math.max(this.version, session.version ?? 0) });
+    if (session) this.#describe(session);
     else this.#change(changes);
     this.numFrames = Math.max(this.numFrames, this.session?.num_frames ?? 0);
     if (this.session?.paused) this.arrivals = [];
+  }
+
+  // What was known of the parts of its map stays, where it has left memory since.
+  #describe(session) {
+    const loops = { ...this.session?.loops, ...session.loops };
+    Object.assign(this, { session: { ...session, loops }, version: Math.max(this.version, session.version ?? 0) });
   }
 
   #change(changes) {

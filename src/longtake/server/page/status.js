@@ -24,12 +24,13 @@ export function statusOf(link, state, silentMs) {
 
 function statusOfSession(state, silentMs) {
   const { session, numFrames } = state, frames = counted(numFrames, "frame");
+  const withParts = (words) => [words, state.partsInWords].filter(Boolean).join("; ");
   if (!session) return { sign: "waiting", words: "Connecting" };
   if (session.state === "closed") return { sign: "ended", words: "This session was closed" };
   if (session.read_only) return { sign: "ended", words: `A finished take, ${frames}` };
-  if (session.finished) return { sign: "ended", words: `Ended after ${frames}` };
+  if (session.finished) return { sign: "ended", words: withParts(`Ended after ${frames}`) };
   if (session.problem) return { sign: "bad", words: state.isBarren ? "Nothing can be read" : `Stopped after ${frames}` };
-  if (session.paused) return { sign: "paused", words: `Paused after ${frames}` };
+  if (session.paused) return { sign: "paused", words: withParts(`Paused after ${frames}`) };
   if (!numFrames) return { sign: "waiting", words: waitingWords(session.source) };
   if (session.state === "saved") return { sign: "ended", words: `Asleep on disk after ${frames}; a question wakes it` };
   if (silentMs > QUIET_MS) {
@@ -37,7 +38,7 @@ function statusOfSession(state, silentMs) {
   }
   const tracking = state.tracking.words(state.timeS);
   if (state.tracking.isLost) return { sign: "waiting", words: tracking };
-  return { sign: "live", words: tracking ? `Live, ${frames}; ${tracking}` : `Live, ${frames}` };
+  return { sign: "live", words: withParts(tracking ? `Live, ${frames}; ${tracking}` : `Live, ${frames}`) };
 }
 
 function waitingWords(source) {
