@@ -13,6 +13,12 @@ import longtake
 
 pytest.importorskip("fastapi")
 pytestmark = pytest.mark.extra
+NOT_KNOWN = "\N{EN DASH}"
+DASHED = """() => {  // whether all rows of curves begin with a small dash, and hold nothing else
+  const { canvas } = longtake.page.timeline, pen = canvas.getContext("2d"), ratio = window.devicePixelRatio;
+  const isDrawn = (x, top, width, tall) => pen.getImageData(x * ratio, top * ratio, width * ratio, tall * ratio).data.some(Boolean);
+  return [[36, 30], [73, 14]].every(([top, tall]) => isDrawn(70, top, 16, tall) && !isDrawn(100, top, 900, tall));
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +104,19 @@ def test_a_map_in_parts_is_told_while_it_runs_and_at_its_end(
         wait_for_words(page, "#status-words", ended)
         for one in (page, later):
             one.close()
+
+
+def test_memory_that_nobody_told_of_is_a_dash(
+    browser: Any, server: ServerProcess, session: str, heard: list[str]
+) -> None:
+    fork = server.call("POST", f"/v1/sessions/{session}/fork").record
+    assert fork["resident_bytes"] == 0
+    page = open_ended(browser, server, fork["id"], heard)
+    memory = page.locator("#figures div:has-text('Memory') dd")
+    assert memory.text_content() == f"{NOT_KNOWN} of 40 MB"
+    page.wait_for_function(DASHED, timeout=PATIENCE_MS)
+    page.goto("about:blank")
+    page.goto(f"{server.url}/#session={session}")
+    wait_for_words(page, "#figures", r"Memory[\d.]+ MB of 40 MB")
+    page.wait_for_function(f"() => !({DASHED})()", timeout=PATIENCE_MS)
+    page.close()

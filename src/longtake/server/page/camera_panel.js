@@ -48,8 +48,7 @@ export class CameraPanel {
     this.#set("Network", state.stepS === null ? "–" : seconds(state.stepS), "a frame");
     this.#set("Dropped", many(state.numDropped), state.numUnreadable ? `${state.numUnreadable} unreadable` : "");
     this.#set("First word", state.firstTokenS === null ? "–" : seconds(state.firstTokenS));
-    const held = state.lastMemory?.bytes ?? session?.resident_bytes;
-    this.#set("Memory", bytes(held), session ? `of ${bytes(session.memory_bytes)}` : "");
+    this.#set("Memory", state.heldBytes === null ? "–" : bytes(state.heldBytes), session ? `of ${bytes(session.memory_bytes)}` : "");
     this.#set("Points", many(points));
   }
 

@@ -81,6 +81,11 @@ export class SessionState {
     return numApart ? `the map is in ${numParts} parts, ${numApart} not joined to the first` : null;
   }
 
+  // That its memory holds, null where nobody said: a session that is on disk has none, and tells no bytes.
+  get heldBytes() {
+    return this.lastMemory?.bytes ?? (this.session?.resident_bytes || null);
+  }
+
   addEarlier(frames) {
     for (const frame of frames) if (!this.tracks.get(frame.index)) this.tracks.set(frame);
   }

@@ -170,6 +170,19 @@ export class Timeline {
     this.#drawKept(pen);
     this.#drawMemory(pen);
     this.#drawSpeed(pen);
+    this.#drawDashes(pen);
+  }
+
+  // Where nothing is known, which is not the same as nothing.
+  #drawDashes(pen) {
+    const { lastMemory, memory, speed, session } = this.state;
+    const known = { kept: lastMemory || !session?.language, memory: memory.samples.length, speed: speed.samples.some(({ value }) => value) };
+    pen.fillStyle = this.colours.soft;
+    pen.textAlign = "left";
+    for (const [name, isKnown] of Object.entries(known)) {
+      const [top, tall] = ROWS[name];
+      if (!isKnown) pen.fillText("–", this.#gutter + 6, top + tall / 2 + 4);
+    }
   }
 
   // Neighbours of one status are one piece.
