@@ -292,18 +292,6 @@ def test_an_answer_is_chosen_and_a_webhook_asked_for_where_it_is_allowed(
     page.close()
 
 
-def test_a_video_unlike_what_the_models_know_stands_out(
-    browser: Any, server: ServerProcess, session: str, heard: list[str]
-) -> None:
-    page = open_page(browser, server.url, heard, fragment=f"#session={session}")
-    wait_for_words(page, "#status-words", "Ended")
-    assert not page.locator("#model-notes.unlike").is_visible()
-    told = {"type": "session.updated", "notes": ["This video is unlike them."], "unlikeness": {"model": 3.2}}
-    page.evaluate("event => longtake.page.state.apply(event)", told)
-    assert page.text_content("#model-notes.unlike") == "This video is unlike them."
-    page.close()
-
-
 def test_without_webgl_the_page_says_so_and_answers(
     launch: Callable[[list[str]], Any], server: ServerProcess, session: str, heard: list[str]
 ) -> None:

@@ -10,6 +10,7 @@ from live_page import PATIENCE_MS, open_page, wait_for_words
 from server_process import ServerProcess
 
 import longtake
+from longtake.hub.bundled import model_notes, unlike_note
 
 pytest.importorskip("fastapi")
 pytestmark = pytest.mark.extra
@@ -119,4 +120,46 @@ def test_memory_that_nobody_told_of_is_a_dash(
     page.goto(f"{server.url}/#session={session}")
     wait_for_words(page, "#figures", r"Memory[\d.]+ MB of 40 MB")
     page.wait_for_function(f"() => !({DASHED})()", timeout=PATIENCE_MS)
+    page.close()
+
+
+def said_of_a_film(how_far: float | None) -> list[str]:
+    """The notes of a session of both models, once it was measured how far the film is from what they know."""
+    notes: list[str] = []
+    for name, option, what in (("micro-map", "--model", "its map"), ("micro-vqa", "--language", "its answers")):
+        command = f"longtake serve {option} {{}}"
+        notes += model_notes(name, shows_world=False, naming=command)
+        notes += [] if how_far is None else [f"{unlike_note(name, command, what).format(f'{how_far:.1f}')}."]
+    return notes
+
+
+def test_a_video_unlike_what_the_models_know_is_told_in_a_sentence_with_the_rest_folded(
+    browser: Any, server: ServerProcess, session: str, heard: list[str]
+) -> None:
+    fresh, judged = said_of_a_film(None), said_of_a_film(3.21)
+    page = open_ended(browser, server, session, heard, viewport={"width": 360, "height": 780})
+    tell = "event => longtake.page.state.apply({ type: 'session.updated', ...event })"
+    page.evaluate(tell, {"notes": fresh, "unlikeness": {"model": None, "language": None}})
+    said, fold = page.locator("#model-notes > p"), page.locator("#model-notes details")
+    assert said.text_content() == "micro-map was trained on procedural houses and knows nothing else."
+    assert not page.locator("#model-notes.unlike").count()
+    page.evaluate(tell, {"notes": judged, "unlikeness": {"model": 3.21, "language": 3.21}})
+    assert page.locator("#model-notes.unlike").is_visible()
+    assert said.text_content() == (
+        "This video is unlike what micro-map and micro-vqa know: its map and answers may mean nothing."
+    )
+    assert not page.locator("#model-notes code").is_visible()
+    page.click("#model-notes summary")
+    assert page.locator("#model-notes code").text_content() == (
+        "longtake serve --model lingbot-map-long --language Qwen/Qwen2.5-VL-3B-Instruct"
+    )
+    words = fold.text_content()
+    assert words.count("3.2 times as far") == 2
+    assert "trained on" not in words
+    assert words.count("longtake serve") == words.lower().count("for real video") == 1
+    page.evaluate(tell, {"notes": judged})
+    assert page.locator("#model-notes code").is_visible()  # what was opened stays so
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.evaluate(tell, {"notes": ["One <b>sentence</b>."], "unlikeness": {"model": None, "language": None}})
+    assert (page.text_content("#model-notes"), fold.count()) == ("One <b>sentence</b>.", 0)
     page.close()

@@ -10,6 +10,7 @@ import { byId, clock } from "./dom.js";
 import { fillDownloads } from "./downloads.js";
 import { Evidence } from "./evidence.js";
 import { earlierFrames } from "./history.js";
+import { Notes } from "./notes.js";
 import { showNotice } from "./notice.js";
 import { SessionState } from "./session_state.js";
 import { Settings } from "./settings.js";
@@ -40,6 +41,7 @@ class Page {
     this.evidence = new Evidence(() => this.state.tracks, (frame, px) => this.#picture(frame, px), {
       lightUp: (span) => this.#lightUp(span), flyTo: (moment, frame) => this.#flyToMoment(moment, frame),
     });
+    this.notes = new Notes();
     this.chat = new Chat(this.state, this.evidence, (record) => this.#send(record));
     this.timeline = new Timeline(this.state, (frame) => this.#flyToFrame(frame), this.view.isSlow);
     this.sources = new Sources(this.api, this.settings, this);
@@ -172,7 +174,7 @@ class Page {
   #described(event) {
     this.chat.showWatches(this.state.session?.watches ?? []);
     this.chat.offer(this.state.session, this.settings.models);
-    showNotes(this.state.session);
+    this.notes.show(this.state.session);
     this.#markSource(this.state.session);
     if (event.session && this.onceDescribed) {
       this.onceDescribed();
@@ -374,13 +376,6 @@ class Page {
     this.#lightUp(null);
     this.notify("");
   }
-}
-
-// What to know before this session is trusted; that the video is unlike what a model knows stands out.
-function showNotes(session) {
-  const { notes = [], unlikeness } = session ?? {}, isUnlike = Object.values(unlikeness ?? {}).some((far) => far > 1);
-  byId("model-notes").textContent = notes.join(" ");
-  byId("model-notes").classList.toggle("unlike", isUnlike);
 }
 
 // Whether a part of the map may have begun, or was joined to another.
