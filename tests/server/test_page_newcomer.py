@@ -163,3 +163,30 @@ def test_a_video_unlike_what_the_models_know_is_told_in_a_sentence_with_the_rest
     page.evaluate(tell, {"notes": ["One <b>sentence</b>."], "unlikeness": {"model": None, "language": None}})
     assert (page.text_content("#model-notes"), fold.count()) == ("One <b>sentence</b>.", 0)
     page.close()
+
+
+def test_a_session_is_stopped_when_that_was_confirmed_and_its_dead_buttons_go(
+    browser: Any, server: ServerProcess, heard: list[str]
+) -> None:
+    id = server.call("POST", "/v1/sessions", {"source": "world:9?frames=5000&size=126x98", "memory": "40MB"}).record["id"]
+    page = open_page(browser, server.url, heard, fragment=f"#session={id}")
+    wait_for_words(page, "#status-words", "Live")
+    assert "for good" in (page.get_attribute("#stop", "title") or "")
+    assert page.get_attribute("#stop", "aria-describedby") == "stop-words"
+    page.click("#stop")
+    assert "No more frames can come" in page.text_content("#stop-sure")
+    assert page.evaluate("document.activeElement.id") == "stop-keep"
+    page.click("#stop-keep")
+    assert (page.is_hidden("#stop-sure"), page.evaluate("document.activeElement.id")) == (True, "stop")
+    page.click("#stop")
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#stop-sure")
+    assert not server.call("GET", f"/v1/sessions/{id}").record["finished"]
+    page.click("#stop")
+    page.click("#stop-now")
+    wait_for_words(page, "#status-words", "Ended after")
+    assert page.is_hidden("#pause")
+    assert page.is_hidden("#stop")
+    assert page.is_visible("#fork")
+    server.call("DELETE", f"/v1/sessions/{id}")
+    page.close()

@@ -48,6 +48,7 @@ def film(browser: Any, server: ServerProcess, fragment: str, heard: list[str]) -
     ask(page, ROOM)
     wait_for_answer(page, ROOM)
     page.click("#stop")
+    page.click("#stop-now")
     wait_for_words(page, "#status-words", "Ended after")
     told = server.call("GET", f"/v1/sessions/{page.evaluate('longtake.page.id')}").record
     assert told["finished"]

@@ -300,10 +300,11 @@ class Page {
     this.camera.update(this.state, this.view.numPoints);
     const session = this.state.session;
     const isLive = this.link.name === "open" && session && session.state !== "closed" && !this.state.isBarren;
+    const isOver = session?.finished === true;
     byId("pause").lastElementChild.textContent = session?.paused ? "Go on" : "Pause";
     byId("pause").querySelector("use").setAttribute("href", session?.paused ? "#i-play" : "#i-pause");
-    byId("pause").disabled = !isLive || session.finished;
-    byId("stop").disabled = !isLive || session.finished;
+    for (const name of ["pause", "stop"]) Object.assign(byId(name), { disabled: !isLive || isOver, hidden: isOver });
+    if (!isLive || isOver) this.#askStop(false);
     byId("fork").disabled = !isLive || session.read_only === true;
     document.body.classList.toggle("read-only", session?.read_only === true);
     document.body.classList.toggle("maps-nothing", session?.model === null && !session.read_only);
@@ -322,7 +323,9 @@ class Page {
 
   #wireButtons() {
     byId("pause").addEventListener("click", () => this.#pause());
-    byId("stop").addEventListener("click", () => this.#stop());
+    byId("stop").addEventListener("click", () => this.#askStop(true));
+    byId("stop-keep").addEventListener("click", () => this.#askStop(false));
+    byId("stop-now").addEventListener("click", () => this.#stop());
     byId("fork").addEventListener("click", () => this.#fork());
     byId("keys-button").addEventListener("click", () => byId("keys").showModal());
     document.addEventListener("keydown", (event) => this.#press(event));
@@ -335,8 +338,19 @@ class Page {
     if (this.state.session) this.#send({ type: "session.update", paused: !this.state.session.paused });
   }
 
+  // Nothing takes it back, so that it is asked once more.
+  #askStop(isAsked) {
+    const place = byId("stop-sure"), hadFocus = place.contains(document.activeElement);
+    if (place.hidden === !isAsked) return;
+    place.hidden = !isAsked;
+    byId("session-buttons").hidden = isAsked;
+    if (isAsked) byId("stop-keep").focus();
+    else if (hadFocus) byId(byId("stop").hidden ? "fork" : "stop").focus();
+  }
+
   // Frames end here; what was seen stays, on the server and on this page.
   async #stop() {
+    this.#askStop(false);
     this.feed?.stop();
     try {
       if (!this.state.session.paused) await this.api.post(`/v1/sessions/${this.id}/pause`);
@@ -372,6 +386,7 @@ class Page {
       menu.open = false;
       menu.querySelector("summary").focus();
     }
+    this.#askStop(false);
     this.view.measure(false);
     this.#lightUp(null);
     this.notify("");
