@@ -68,7 +68,7 @@ def test_a_standing_question_is_told_and_survives_a_restart(start: Start, frames
     push(session, frames[6:12], first=6)
     fired = events_of(session, "watch.fired")
     assert fired
-    assert fired[0]["text"] == expected
+    assert (fired[0]["question"], fired[0]["expected"], fired[0]["text"]) == (QUESTION, expected, expected)
     engine.drain()
     again = start().session(session.id)
     assert again.description["watches"] == session.description["watches"]

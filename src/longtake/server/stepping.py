@@ -196,7 +196,7 @@ class Stepping:
             try:
                 for piece in watcher.ask(watch.question, 0.0, None):
                     if isinstance(piece, Answer | LiveAnswer) and self._watches.fires(watch, piece.text, frame.time_s):
-                        told = self._told(piece)
+                        told = {"question": watch.question, "expected": watch.expected, **self._told(piece)}
                         self._events.add("watch.fired", watch=watch.id, time_s=frame.time_s, **told)
                     yield
             except LongtakeError as error:

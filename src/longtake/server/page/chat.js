@@ -51,6 +51,7 @@ export class Chat {
       type: "button", text: question, onclick: () => this.ask(question),
     })));
     for (const place of byId("ask-panel").querySelectorAll("input, button")) place.disabled = !language || isBarren;
+    if (session?.finished) byId("watch-button").disabled = true; // a question that stands is asked while the video runs
   }
 
   // One answer, or all that changed with an event.
@@ -70,7 +71,9 @@ export class Chat {
     if (isAtEnd) log.scrollTop = log.scrollHeight;
   }
 
-  showWatches(watches) {
+  // Of a video that has ended nothing is waited for any more.
+  showWatches(session) {
+    const watches = session?.finished ? [] : session?.watches ?? [];
     byId("watches").replaceChildren(...watches.map((watch) => element("li", {}, icon("bell"),
       element("span", { text: `${watch.question} — until “${watch.expected}”`, dir: "auto" }),
       element("button", { type: "button", class: "plain", "aria-label": `Stop waiting: ${watch.question}`,
@@ -80,11 +83,11 @@ export class Chat {
   #fill(item, answer, key) {
     const parts = [];
     if (answer.isFired) {
-      parts.push(element("p", { class: "fired" }, icon("bell"), element("span", { text: `It is so since ${clock(answer.time_s)}` })));
+      parts.push(element("p", { class: "fired" }, icon("bell"), element("span", { text: firedInWords(answer), dir: "auto" })));
     }
     if (answer.question) parts.push(element("p", { class: "asked", text: answer.question, dir: "auto" }));
     parts.push(this.#words(answer, key));
-    if (answer.isDone && answer.timing) {
+    if (answer.isDone && answer.timing && !answer.refusal) {
       const { first_token_s: first, total_s: total } = answer.timing;
       const words = `seen until ${clock(answer.seen_until_s)} · first word ${seconds(first)} · whole ${seconds(total)}`;
       parts.push(element("p", { class: "about", text: words }));
@@ -129,4 +132,8 @@ export class Chat {
       every_s: Number(byId("watch-every").value), hold_s: Number(byId("watch-hold").value),
     });
   }
+}
+
+function firedInWords({ expected, time_s: time }) {
+  return expected ? `It is “${expected}” since ${clock(time)}` : `It is so since ${clock(time)}`;
 }

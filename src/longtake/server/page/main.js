@@ -161,6 +161,7 @@ class Page {
     if (event.type === "frame.known" || event.type === "input_frame.ack") this.heardMs = performance.now();
     if (event.type === "input_frame.ack" || event.type === "input_frame.dropped") this.feed?.heard();
     if (event.type === "session.updated") this.#described(event);
+    if (event.type === "session.finished") this.#offerQuestions();
     if (event.response) this.chat.update(event.response);
     if (event.type === "watch.fired") this.chat.update(`${event.watch} ${event.id}`);
     if (event.type === "error" && !event.response && isLive && !isStale(event)) this.notify(event.message);
@@ -171,9 +172,13 @@ class Page {
     this.timeline.invalidate();
   }
 
-  #described(event) {
-    this.chat.showWatches(this.state.session?.watches ?? []);
+  #offerQuestions() {
+    this.chat.showWatches(this.state.session);
     this.chat.offer(this.state.session, this.settings.models);
+  }
+
+  #described(event) {
+    this.#offerQuestions();
     this.notes.show(this.state.session);
     this.#markSource(this.state.session);
     if (event.session && this.onceDescribed) {

@@ -170,7 +170,7 @@ export class SessionState {
     if (event.type === "response.created") this.#answer(event.response, { ...known, question: event.question });
     if (event.type === "response.output_text.delta") this.#answer(event.response, { ...known, text: known.text + event.text });
     if (event.type === "response.output_text.done") {
-      this.firstTokenS = event.timing?.first_token_s ?? this.firstTokenS;
+      if (!event.refusal) this.firstTokenS = event.timing?.first_token_s ?? this.firstTokenS; // else no word was thought of
       this.#answer(event.response, { ...known, ...event, isDone: true });
     }
     if (event.type === "response.cancelled") this.#answer(event.response, { ...known, isDone: true, isCancelled: true });
