@@ -13,6 +13,8 @@ def test_a_model_is_offered_with_questions_that_it_was_taught(networks: Networks
     assert len(questions) > 5
     assert all(language.question_ids(question) for question in questions)
     assert Networks().questions_for("micro-vqa") == questions
+    assert "blue" in networks.words_for("micro-vqa")["rooms, by the colour of their walls"]
+    assert not Networks().words_for("Qwen/Qwen2.5-VL-3B-Instruct")
 
 
 def test_a_folder_is_read_for_them_and_any_other_model_gets_general_ones(tmp_path: Path) -> None:

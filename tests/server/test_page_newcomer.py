@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_page import PATIENCE_MS, ask, open_page, wait_for_words
+from live_page import PATIENCE_MS, ask, open_page, wait_for_answer, wait_for_words
 from server_process import ServerProcess
 
 import longtake
@@ -230,3 +230,26 @@ def test_a_standing_question_that_fired_is_named_and_goes_with_the_end_of_the_vi
         wait_for_words(page, "#log", fired)
         assert page.text_content("#watches") == ""
         page.close()
+
+
+def test_suggestions_are_of_all_kinds_and_answers_about_rooms_are_explained(
+    browser: Any, server: ServerProcess, session: str, heard: list[str]
+) -> None:
+    (known,) = (one for one in server.call("GET", "/v1/models").record["data"] if one["kind"] == "language")
+    page = open_ended(browser, server, session, heard)
+    offered = page.locator("#suggestions button:not(.others)")
+    page.wait_for_selector("#suggestions .others")
+    first = offered.all_text_contents()
+    assert first[0] == known["questions"][0]
+    assert len({question.split()[0] for question in first}) >= 3
+    page.click("#suggestions .others")
+    others = offered.all_text_contents()
+    assert sorted([*first, *others]) == sorted(known["questions"])
+    page.click(f"#suggestions button:has-text('{ROOM}')")
+    wait_for_answer(page, ROOM)
+    assert page.text_content("#log .meaning") == "Rooms are told by the colour of their walls."
+    page.click("#suggestions .others")
+    page.click(f"#suggestions button:has-text('{first[0]}')")
+    wait_for_answer(page, first[0])
+    assert page.locator("#log .meaning").count() == 1
+    page.close()

@@ -312,6 +312,7 @@ def _questions(engine: Engine, tickets: Tickets) -> APIRouter:
                 "owned_by": "longtake",
                 "kind": "language",
                 "questions": engine.networks.questions_for(name),
+                "words": engine.networks.words_for(name),
             }
             for name in engine.networks.languages
         ]

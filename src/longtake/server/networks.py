@@ -1,7 +1,7 @@
 """The models that an operator offers, each loaded once for all sessions."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,9 +50,17 @@ class Networks:
 
     def questions_for(self, name: str) -> Sequence[str]:
         """What to ask a language model, of what it was taught where its folder says so; none is loaded for it."""
-        loaded = self._loaded_languages.get(name)
-        known = loaded.known if loaded else QuestionGrammar.from_folder(bundled_folder(name) or Path(name))
+        known = self._grammar_of(name)
         return _FOR_ANY if known is None else known.examples
+
+    def words_for(self, name: str) -> Mapping[str, Sequence[str]]:
+        """Lists of what a language model knows, by what people call them; none where it can be asked anything."""
+        known = self._grammar_of(name)
+        return {} if known is None else known.lists
+
+    def _grammar_of(self, name: str) -> QuestionGrammar | None:
+        loaded = self._loaded_languages.get(name)
+        return loaded.known if loaded else QuestionGrammar.from_folder(bundled_folder(name) or Path(name))
 
     def load_first(self) -> None:
         """The first of each kind, so that the first session need not wait for them."""

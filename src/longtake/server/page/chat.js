@@ -1,6 +1,7 @@
 // Questions and answers, suggestions, and questions that stand.
 
 import { byId, clock, element, icon, seconds } from "./dom.js";
+import { Suggestions } from "./suggestions.js";
 
 const EMPTY = "Answers come with the moments they looked at.";
 
@@ -8,6 +9,7 @@ export class Chat {
   // `send(record)` says whether it went out.
   constructor(state, evidence, send) {
     Object.assign(this, { state, evidence, send, items: new Map(), drafts: 0 });
+    this.suggestions = new Suggestions((question) => this.ask(question));
     byId("ask-form").addEventListener("submit", (event) => {
       event.preventDefault();
       if (this.ask(byId("question").value)) byId("question").value = "";
@@ -47,9 +49,7 @@ export class Chat {
     const empty = byId("log").querySelector(".empty");
     if (empty) empty.textContent = isAsked ? EMPTY : "This session only maps; to ask, start one whose settings say: map and answer.";
     this.#offerWebhook(session?.webhook_hosts ?? []);
-    byId("suggestions").replaceChildren(...(known?.questions ?? []).slice(0, 3).map((question) => element("button", {
-      type: "button", text: question, onclick: () => this.ask(question),
-    })));
+    if (this.suggestions.show(known ?? null)) for (const key of this.items.keys()) this.update(key);
     for (const place of byId("ask-panel").querySelectorAll("input, button")) place.disabled = !language || isBarren;
     if (session?.finished) byId("watch-button").disabled = true; // a question that stands is asked while the video runs
   }
@@ -87,6 +87,8 @@ export class Chat {
     }
     if (answer.question) parts.push(element("p", { class: "asked", text: answer.question, dir: "auto" }));
     parts.push(this.#words(answer, key));
+    const meaning = answer.isDone && answer.text && !answer.refusal ? this.suggestions.explain(answer.question) : null;
+    if (meaning) parts.push(element("p", { class: "about meaning", text: meaning }));
     if (answer.isDone && answer.timing && !answer.refusal) {
       const { first_token_s: first, total_s: total } = answer.timing;
       const words = `seen until ${clock(answer.seen_until_s)} · first word ${seconds(first)} · whole ${seconds(total)}`;
