@@ -253,3 +253,14 @@ def test_suggestions_are_of_all_kinds_and_answers_about_rooms_are_explained(
     wait_for_answer(page, first[0])
     assert page.locator("#log .meaning").count() == 1
     page.close()
+
+
+def test_the_time_of_the_network_is_that_of_many_frames(
+    browser: Any, server: ServerProcess, session: str, heard: list[str]
+) -> None:
+    page = open_ended(browser, server, session, heard)
+    steps = [0.5] * 64 + [0.0805] * 40 + [0.004]
+    page.evaluate("steps => steps.forEach((step_s) => longtake.page.state.apply({ type: 'input_frame.ack', step_s }))", steps)
+    wait_for_words(page, "#figures", "Network81 ms a frame")
+    assert page.evaluate("longtake.page.state.steps.length") == 64
+    page.close()

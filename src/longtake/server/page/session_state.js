@@ -6,6 +6,7 @@ import { Tracking } from "./tracking.js";
 const MOST_ANSWERS = 120;
 const MOST_SAMPLES = 1024;
 const MOST_MARKS = 400;
+const MOST_STEPS = 64;
 const RATE_WINDOW_MS = 4000;
 const LEAST_RATE_MS = 500; // frames that came together say nothing of a rate
 
@@ -35,7 +36,7 @@ export class SessionState {
   reset() {
     Object.assign(this, { session: null, isLive: false, tracks: new FrameTrack(), answers: new Map(), version: 0 });
     Object.assign(this, { memory: new Series(), speed: new Series(), marks: [], numDropped: 0, numUnreadable: 0 });
-    Object.assign(this, { numFrames: 0, arrivals: [], stepS: null, firstTokenS: null, lastMemory: null, isOver: false });
+    Object.assign(this, { numFrames: 0, arrivals: [], steps: [], firstTokenS: null, lastMemory: null, isOver: false });
     Object.assign(this, { numFinal: 0, tracking: new Tracking() });
   }
 
@@ -55,6 +56,12 @@ export class SessionState {
   // Whether its source gave nothing, and never will.
   get isBarren() {
     return Boolean(this.session?.problem) && !this.numFrames;
+  }
+
+  // Seconds that the network took for a frame of late: the median, since single ones differ much.
+  get stepS() {
+    const sorted = [...this.steps].sort((one, other) => one - other);
+    return sorted.length ? sorted[Math.floor(sorted.length / 2)] : null;
   }
 
   // Frames a second that really come; what the network alone could do, where that is not known.
@@ -146,7 +153,7 @@ export class SessionState {
     if (duplicate) return;
     this.numFinal = Math.max(this.numFinal, numFinal ?? 0);
     this.numFrames = numFrames ?? this.numFrames + 1;
-    this.stepS = stepS ?? this.stepS;
+    if (Number.isFinite(stepS)) this.steps = [...this.steps, stepS].slice(-MOST_STEPS);
     this.#change({ state: "open" });
     if (!this.isLive || this.session?.paused) return;
     const now = performance.now();
