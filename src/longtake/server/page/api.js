@@ -95,9 +95,8 @@ export class Api {
 
   // One question at a time, however many requests wait for it.
   #askedToken(wasWrong) {
-    const sentence = wasWrong
-      ? "This token is not the server's; the server prints the right one when it starts."
-      : "This server needs a token; it printed one when it started.";
+    const sentence = `${wasWrong ? "This token is not the server's; it wants" : "This server needs a token:"} the one it was started with `
+      + "(LONGTAKE_TOKEN), or that it printed at its start.";
     this.asking ??= this.askToken(sentence).finally(() => { this.asking = null; });
     return this.asking;
   }
