@@ -264,3 +264,30 @@ def test_the_time_of_the_network_is_that_of_many_frames(
     wait_for_words(page, "#figures", "Network81 ms a frame")
     assert page.evaluate("longtake.page.state.steps.length") == 64
     page.close()
+
+
+def test_walks_through_the_same_house_are_told_apart(
+    browser: Any, server: ServerProcess, session: str, heard: list[str]
+) -> None:
+    house = {"source": "world:9?frames=5000&size=126x98", "memory": "40MB"}
+    ids = [server.call("POST", "/v1/sessions", house).record["id"] for _ in range(2)]
+    for id in ids:
+        server.call("POST", f"/v1/sessions/{id}/pause")
+    page = open_page(browser, server.url, heard, fragment=f"#session={ids[0]}")
+    wait_for_words(page, "#source-name", "House 9")
+    page.click("[data-source=saved]")
+    wait_for_words(page, "#start-own", ids[1][:6])
+    rows = [page.locator(f".session .open:has-text('{id[:6]}')") for id in ids]
+    shown, other = (row.text_content() for row in rows)
+    about = r".*\d:\d\d:\d\d.* · .*\d* of 5,000 frames, used [^·]+ · "
+    assert re.match(r"House 9 \(shown now\)" + about + ids[0][:6], shown)
+    assert re.match("House 9" + about + ids[1][:6], other)
+    assert rows[0].get_attribute("aria-current") == "true"
+    page.click("#start [aria-label=Close]")
+    page.click("[data-source=house]")
+    assert page.input_value("#start-own label:nth-child(2) input") == "600"  # as many as the one that begins by itself
+    first = page.evaluate("async () => (await import('/static/sources.js')).FIRST_HOUSE")
+    assert first == "world:9?frames=600&size=126x98"
+    for id in ids:
+        server.call("DELETE", f"/v1/sessions/{id}")
+    page.close()

@@ -1,6 +1,6 @@
 // Where frames come from: the dialog that starts a house, a camera, a phone, a file, or opens what was saved.
 
-import { byId, bytes, counted, element, icon } from "./dom.js";
+import { byId, bytes, counted, element, icon, many } from "./dom.js";
 import { drawQr, qrCode } from "./qr.js";
 import { CAMERAS, nameOf } from "./status.js";
 import { openCamera } from "./webcam.js";
@@ -111,9 +111,10 @@ export class Sources {
   // A session, and beside it how to be rid of it: asked once more before anything is removed.
   #entry(session) {
     const name = nameOf(session), short = session.id.slice(0, 6);
+    const isShown = session.id === this.page.id;
     const row = element("div", { class: "session" }), open = element("button", {
-      type: "button", class: "open", onclick: () => this.#watch(session.id),
-    }, element("strong", { text: name, dir: "auto" }),
+      type: "button", class: "open", "aria-current": isShown ? "true" : null, onclick: () => this.#watch(session.id),
+    }, element("strong", { text: isShown ? `${name} (shown now)` : name, dir: "auto" }),
     element("span", { class: "soft", text: `${dateInWords(session.created_s)} · ${aboutSession(session)} · ${short}` }),
     ...(session.problem ? [element("small", { class: "problem", text: session.problem })] : []));
     const ask = element("button", { type: "button", class: "plain", "aria-label": `Delete ${name} ${short}`, title: "Delete",
@@ -247,7 +248,13 @@ export function wantsRoom(error) {
 function aboutSession(session) {
   const state = stateInWords(session);
   const kinds = session.model && session.language ? "" : session.model ? ", map only" : ", answers only";
-  return `${state}${kinds}, ${counted(session.num_frames, "frame")}, used ${ageInWords(Date.now() / 1000 - session.active_s)} ago`;
+  return `${state}${kinds}, ${framesInWords(session)}, used ${ageInWords(Date.now() / 1000 - session.active_s)} ago`;
+}
+
+// Of a house also how many it was to have, which tells one walk from another.
+function framesInWords({ source, num_frames: count }) {
+  const all = Number(/^world\b.*[?&]frames=(\d+)/.exec(source)?.[1] ?? count);
+  return all === count ? counted(count, "frame") : `${many(count)} of ${counted(all, "frame")}`;
 }
 
 function ageInWords(seconds) {
@@ -258,7 +265,7 @@ function ageInWords(seconds) {
 
 // The day, and the time of it, as people here write them.
 function dateInWords(createdS) {
-  return new Date(createdS * 1000).toLocaleString([], { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+  return new Date(createdS * 1000).toLocaleString([], { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 }
 
 function stateInWords(session) {
