@@ -1,29 +1,18 @@
-"""A long video in spans: cut on its own frames, and joined so that nothing of it is lost, twice, or elsewhere."""
+"""A long video in spans: cut on its own frames, none of which is lost or there twice."""
 
 import itertools
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 import longtake
 from longtake.api.map_request import MapRequest
-from longtake.batch.folder_storage import FolderStorage
-from longtake.batch.job import JoinJob, MapJob
+from longtake.batch.job import MapJob
 from longtake.batch.manifest import Row
 from longtake.batch.open_storage import open_storage
-from longtake.batch.spans import SHARED_FRAMES, join_spans, plan_of
+from longtake.batch.spans import SHARED_FRAMES, plan_of
 from longtake.errors import InputError
-from longtake.exports.frame import MappedFrame
-from longtake.exports.take import DepthKind, TakeSettings
-from longtake.pipeline.merging import moved_frames
-from longtake.pipeline.outputs import Outputs, open_sinks
-from longtake.spatial.pose import nearest_rotation
-from longtake.spatial.similarity import Similarity
-from longtake.takes.images import ImageFiles
-from longtake.takes.take import read_take
 
 TINY = MapRequest(model="tiny", size=56, format="tum")
 
@@ -57,46 +46,6 @@ def test_a_short_video_is_not_cut_and_one_without_an_end_cannot_be(tmp_path: Pat
     assert spans_of(tmp_path, "world:9?frames=200", 8) == [(None, None)]
     with pytest.raises(InputError, match="a video whose length is known"):
         spans_of(tmp_path, "world:9", 2)
-
-
-def written(folder: Path, frames: list[MappedFrame]) -> None:
-    """As a worker leaves a span."""
-    take = TakeSettings(images=ImageFiles.JPEG, depth=DepthKind.NPZ, confidence=True)
-    sink = open_sinks(folder, Outputs(take=take, formats=()))
-    for index, frame in enumerate(frames):
-        sink.write(replace(frame, index=index))
-    sink.close()
-    summary = {"is_complete": True, "seconds": 1.0, "num_windows": 1, "memory_bytes": 1, "peak_resident_bytes": 1}
-    (folder / "summary.json").write_text(json.dumps({**summary, "notes": []}))
-
-
-@pytest.mark.extra
-def test_spans_of_other_worlds_and_scales_are_one_again(tmp_path: Path) -> None:
-    take = longtake.map(
-        "world:9?frames=40&size=112x84", tmp_path / "whole", model="tiny", size=56, format="depth-npz,images"
-    )
-    take = read_take(tmp_path / "whole")
-    whole = list(moved_frames(take, None))
-    turn = nearest_rotation(torch.tensor([[0.3, -1.0, 0.2], [0.9, 0.4, 0.1], [-0.1, 0.3, 1.0]], dtype=torch.float64))
-    other = Similarity(torch.tensor(1.7, dtype=torch.float64), turn, torch.tensor([1.0, 2.0, 3.0]).double())
-
-    def moved(frame: MappedFrame) -> MappedFrame:
-        return replace(frame, world_from_camera=other.of_cameras(frame.world_from_camera), depth=1.7 * frame.depth)
-
-    storage = FolderStorage(tmp_path / "out")
-    written(storage.folder("a"), whole[:26])
-    written(storage.folder("b"), [moved(frame) for frame in whole[14:]])
-    job = JoinJob(name="walk", source="x", spans=("a", "b"), request=TINY, storage=storage)
-    join_spans(job, storage.folder("walk"))
-    joined = read_take(storage.folder("walk"))
-    assert [record.index for record in joined.records] == list(range(40))
-    assert [record.timestamp_s for record in joined.records] == [record.timestamp_s for record in take.records]
-    error = (joined.trajectory.world_from_camera - take.trajectory.world_from_camera).abs()
-    assert float(error.max()) < 1e-5
-    assert not (tmp_path / "out" / "walk.joining").exists()
-    record = json.loads((storage.folder("walk") / "join.json").read_text())
-    assert [span["first_frame"] for span in record["spans"]] == [0, 20]
-    assert record["spans"][1]["scale"] == pytest.approx(1 / 1.7, rel=1e-4)
 
 
 @pytest.mark.extra

@@ -1,49 +1,25 @@
-"""A long video as spans that share some frames: mapped side by side, and laid into one world by what they share.
+"""A long video as spans that share some frames, to be mapped side by side; `joining` lays them into one world.
 
 video   ├──────────────────────────────────────────┤
 span 0  ├───────────────┤
-span 1               ├────────────────┤                each shared stretch is cut in its middle when they are joined
+span 1               ├────────────────┤
 span 2                             ├───────────────┤
 """
 
-import json
-import math
-import shutil
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
-
-import torch
 
 from longtake.api.map_request import CheckedRequest
 from longtake.batch.job import Job, JoinJob, MapJob
 from longtake.batch.manifest import Row
 from longtake.batch.storage import Storage
 from longtake.errors import InputError
-from longtake.exports.frame import MappedFrame
-from longtake.exports.record import EXPORT_FOLDER
-from longtake.exports.reexport import export_take
-from longtake.exports.report.folder import SUMMARY_NAME
-from longtake.exports.report.page import write_report
-from longtake.pipeline.merging import moved_frames
-from longtake.pipeline.outputs import open_sinks
-from longtake.runtime.alignment import Alignment, Anchoring
-from longtake.spatial.similarity import Similarity
-from longtake.takes.atomic_files import replace_file
-from longtake.takes.corrections import CorrectedSpan, Corrections
-from longtake.takes.sealed_json import sealed
-from longtake.takes.take import Take, read_take
-from longtake.types import FrameKind, Geometry, counted
 from longtake.video.source import SourceOptions, open_source
 
 SHARED_FRAMES = 32
 """That two neighbouring spans both see."""
 FEWEST_FRAMES = 128
 """Of a span: a shorter one costs more than it saves."""
-JOIN_NAME = "join.json"
-_FEWEST_SHARED = 4
 _SPAN_FORMATS = ("tum", "depth", "confidence", "images")
 _EARLIER_S = 1e-4
 """So that a span begins with its first frame, whatever is lost in writing its time."""
@@ -107,160 +83,3 @@ def _starts_s(row: Row, checked: CheckedRequest) -> list[tuple[float, float | No
         start_s = sampling.start_s + max(0.0, first * step_s - (_EARLIER_S if first else 0.0))
         spans.append((start_s, sampling.end_s if number == num_spans - 1 else sampling.start_s + stop * step_s))
     return spans
-
-
-@dataclass(frozen=True, slots=True)
-class _Laid:
-    """A span in the world of the first."""
-
-    take: Take
-    world_from_span: Similarity
-    places_later: int
-    """By which its frames come after their own places."""
-    first: int
-    stop: int
-    """Positions of frames that are its own in the whole."""
-
-
-def join_spans(job: JoinJob, out: Path) -> None:
-    """Writes the whole as if it had been mapped in one go; it is there at once, or not at all."""
-    takes = [read_take(job.storage.fetched(name)) for name in job.spans]
-    summaries = [job.storage.summary(name) or {} for name in job.spans]
-    laid = _laid(takes)
-    checked = job.request.checked()
-    outputs = checked.outputs
-    network = takes[0].header.network
-    outputs = replace(outputs, take=replace(outputs.take, network=network, unit=takes[0].header.unit))
-    making = out.with_name(f"{out.name}.joining")
-    shutil.rmtree(making, ignore_errors=True)
-    sink = open_sinks(making, outputs)
-    kinds: Counter[str] = Counter()
-    try:
-        for frame in _frames(laid):
-            sink.write(frame)
-            kinds[frame.status] += 1
-            kinds["keyframes"] += frame.kind is not FrameKind.PASSING
-    finally:
-        sink.close()
-    if outputs.export is not None:
-        export_take(read_take(making), making / EXPORT_FOLDER, outputs.export)
-    record = {
-        "format": "longtake-join",
-        "version": 1,
-        "spans": [_span_record(one, summary) for one, summary in zip(laid, summaries, strict=True)],
-    }
-    replace_file(making / JOIN_NAME, sealed(record))
-    replace_file(making / SUMMARY_NAME, json.dumps(_summary(summaries, kinds), indent=1).encode())
-    write_report(making)
-    making.rename(out)
-
-
-def _laid(takes: list[Take]) -> list[_Laid]:
-    laid: list[_Laid] = []
-    world, later = Similarity.of_matrix(torch.eye(4, dtype=torch.float64)), 0
-    for number, take in enumerate(takes):
-        first = 0
-        if number:
-            before = laid[-1]
-            pairs = _shared(before.take, take)
-            if len(pairs) < _FEWEST_SHARED:
-                raise InputError(
-                    f"Expected {_FEWEST_SHARED} frames or more that {before.take.folder.name} and {take.folder.name} "
-                    f"share, but there are {len(pairs)}; map the video in fewer spans, or in one."
-                )
-            old, new = (_geometry(one, [pair[side] for pair in pairs]) for side, one in enumerate((before.take, take)))
-            world = before.world_from_span @ Alignment(Anchoring.ROBUST).align(old, new)
-            later = before.places_later + old.frame_index[0] - new.frame_index[0]
-            stop, first = pairs[len(pairs) // 2]
-            laid[-1] = replace(before, stop=stop)
-        laid.append(_Laid(take, world, later, first, len(take)))
-    return laid
-
-
-def _shared(before: Take, take: Take) -> list[tuple[int, int]]:
-    """Positions of the same moments in two takes."""
-    places = {round(record.timestamp_s, 6): at for at, record in enumerate(before.records)}
-    return [
-        (places[key], at) for at, record in enumerate(take.records) if (key := round(record.timestamp_s, 6)) in places
-    ]
-
-
-def _geometry(take: Take, positions: list[int]) -> Geometry:
-    """Some frames as an alignment takes them."""
-    records = [take.records[at] for at in positions]
-    return Geometry(
-        frame_index=tuple(record.index for record in records),
-        timestamp_s=tuple(record.timestamp_s for record in records),
-        kind=tuple(FrameKind.KEYFRAME for _ in records),
-        window=tuple(0 for _ in records),
-        provisional=tuple(False for _ in records),
-        pose_encoding=torch.zeros(len(records), 9, dtype=torch.float64),
-        world_from_camera=take.trajectory.world_from_camera[positions],
-        intrinsics=torch.stack([take.intrinsics[at] for at in positions]),
-        depth=torch.stack([_usable(take.depth(at)) for at in positions]),
-        depth_confidence=torch.stack([torch.from_numpy(take.confidence(at)).double() for at in positions]),
-    )
-
-
-def _usable(depth: Any) -> torch.Tensor:
-    """A pixel without depth is none to measure by."""
-    values = torch.from_numpy(depth).double()
-    return torch.where(values > 0, values, math.nan)
-
-
-def _frames(laid: list[_Laid]) -> Iterator[MappedFrame]:
-    windows = 0
-    for one in laid:
-        moved = Corrections(
-            (
-                CorrectedSpan(
-                    first_frame=one.take.records[0].index,
-                    last_frame=one.take.records[-1].index,
-                    known_from_said=one.world_from_span,
-                ),
-            )
-        )
-        last_window = 0
-        for position, frame in enumerate(moved_frames(one.take, moved)):
-            if one.first <= position < one.stop:
-                last_window = windows + frame.window
-                yield replace(frame, index=frame.index + one.places_later, window=last_window)
-        windows = last_window + 1
-
-
-def _span_record(one: _Laid, summary: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "first_frame": one.take.records[one.first].index + one.places_later,
-        "num_frames": one.stop - one.first,
-        "scale": float(one.world_from_span.scale),
-        "seconds": summary.get("seconds"),
-    }
-
-
-def _summary(summaries: list[dict[str, Any]], kinds: Counter[str]) -> dict[str, Any]:
-    """Of the whole, by those of its spans: figures of time and memory are of them all, or the largest."""
-    first = summaries[0]
-    num_keyframes = kinds.pop("keyframes")
-    num_frames, seconds = sum(kinds.values()), sum(one["seconds"] for one in summaries)
-    known = [one["unlikeness"] for one in summaries if one.get("unlikeness") is not None]
-    return {
-        **first,
-        "is_complete": True,
-        "num_frames": num_frames,
-        "statuses": dict(kinds),
-        "num_keyframes": num_keyframes,
-        "num_windows": sum(one["num_windows"] for one in summaries),
-        "unlikeness": max(known) if known else None,
-        "seconds": seconds,
-        "frames_per_s": num_frames / seconds if seconds else 0.0,
-        "memory_bytes": max(one["memory_bytes"] for one in summaries),
-        "peak_resident_bytes": max(one["peak_resident_bytes"] for one in summaries),
-        "notes": list(
-            dict.fromkeys(
-                [
-                    *(note for one in summaries for note in one["notes"]),
-                    f"Mapped as {counted(len(summaries), 'span')} side by side, joined by the frames that they share.",
-                ]
-            )
-        ),
-    }

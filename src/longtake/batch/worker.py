@@ -8,7 +8,7 @@ from types import TracebackType
 
 from longtake.api.map_request import Networks
 from longtake.batch.job import Failed, Finished, Job, JoinJob, MapJob, Stopped, Told, Watched
-from longtake.batch.spans import join_spans
+from longtake.batch.joining import join_spans
 from longtake.errors import LongtakeError
 from longtake.pipeline.checkpoint import CheckpointRule
 from longtake.pipeline.events import Frame, Saved, Unreadable

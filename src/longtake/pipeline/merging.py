@@ -101,14 +101,16 @@ def moved_frames(take: Take, corrections: Corrections | None) -> Iterator[Mapped
     """All frames of a take, with what they look like, where they are known to be."""
     for frame, descriptor in zip(saved_frames(take), take.descriptors(), strict=True):
         seen = replace(frame, descriptor=descriptor, source_name=None)  # both takes may have files of one name
-        if corrections is not None:
-            pose = corrections.of_pose(frame.index, frame.world_from_camera)
-            seen = replace(
-                seen,
-                world_from_camera=as_written(pose),
-                depth=frame.depth * corrections.scale_at(frame.index),
-            )
-        yield seen
+        yield seen if corrections is None else moved_frame(seen, corrections)
+
+
+def moved_frame(frame: MappedFrame, corrections: Corrections) -> MappedFrame:
+    """A frame where it is known to be."""
+    return replace(
+        frame,
+        world_from_camera=as_written(corrections.of_pose(frame.index, frame.world_from_camera)),
+        depth=frame.depth * corrections.scale_at(frame.index),
+    )
 
 
 def _behind(frame: MappedFrame, places: int, later_s: float, first: Take) -> MappedFrame:

@@ -67,18 +67,21 @@ class KnownTake:
 
     def view(self, frame: int) -> KeyView:
         """A place as it is verified by, in the unit of the take."""
-        position = self.positions[frame]
-        depth = torch.from_numpy(self.take.depth(position))
-        has_confidence = self.take.header.confidence
-        return KeyView(
-            frame_index=frame,
-            image=torch.from_numpy(self.take.image(position).copy()).movedim(-1, 0),
-            depth=depth,
-            depth_confidence=torch.from_numpy(self.take.confidence(position))
-            if has_confidence
-            else torch.ones_like(depth),
-            intrinsics=self.intrinsics,
-        )
+        return view_at(self.take, self.positions[frame], self.intrinsics)
+
+
+def view_at(take: Take, position: int, intrinsics: Float64[Tensor, "3 3"]) -> KeyView:
+    """A frame of a take with images and depth."""
+    depth = torch.from_numpy(take.depth(position))
+    return KeyView(
+        frame_index=take.records[position].index,
+        image=torch.from_numpy(take.image(position).copy()).movedim(-1, 0),
+        depth=depth,
+        depth_confidence=torch.from_numpy(take.confidence(position))
+        if take.header.confidence
+        else torch.ones_like(depth),
+        intrinsics=intrinsics,
+    )
 
 
 def require_one_network(old: KnownTake, new: KnownTake) -> None:

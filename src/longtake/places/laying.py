@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from longtake.places.graph import PlaceGraph
 from longtake.places.known_take import KnownTake
 from longtake.places.links import Link
 from longtake.places.spans import FEWEST_LINKS, Spans, begins_of, solved_together
 from longtake.places.verification import rigid
 from longtake.places.walk import LoopRule
-from longtake.takes.corrections import CorrectedSpan, Corrections
+from longtake.takes.corrections import Corrections
 from longtake.takes.take import Take
 
 
@@ -41,8 +40,8 @@ def lay(
     if num_links < FEWEST_LINKS:
         return None
     return Laid(
-        old=_corrections(old_spans, graph, 0) if moves_old else None,
-        new=_corrections(new_spans, graph, len(old_spans.anchors)),
+        old=old_spans.corrections(graph, 0) if moves_old else None,
+        new=new_spans.corrections(graph, len(old_spans.anchors)),
         num_links=num_links,
     )
 
@@ -57,17 +56,6 @@ def _spans(take: Take, begins: list[int]) -> Spans:
         take.records[-1].index,
         tuple(rigid(take.trajectory.world_from_camera[position]) for position in begins),
         tuple(_median_depth(take, position) for position in begins),
-    )
-
-
-def _corrections(spans: Spans, graph: PlaceGraph, first_node: int) -> Corrections:
-    stops = (*spans.starts[1:], spans.last + 1)
-    moves = spans.moves(graph, first_node)
-    return Corrections(
-        tuple(
-            CorrectedSpan(first_frame=start, last_frame=stop - 1, known_from_said=move)
-            for start, stop, move in zip(spans.starts, stops, moves, strict=True)
-        )
     )
 
 

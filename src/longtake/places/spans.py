@@ -1,4 +1,4 @@
-"""Two walks in one graph, by the places that both know: spans of frames, each of which moves as a whole.
+"""One walk or two in one graph, by places that are known again: spans of frames, each of which moves as a whole.
 
 nodes   0 ── 1 ── 2 ┄┄ 3 ── 4 ── 5         spans of the old walk, then of the new one, which is a sub-map of its own
         └─────────┼────┘         │
@@ -17,6 +17,7 @@ from longtake.places.solver import Solving
 from longtake.places.verification import between_windows
 from longtake.places.walk import LoopRule
 from longtake.spatial.similarity import Similarity
+from longtake.takes.corrections import CorrectedSpan, Corrections
 
 FEWEST_LINKS = 2
 """That are believed when all are weighed together, of two walks in one world."""
@@ -51,6 +52,16 @@ class Spans:
         """What moves each from where it was said to be, in a graph in which the first of them is that node."""
         return [graph.node(first_node + node) @ anchor.inverse() for node, anchor in enumerate(self.anchors)]
 
+    def corrections(self, graph: PlaceGraph, first_node: int) -> Corrections:
+        """The same, of their frames."""
+        stops = (*self.starts[1:], self.last + 1)
+        return Corrections(
+            tuple(
+                CorrectedSpan(first_frame=start, last_frame=stop - 1, known_from_said=move)
+                for start, stop, move in zip(self.starts, stops, self.moves(graph, first_node), strict=True)
+            )
+        )
+
 
 def begins_of(frames: Sequence[int], windows: Sequence[int], rule: LoopRule) -> list[int]:
     """Positions with which spans begin: one for each window, or for so many frames where windows are longer."""
@@ -66,7 +77,16 @@ def solved_together(old: Spans, new: Spans, links: Sequence[Link], rule: LoopRul
     """Where all spans lie in the world of the old ones, by links that agree."""
     graph = old.chained(PlaceGraph.of_first(old.anchors[0]), rule)
     graph = graph.followed_by_sub_map(links[0].old_from_new @ new.anchors[0])
-    graph = new.chained(graph, rule)
+    return _solved(new.chained(graph, rule), old, new, links, len(old.anchors))
+
+
+def solved_alone(walk: Spans, links: Sequence[Link], rule: LoopRule) -> PlaceGraph:
+    """Where the spans of one walk lie, by links from one to a later one."""
+    return _solved(walk.chained(PlaceGraph.of_first(walk.anchors[0]), rule), walk, walk, links, 0)
+
+
+def _solved(graph: PlaceGraph, old: Spans, new: Spans, links: Sequence[Link], first_new: int) -> PlaceGraph:
+    """Of nodes that the new spans are from `first_new` on."""
     for link in links:
         first, second = old.node_of(link.old_frame), new.node_of(link.new_frame)
         old_camera = old.anchors[first].inverse().of_cameras(link.old_camera)
@@ -76,5 +96,5 @@ def solved_together(old: Spans, new: Spans, links: Sequence[Link], rule: LoopRul
         lever = float(new_camera[:3, 3].norm())
         spread = replace(noise, translation=math.hypot(noise.translation, noise.rotation_rad * lever))
         measured = between_windows(link.verdict.new_from_old, old_camera, new_camera)
-        graph = graph.with_loop(first, len(old.anchors) + second, measured, spread)
+        graph = graph.with_loop(first, first_new + second, measured, spread)
     return Solving.of(graph).solved().adopted_by(graph)

@@ -32,7 +32,8 @@ from longtake.runtime.alignment import place as placed_by
 from longtake.spatial.similarity import Similarity
 from longtake.types import FrameKind, Geometry, Moved, MovedSpan, Tracking, TrackingReason, TrackingState
 
-_MOST_LOOPS_A_PAIR = 2
+MOST_LOOPS_A_PAIR = 2
+"""Of nodes."""
 _MOST_WAITING = 4
 _MOST_PICTURES = 64
 """That wait for an answer, and of what an overlay is found by."""
@@ -415,7 +416,7 @@ class Walk:
         assert self.graph is not None
         first, second = self.node_of(candidate.old_frame), self.node_of(candidate.frame)
         loops = self.graph.loops
-        return first == second or int(((loops.first == first) & (loops.second == second)).sum()) >= _MOST_LOOPS_A_PAIR
+        return first == second or int(((loops.first == first) & (loops.second == second)).sum()) >= MOST_LOOPS_A_PAIR
 
     def node_of(self, frame: int) -> int:
         """Which node a frame is of."""
