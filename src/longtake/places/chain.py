@@ -28,7 +28,7 @@ from longtake.takes.corrections import Corrections
 from longtake.takes.take import Take
 
 _CANDIDATES = 1
-"""That are verified of each place; two took twice the time and laid a walk of 1,200 frames 4 % better."""
+"""That are verified of each place; two took twice the time and laid two walks of 1,200 frames 2 and 4 % better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,9 @@ class _Chain:
         links, known = list[Link](), Counter[tuple[int, int]]()
         for candidate in self._candidates(rule):
             pair = spans.node_of(candidate.old_frame), spans.node_of(candidate.frame)
-            if known[pair] < MOST_LOOPS_A_PAIR and (link := self._verified(candidate, verifier)) is not None:
+            if pair[0] == pair[1] or known[pair] >= MOST_LOOPS_A_PAIR:
+                continue
+            if (link := self._verified(candidate, verifier)) is not None:
                 known[pair] += 1
                 links.append(link)
         return links
@@ -128,19 +130,17 @@ class _Chain:
     def _candidates(self, rule: LoopRule) -> Iterator[Candidate]:
         """In the order of the walk."""
         index: PlaceIndex | None = None
-        for one in self.takes:
-            for position, descriptor in enumerate(one.take.descriptors()):
-                if descriptor is None or not one.first <= position < one.stop:
+        for take in self.takes:
+            for position, descriptor in enumerate(take.take.descriptors()):
+                if descriptor is None or not take.first <= position < take.stop:
                     continue
-                index = index or PlaceIndex.empty(len(descriptor), rule.index)
-                frame = one.frame(position)
-                index = index.with_keyframe(
+                index = (index or PlaceIndex.empty(len(descriptor), rule.index)).with_keyframe(
                     descriptor,
-                    frame=frame,
-                    window=one.window(position),
-                    timestamp_s=one.take.records[position].timestamp_s,
+                    frame=take.frame(position),
+                    window=take.window(position),
+                    timestamp_s=take.take.records[position].timestamp_s,
                 )
-                if index.frame[-1] == frame:
+                if index.frame[-1] == take.frame(position):
                     found = index.candidates(_CANDIDATES)
                     yield from (one for one in found if one.similarity >= rule.least_similarity)
 
