@@ -1,4 +1,4 @@
-"""What somebody who opens the page for the first time reads, in a real browser: whose session it is, and what to make of it."""
+"""What somebody who opens the page for the first time reads, in a real browser: whose session it is, what it means."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_page import PATIENCE_MS, ask, open_page, wait_for_answer, wait_for_words
+from live_page import ask, open_page, wait_for_answer, wait_for_words
 from server_process import ServerProcess
 
 import longtake
@@ -25,7 +25,7 @@ ROOM = "Which room are you in now?"
 NOT_KNOWN = "\N{EN DASH}"
 DASHED = """() => {  // whether all rows of curves begin with a small dash, and hold nothing else
   const { canvas } = longtake.page.timeline, pen = canvas.getContext("2d"), ratio = window.devicePixelRatio;
-  const isDrawn = (x, top, width, tall) => pen.getImageData(x * ratio, top * ratio, width * ratio, tall * ratio).data.some(Boolean);
+  const isDrawn = (...place) => pen.getImageData(...place.map((number) => number * ratio)).data.some(Boolean);
   return [[36, 30], [73, 14]].every(([top, tall]) => isDrawn(70, top, 16, tall) && !isDrawn(100, top, 900, tall));
 }"""
 
@@ -82,7 +82,8 @@ def test_the_newest_that_frames_come_into_is_shown_and_what_has_ended_is_not(
     ]
     found = """async (sessions) => {
       const { newestRunning } = await import("/static/status.js"), order = [];
-      for (let left = sessions, next; (next = newestRunning(left)); left = left.filter((one) => one !== next)) order.push(next.id);
+      let left = sessions;
+      for (let next; (next = newestRunning(left)); left = left.filter((one) => one !== next)) order.push(next.id);
       return order;
     }"""
     assert page.evaluate(found, sessions) == ["new", "old", "waiting", "paused"]
@@ -103,6 +104,8 @@ def test_a_map_in_parts_is_told_while_it_runs_and_at_its_end(
         told = server.call("GET", f"/v1/sessions/{session.id}").record["loops"]
         assert (told["num_sub_maps"], told["num_apart"]) == (2, 1)
         wait_for_words(page, "#status-words", "^Live, 72 frames; .*; the map is in 2 parts, 1 not joined to the first$")
+        status, modes = (page.locator(place).bounding_box() for place in ("#status", "#view-modes"))
+        assert status["x"] + status["width"] <= modes["x"]
         session.finish()
         ended = "^Ended after 72 frames; the map is in 2 parts, 1 not joined to the first$"
         wait_for_words(page, "#status-words", ended)
@@ -175,7 +178,9 @@ def test_a_video_unlike_what_the_models_know_is_told_in_a_sentence_with_the_rest
 def test_a_session_is_stopped_when_that_was_confirmed_and_its_dead_buttons_go(
     browser: Any, server: ServerProcess, heard: list[str]
 ) -> None:
-    id = server.call("POST", "/v1/sessions", {"source": "world:9?frames=5000&size=126x98", "memory": "40MB"}).record["id"]
+    id = server.call("POST", "/v1/sessions", {"source": "world:9?frames=5000&size=126x98", "memory": "40MB"}).record[
+        "id"
+    ]
     page = open_page(browser, server.url, heard, fragment=f"#session={id}")
     wait_for_words(page, "#status-words", "Live")
     assert "for good" in (page.get_attribute("#stop", "title") or "")
@@ -260,7 +265,9 @@ def test_the_time_of_the_network_is_that_of_many_frames(
 ) -> None:
     page = open_ended(browser, server, session, heard)
     steps = [0.5] * 64 + [0.0805] * 40 + [0.004]
-    page.evaluate("steps => steps.forEach((step_s) => longtake.page.state.apply({ type: 'input_frame.ack', step_s }))", steps)
+    page.evaluate(
+        "steps => steps.forEach((step_s) => longtake.page.state.apply({ type: 'input_frame.ack', step_s }))", steps
+    )
     wait_for_words(page, "#figures", "Network81 ms a frame")
     assert page.evaluate("longtake.page.state.steps.length") == 64
     page.close()
