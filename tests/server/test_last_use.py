@@ -40,7 +40,7 @@ def test_a_restart_is_no_use(tmp_path: Path, networks: Networks, frames: Sequenc
             assert used_s == {seen.id: 1e9, asked.id: 1e9 + DAY_S, empty.id: 1e9}
             assert [engine.session(id).description["active_s"] for id in used_s] == list(used_s.values())
             engine.keep_house()
-    clock.now_s += 2 * DAY_S
+    clock.now_s += DAY_S  # 30.5 days after the first use, 29.5 after the question
     with Engine(settings, networks, clock=clock) as engine:
         engine.keep_house()
         until(lambda: [session.id for session in engine.sessions] == [asked.id])
