@@ -28,6 +28,7 @@ from longtake.server.recorder import Recorder
 from longtake.server.session import ServedSession
 from longtake.server.settings import ServerSettings
 from longtake.server.shelf import VIDEO_NAME, Recorded, Shelf
+from longtake.server.watchers import Watcher
 from longtake.server.watches import Watch
 from longtake.takes import atomic_files
 from longtake.takes.atomic_files import GrowingFile
@@ -357,6 +358,26 @@ def test_a_source_whose_session_is_paused_or_ended_between_its_frames_loses_and_
         until(lambda: bool(events_of(session, "session.finished")), seconds=60)
     until(lambda: session.id not in engine._feeders)
     assert session.record.num_frames == (9 if ends else 12)
+    assert session.description["problem"] is None
+    assert events_of(session, "error") == []
+
+
+def test_a_source_whose_session_finds_no_room_waits_for_it(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = start()
+    session = open_session(engine, replace(MAP, source="world:9?frames=12&size=126x98"))
+    awake, refused = Life.awake, list[str]()
+
+    def awake_later(life: Life) -> Watcher:
+        if life.id == session.id and len(refused) < 3:
+            refused.append(life.id)
+            raise BusyError("Expected room for another session, but there is none now; try again later.")
+        return awake(life)
+
+    monkeypatch.setattr(Life, "awake", awake_later)
+    engine.feed(session.id)
+    until(lambda: bool(events_of(session, "session.finished")), seconds=60)
+    assert len(refused) == 3
+    assert session.record.num_frames == 12
     assert session.description["problem"] is None
     assert events_of(session, "error") == []
 

@@ -53,6 +53,15 @@ def test_a_step_that_fails_ends_too() -> None:
     assert not Waiting(lull).over.wait(0.05)
 
 
+def test_steps_that_follow_each_other_without_end_hold_nobody_up() -> None:
+    now_s, lull = 0.0, Lull(clock=lambda: now_s)
+    lull._closed_until_s = 1.0  # as if steps closed it again and again
+    waiting = Waiting(lull)
+    assert not waiting.over.wait(0.05)
+    now_s = 0.03
+    assert waiting.over.wait(PATIENCE_S)
+
+
 def test_what_viewers_are_sent_is_made_when_it_is_a_good_time() -> None:
     may_go_on, done = threading.Event(), threading.Event()
     thread = ViewThread(lambda: assert_waited(may_go_on))

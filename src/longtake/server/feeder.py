@@ -3,13 +3,15 @@
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
 
 from longtake.api.video import frame_sampling
-from longtake.errors import CancelledWorkError, LongtakeError
+from longtake.errors import BusyError, CancelledWorkError, LongtakeError
 from longtake.server.machine import PushedFrame
 from longtake.server.problems import NotNowError, problem_of
 from longtake.server.session import ServedSession
@@ -80,8 +82,7 @@ class Feeder:
                 )
                 continue
             self._push(frame.index, frame.timestamp_s, frame.image)
-        if not self._stopped.is_set():
-            session.finish().result()
+        self._do(session.finish)
 
     def _shown(self, sentence: str) -> str:
         """Without the place where the server has a video, which is nothing to a client."""
@@ -93,10 +94,21 @@ class Feeder:
 
         Only the worker knows whether a session is paused when a frame's turn comes; what it refuses is pushed again.
         """
+        frame = PushedFrame(index, time_s, picture)
         while not self._stopped.is_set() and not self._session.record.is_finished:
             if self._session.is_paused:
                 self._stopped.wait(_PATIENCE_S)
                 continue
             with suppress(NotNowError):
-                self._session.push(PushedFrame(index, time_s, picture)).result()
+                self._do(lambda: self._session.push(frame))
+                return
+
+    def _do(self, work: Callable[[], "Future[Any]"]) -> None:
+        """Return when it is done, or the session is to be fed no more: one on disk waits until there is room for it."""
+        while not self._stopped.is_set():
+            try:
+                work().result()
+            except BusyError:
+                self._stopped.wait(_PATIENCE_S)
+            else:
                 return

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 
 _GRACE_S = 0.005
 """After a step: its result is sent, and the frame that a client sends upon it is read."""
+_PATIENCE_S = 0.02
+"""After which others compute all the same, should steps be so short that none finds its moment."""
 
 
 class Lull:
@@ -39,6 +41,7 @@ class Lull:
 
     def wait(self) -> None:
         """Return when it is a good time to compute: at once, or a few milliseconds later."""
+        until_s = self._clock() + _PATIENCE_S
         with self._changed:
-            while (left_s := self._closed_until_s - self._clock()) > 0:
+            while (left_s := min(self._closed_until_s, until_s) - self._clock()) > 0:
                 self._changed.wait(left_s)

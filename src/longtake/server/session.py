@@ -13,7 +13,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from longtake.errors import CancelledWorkError
+from longtake.errors import BusyError, CancelledWorkError
 from longtake.language.question_grammar import known_ids, question_ids
 from longtake.pipeline.scheduler import Work, WorkKind
 from longtake.server.conversation import Conversation
@@ -390,8 +390,8 @@ class ServedSession:
         error = done.exception()
         if isinstance(error, CancelledWorkError) and frame.sequence < self.record.next_sequence:
             return  # it was taken; a standing question after it was given up
-        if isinstance(error, NotNowError) and not self.record.spec.is_pushed:
-            return  # its own source is told
+        if isinstance(error, NotNowError | BusyError) and not self.record.spec.is_pushed:
+            return  # its own source is told, and tries again
         if isinstance(error, CancelledWorkError):
             self.events.add("input_frame.dropped", sequence=frame.sequence, time_s=frame.time_s)
         elif error is not None:
