@@ -3,6 +3,7 @@
 import errno
 import json
 import logging
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -166,6 +167,31 @@ def test_damaged_poses_stop_the_recording_and_no_frame(
     (stopped,) = events_of(session, "recording.stopped")
     assert "--" not in stopped["message"]  # options are for who is at the server
     assert session.description["recording"] is False
+
+
+@pytest.mark.parametrize("damage", rest_by_hand([flipped, truncated, deleted], keep=1))
+def test_damaged_poses_of_a_session_on_disk_are_not_given_away(
+    start: Start, frames: Sequence[VideoFrame], damage: Damage
+) -> None:
+    session = open_session(start(), MAP)
+    push(session, frames[:10])
+    session.evict().result(timeout=60)
+    damage(session.shelf.folder / "poses.bin")
+    with pytest.raises(SavedSessionError, match="poses of this session were damaged"):
+        session.poses()
+
+
+def test_poses_after_the_last_save_are_of_frames_that_the_session_does_not_have(
+    start: Start, frames: Sequence[VideoFrame]
+) -> None:
+    session = open_session(start(), MAP)
+    push(session, frames[:10])
+    session.evict().result(timeout=60)
+    _, before = session.poses()
+    with (session.shelf.folder / "poses.bin").open("ab") as poses:
+        poses.write(struct.pack("<qd16f", 40, 4.0, *range(16)))  # as a killed server leaves them
+    assert session.poses()[1] == before
+    assert len(before.splitlines()) == 10
 
 
 def test_a_file_that_is_no_picture_stops_the_recording_and_no_frame(

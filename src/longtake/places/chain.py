@@ -20,6 +20,7 @@ from longtake.places.index import Candidate, PlaceIndex
 from longtake.places.key_view import KeyView, shared_intrinsics
 from longtake.places.known_take import view_at
 from longtake.places.links import Link
+from longtake.places.moved_frames import corrections
 from longtake.places.spans import FEWEST_LINKS, Spans, begins_of, solved_alone
 from longtake.places.verification import Verifier, median_depth, rigid
 from longtake.places.walk import MOST_LOOPS_A_PAIR, LoopRule
@@ -83,7 +84,7 @@ def close_loops(takes: Sequence[LaidTake], verifier: Verifier, rule: LoopRule | 
     loops, take_of = graph.loops, np.array([chain.take_of(frame) for frame in spans.starts])
     is_between = take_of[loops.first] != take_of[loops.second]
     num_links = int((is_between & ~loops.is_withdrawn).sum())
-    return Closed(moves=spans.corrections(graph, 0), num_links=num_links) if num_links >= FEWEST_LINKS else None
+    return Closed(moves=corrections(spans, graph, 0), num_links=num_links) if num_links >= FEWEST_LINKS else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,6 +10,7 @@ import numpy as np
 
 from longtake.places.known_take import KnownTake
 from longtake.places.links import Link
+from longtake.places.moved_frames import corrections
 from longtake.places.spans import FEWEST_LINKS, Spans, begins_of, solved_together
 from longtake.places.verification import rigid
 from longtake.places.walk import LoopRule
@@ -40,8 +41,8 @@ def lay(
     if num_links < FEWEST_LINKS:
         return None
     return Laid(
-        old=old_spans.corrections(graph, 0) if moves_old else None,
-        new=new_spans.corrections(graph, len(old_spans.anchors)),
+        old=corrections(old_spans, graph, 0) if moves_old else None,
+        new=corrections(new_spans, graph, len(old_spans.anchors)),
         num_links=num_links,
     )
 

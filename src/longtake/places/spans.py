@@ -17,7 +17,6 @@ from longtake.places.solver import Solving
 from longtake.places.verification import between_windows
 from longtake.places.walk import LoopRule
 from longtake.spatial.similarity import Similarity
-from longtake.takes.corrections import CorrectedSpan, Corrections
 
 FEWEST_LINKS = 2
 """That are believed when all are weighed together, of two walks in one world."""
@@ -51,16 +50,6 @@ class Spans:
     def moves(self, graph: PlaceGraph, first_node: int) -> list[Similarity]:
         """What moves each from where it was said to be, in a graph in which the first of them is that node."""
         return [graph.node(first_node + node) @ anchor.inverse() for node, anchor in enumerate(self.anchors)]
-
-    def corrections(self, graph: PlaceGraph, first_node: int) -> Corrections:
-        """The same, of their frames."""
-        stops = (*self.starts[1:], self.last + 1)
-        return Corrections(
-            tuple(
-                CorrectedSpan(first_frame=start, last_frame=stop - 1, known_from_said=move)
-                for start, stop, move in zip(self.starts, stops, self.moves(graph, first_node), strict=True)
-            )
-        )
 
 
 def begins_of(frames: Sequence[int], windows: Sequence[int], rule: LoopRule) -> list[int]:

@@ -18,12 +18,13 @@ from longtake.server.events import EventLog
 from longtake.server.machine import Machine, PushedFrame, Step, StepResult
 from longtake.server.pictures import frame_at
 from longtake.server.problems import RequestError
-from longtake.server.recorder import Desk, Recorder, StepListener
+from longtake.server.recorder import Desk, Recorder, StepListener, kept_poses
 from longtake.server.results import geometry_of
 from longtake.server.saving import OnFailure, Saves, read_last
 from longtake.server.shelf import PICTURES_NAME, Recorded, SessionRecord, Shelf
 from longtake.server.standing import Standing
 from longtake.server.watchers import Watcher, judge_by, live_bytes, open_watcher, resume_watcher
+from longtake.takes.atomic_files import Grown
 from longtake.types import Geometry
 
 _log = logging.getLogger(__name__)
@@ -82,6 +83,14 @@ class Life:
         """What there is of its take, on disk as it is now or, after a crash, as it was saved."""
         recorder = self._recorder
         return self.record.recorded if recorder is None else recorder.recorded
+
+    @property
+    def kept_poses(self) -> Grown | None:
+        """How much of the file of poses counts: all of it while the session is in memory, else what was saved."""
+        if self._recorder is not None:
+            return None
+        number = self.record.number
+        return kept_poses(self.shelf.state_folder(number)) if number else Grown(num_bytes=0)
 
     def awake(self) -> Watcher:
         """The watcher in memory; from disk where it was there, with the same bits."""

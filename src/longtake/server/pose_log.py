@@ -3,12 +3,14 @@
 Where it went once it was final, corrections say.
 """
 
+import hashlib
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 
+from longtake.errors import SavedSessionError
 from longtake.server.results import pose_numbers
 from longtake.spatial.pose import quaternion_from_matrix
 from longtake.takes.atomic_files import GrowingFile, Grown, writing
@@ -53,9 +55,19 @@ def _rows(geometry: Geometry) -> Iterator[bytes]:
         yield _ROW.pack(index, time_s, *pose_numbers(pose))
 
 
-def tum_lines(path: Path, corrections: Corrections | None = None) -> str:
-    """The newest pose of each frame, in the format of TUM: time, centre, quaternion."""
+def tum_lines(path: Path, corrections: Corrections | None = None, kept: Grown | None = None) -> str:
+    """The newest pose of each frame, in the format of TUM: time, centre, quaternion.
+
+    `kept` is how much of the file counts, and must be as it was; without it, all that there is.
+    """
     content = path.read_bytes() if path.is_file() else b""
+    if kept is not None:
+        content = content[: kept.num_bytes]
+        if len(content) < kept.num_bytes or kept.sha256 not in (None, hashlib.sha256(content).hexdigest()):
+            raise SavedSessionError(
+                "The poses of this session were damaged or changed on the server's disk; open another session and send "
+                "its frames again."
+            )
     newest: dict[int, tuple[float, ...]] = {}
     whole = len(content) // _ROW.size * _ROW.size
     for index, *numbers in _ROW.iter_unpack(content[:whole]):

@@ -284,6 +284,11 @@ def saved_recording(state: Path) -> JsonObject:
         raise SavedSessionError(f"The saved session {path} cannot be read ({error.strerror}).") from error
 
 
+def kept_poses(state: Path) -> Grown | None:
+    """How much of the file of poses a save counts; None where they were given up before."""
+    return _poses(saved_recording(state))
+
+
 def _poses(saved: JsonObject | None) -> Grown | None:
     if saved is None:
         return Grown(num_bytes=0)

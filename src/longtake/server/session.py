@@ -105,7 +105,7 @@ class ServedSession:
         while True:
             self.settle()
             recorded = self.recorded
-            lines = tum_lines(self.shelf.folder / POSES_NAME, recorded.corrections)
+            lines = tum_lines(self.shelf.folder / POSES_NAME, recorded.corrections, self._life.kept_poses)
             self.settle()
             if self.recorded.version == recorded.version:  # else some of the rows are of another
                 return recorded.version, lines
