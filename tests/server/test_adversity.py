@@ -429,3 +429,13 @@ def test_a_disk_that_is_full_for_one_session_harms_no_other(
     until(lambda: bool(events_of(poor, "session.saved")))  # there is room again
     poor.evict().result(timeout=60)
     assert push(poor, frames[9:10], first=9) == push(rich, frames[9:10], first=9)
+
+
+def test_a_pause_behind_a_removal_finds_no_session(start: Start) -> None:
+    session = open_session(start(), MAP)
+    goes_on = held_up(session)
+    closed, paused = session.close(), session.pause(is_paused=True)
+    goes_on.set()
+    closed.result(timeout=60)
+    with pytest.raises(RequestError, match="was closed; open another"):
+        paused.result(timeout=60)

@@ -195,6 +195,7 @@ class Life:
 
     def change(self, **changes: Any) -> None:
         """On disk and in memory alike, whatever else is saved; what the disk does not take is not changed."""
+        self._require_kept()
         self._standing.change(**changes)
 
     def copy_to(self, shelf: Shelf) -> SessionRecord:

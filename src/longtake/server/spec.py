@@ -9,6 +9,7 @@ from typing import Any
 from longtake.errors import SettingError
 from longtake.takes.fields import JsonObject
 from longtake.video.addresses import shown_address
+from longtake.video.source import open_source
 
 
 class Delivery(StrEnum):
@@ -22,7 +23,6 @@ class Delivery(StrEnum):
 
 PUSH, UPLOAD = "push", "upload"
 _WORLD = re.compile(r"world(:[\w-]+)?(\?[\w=&.,:-]*)?")
-_WORLD_SIZE = re.compile(r"size=(\d{1,6})x(\d{1,6})(&|$)")
 _MAX_WORLD_PIXELS = 1_000_000
 
 
@@ -86,11 +86,11 @@ class SessionSpec:
 
     def require_modest_world(self) -> None:
         """Refuse a world whose pictures would take more than a client may ask for."""
-        found = _WORLD_SIZE.search(self.source) if self.is_world else None
-        if found is not None and int(found[1]) * int(found[2]) > _MAX_WORLD_PIXELS:
-            raise SettingError(
-                f"Expected a world of at most {_MAX_WORLD_PIXELS} pixels, but got {found[1]}x{found[2]}."
-            )
+        if not self.is_world:
+            return
+        width, height = (open_source(self.source).identity[side] for side in ("width", "height"))
+        if width * height > _MAX_WORLD_PIXELS:
+            raise SettingError(f"Expected a world of at most {_MAX_WORLD_PIXELS} pixels, but got {width}x{height}.")
 
     def to_record(self) -> dict[str, Any]:
         """The spec as plain values for JSON."""
