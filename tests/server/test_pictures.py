@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from longtake.errors import InputError
+from longtake.errors import InputError, SavedSessionError
 from longtake.server.pictures import (
     PER_FILE,
     KeptPictures,
@@ -82,6 +82,13 @@ def test_pictures_are_kept_small_and_made_smaller() -> None:
     assert smaller(kept, 640) is kept
     assert len(smaller(kept, 64)) < len(kept) / 10
     assert as_jpeg(wide) == kept
+
+
+@pytest.mark.parametrize("damaged", [b"", b"no picture", None])
+def test_a_damaged_picture_is_refused_in_a_sentence(damaged: bytes | None) -> None:
+    whole = as_jpeg(np.zeros((98, 126, 3), np.uint8))
+    with pytest.raises(SavedSessionError, match="damaged or changed on the server's disk"):
+        smaller(whole[: len(whole) // 2] if damaged is None else damaged, 32)
 
 
 def test_a_frame_is_found_by_its_time(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
+from longtake.errors import SavedSessionError
 from longtake.takes.atomic_files import GrowingFile, Grown, sync_path, writing
 from longtake.takes.fields import JsonObject
 from longtake.takes.images import encode_image
@@ -157,8 +158,13 @@ def as_jpeg(picture: UInt8[np.ndarray, "height width 3"]) -> bytes:
 
 def smaller(jpeg: bytes, side: int) -> bytes:
     """The same picture with a longer side of at most so many pixels."""
-    with Image.open(BytesIO(jpeg), formats=["JPEG"]) as image:
-        return jpeg if max(image.size) <= side else _encode(image, side)
+    try:
+        with Image.open(BytesIO(jpeg), formats=["JPEG"]) as image:
+            return jpeg if max(image.size) <= side else _encode(image, side)
+    except (OSError, SyntaxError, ValueError) as error:
+        raise SavedSessionError(
+            f"This picture was damaged or changed on the server's disk ({error}); the session's others may be whole."
+        ) from error
 
 
 def _encode(image: Image.Image, side: int) -> bytes:
