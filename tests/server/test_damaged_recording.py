@@ -276,6 +276,23 @@ def test_a_changed_bit_in_the_pixels_of_a_take_is_noticed_when_the_session_comes
     assert again.session(whole.id).description["recording"] is True
 
 
+@pytest.mark.parametrize("name", ["poses.tum", "descriptors.txt"])
+def test_changed_lines_of_a_take_on_disk_are_not_given_away(
+    start: Start, frames: Sequence[VideoFrame], tmp_path: Path, name: str
+) -> None:
+    session = open_session(start(), MAP)
+    push(session, frames[:12])
+    session.finish().result(timeout=60)
+    session.evict().result(timeout=60)
+    lines, downloads = session.shelf.folder / TAKE_NAME / name, Downloads(tmp_path / "sessions")
+    downloads.remove(downloads.make(session, "take"))
+    content = bytearray(lines.read_bytes())
+    content[content.index(b"\n") + 12] ^= 1  # a digit becomes another
+    lines.write_bytes(content)
+    with pytest.raises(SavedSessionError, match=f"take was damaged or changed on the server's disk .{name}"):
+        downloads.make(session, "take")
+
+
 @pytest.mark.by_hand
 def test_pixels_of_a_session_of_before_there_were_digests_are_taken_as_they_are(
     start: Start, frames: Sequence[VideoFrame], steps: list[bytes]

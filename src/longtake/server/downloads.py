@@ -178,6 +178,8 @@ def _telling(session: ServedSession) -> Iterator[None]:
 def _make(session: ServedSession, recorded: Recorded, format: str, folder: Path) -> Path:
     place = session.shelf.folder.resolve()
     take = _snapshot(place / TAKE_NAME, recorded.num_frames, folder / TAKE)
+    if session.record.recorded.num_frames == recorded.num_frames:  # else it was in memory a moment ago
+        require_whole_pixels(take.folder, session.kept_lines)
     names = {str(path.relative_to(take.folder)) for path in _files_of(take)}
     digests = pixel_digests(place / DIGESTS_NAME)
     require_whole_pixels(take.folder, {name: digest for name, digest in digests.items() if name in names})

@@ -18,7 +18,7 @@ from longtake.server.events import EventLog
 from longtake.server.machine import Machine, PushedFrame, Step, StepResult
 from longtake.server.pictures import frame_at
 from longtake.server.problems import RequestError
-from longtake.server.recorder import Desk, Recorder, StepListener, kept_poses
+from longtake.server.recorder import Desk, Recorder, StepListener, kept_lines, kept_poses
 from longtake.server.results import geometry_of
 from longtake.server.saving import OnFailure, Saves, read_last
 from longtake.server.shelf import PICTURES_NAME, Recorded, SessionRecord, Shelf
@@ -91,6 +91,12 @@ class Life:
             return None
         number = self.record.number
         return kept_poses(self.shelf.state_folder(number)) if number else Grown(num_bytes=0)
+
+    @property
+    def kept_lines(self) -> dict[str, str]:
+        """Digests of the lines of its take, by their files, while it is on disk alone; in memory nothing is compared."""
+        number = self.record.number
+        return {} if self._recorder is not None or not number else kept_lines(self.shelf.state_folder(number))
 
     def awake(self) -> Watcher:
         """The watcher in memory; from disk where it was there, with the same bits."""

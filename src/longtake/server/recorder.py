@@ -289,6 +289,14 @@ def kept_poses(state: Path) -> Grown | None:
     return _poses(saved_recording(state))
 
 
+def kept_lines(state: Path) -> dict[str, str]:
+    """Digests of the lines of the take that a save counts, by their files; none of a session without a take."""
+    saved = saved_recording(state)
+    take = saved.optional("take", saved.object)
+    digests = None if take is None else take.optional("digests", take.object)
+    return {} if digests is None else {name: digests.text(name) for name in digests.fields}
+
+
 def _poses(saved: JsonObject | None) -> Grown | None:
     if saved is None:
         return Grown(num_bytes=0)

@@ -100,6 +100,11 @@ class ServedSession:
         """What there is of its take."""
         return self._life.recorded
 
+    @property
+    def kept_lines(self) -> dict[str, str]:
+        """Digests of the lines of its take while it is on disk alone."""
+        return self._life.kept_lines
+
     def poses(self) -> tuple[int, str]:
         """The last correction, and all poses by it in the format of TUM; waits until all that was taken is recorded."""
         while True:
