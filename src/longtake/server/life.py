@@ -94,7 +94,7 @@ class Life:
 
     @property
     def kept_lines(self) -> dict[str, str]:
-        """Digests of the lines of its take, by their files, while it is on disk alone; in memory nothing is compared."""
+        """Digests of the lines of its take, by their files, while it is on disk alone; none while it is in memory."""
         number = self.record.number
         return {} if self._recorder is not None or not number else kept_lines(self.shelf.state_folder(number))
 
