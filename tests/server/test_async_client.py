@@ -124,7 +124,7 @@ def test_what_is_refused_is_an_error_of_the_same_kind(server: ServerProcess, fra
         assert {model["kind"] for model in await client.models()} == {"map", "language"}
         with pytest.raises(SettingError, match="memory"):
             await client.open_session(memory="lots")
-        with pytest.raises(InputError, match="no session of this id"):
+        with pytest.raises(InputError, match="no session '0000000000000000' on the server"):
             await client.session("0" * 16)
         async with await client.open_session(memory="40MB") as session:
             assert session.id in [one["id"] for one in await client.sessions()]

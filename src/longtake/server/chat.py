@@ -137,6 +137,7 @@ class Completion:
 
     async def _lines(self, coming: asyncio.Queue[SessionEvent], hear: Any) -> AsyncIterator[str]:
         try:
+            yield self._line({"role": "assistant", "content": ""})
             words: list[str] = []
             while (event := await coming.get()).type not in _LAST_TYPES:
                 if event.type == "response.output_text.delta":
@@ -144,7 +145,7 @@ class Completion:
                     for delta in _deltas(words):
                         yield self._line(delta)
             if event.type == "response.output_text.done" and len(words) < 2:
-                yield self._line({"role": "assistant", **_said(event.fields)})
+                yield self._line(_said(event.fields))
             yield self._last_line(event)
             options = self._request.stream_options
             if options is not None and options.include_usage and event.type == "response.output_text.done":
@@ -188,7 +189,7 @@ def _said(answer: dict[str, Any]) -> dict[str, str | None]:
 
 def _deltas(words: list[str]) -> list[dict[str, str]]:
     """What is told with the newest of these words; the first waits for the second, for a refusal is one alone."""
-    first, newest = {"role": "assistant", "content": words[0]}, {"content": words[-1]}
+    first, newest = {"content": words[0]}, {"content": words[-1]}
     match len(words):
         case 1:
             return []
