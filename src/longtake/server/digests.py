@@ -83,7 +83,7 @@ def pixel_digests(path: Path) -> dict[str, str]:
     return {name: digest for digest, _, name in parted}
 
 
-def require_whole_pixels(
+def require_whole_files(
     take: Path, digests: Mapping[str, str], *, is_enough: Callable[[], bool] = lambda: False
 ) -> None:
     """Refuse a take of which one of these files is not as it was written; `is_enough` ends it before the last."""

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, TypeVar
 from longtake.errors import InputError, SavedSessionError, StorageError
 from longtake.exports.formats import FORMATS
 from longtake.exports.reexport import ExportSettings, export_take
-from longtake.server.digests import pixel_digests, require_whole_pixels
+from longtake.server.digests import pixel_digests, require_whole_files
 from longtake.server.machine import SessionState
 from longtake.server.pictures import read_jpeg, smaller
 from longtake.server.problems import RequestError
@@ -179,10 +179,10 @@ def _make(session: ServedSession, recorded: Recorded, format: str, folder: Path)
     place = session.shelf.folder.resolve()
     take = _snapshot(place / TAKE_NAME, recorded.num_frames, folder / TAKE)
     if session.record.recorded.num_frames == recorded.num_frames:  # else it was in memory a moment ago
-        require_whole_pixels(take.folder, session.kept_lines)
+        require_whole_files(take.folder, session.kept_lines)
     names = {str(path.relative_to(take.folder)) for path in _files_of(take)}
     digests = pixel_digests(place / DIGESTS_NAME)
-    require_whole_pixels(take.folder, {name: digest for name, digest in digests.items() if name in names})
+    require_whole_files(take.folder, {name: digest for name, digest in digests.items() if name in names})
     if recorded.corrections is not None:
         take = correct_take(take.folder, recorded.corrections)
     if format == TAKE:

@@ -22,7 +22,7 @@ from longtake.exports.frame import MappedFrame
 from longtake.exports.take import TakeSettings
 from longtake.pipeline.events import Moved
 from longtake.pipeline.map_results import MapResult
-from longtake.server.digests import FILES, pixel_digests, require_whole_pixels
+from longtake.server.digests import FILES, pixel_digests, require_whole_files
 from longtake.server.events import EventLog
 from longtake.server.machine import Machine, Step
 from longtake.server.pictures import KeptPictures, PictureLog, as_jpeg
@@ -122,7 +122,7 @@ class Recorder:
         """Compare the take on disk with what was written; a difference stops the recording. Called in any thread."""
         folder = self._desk.shelf.folder
         try:
-            require_whole_pixels(folder / TAKE_NAME, pixel_digests(folder / DIGESTS_NAME), is_enough=self._is_over)
+            require_whole_files(folder / TAKE_NAME, pixel_digests(folder / DIGESTS_NAME), is_enough=self._is_over)
         except SavedSessionError as error:
             if not self._is_over():
                 self._desk.machine.writer.submit(self._stop, error)
