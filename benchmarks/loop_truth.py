@@ -76,11 +76,11 @@ class LoopWatch:
         """After the step that a frame was shown in."""
         self.seen[view.index] = TruePlace.of(view)
         index = walk.index
-        if index is None or not len(index) or int(index.frame[-1]) in self.places:
+        come = [] if index is None else [int(frame) for frame in index.frame if int(frame) not in self.places]
+        if index is None or not come:
             return
-        newest = int(index.frame[-1])
-        self.places[newest] = self.seen[newest]
-        self.seen = {frame: place for frame, place in self.seen.items() if frame > newest}
+        self.places |= {frame: self.seen[frame] for frame in come}
+        self.seen = {frame: place for frame, place in self.seen.items() if frame > come[-1]}
         if found := index.candidates(_CANDIDATES, since=_begin_of_sub_map(walk)):
             self.similarities |= {(one.old_frame, one.frame): one.similarity for one in found}
             self.judged.append(judge_place(found, self.places, walk.rule.index))

@@ -2,14 +2,19 @@
 
 from dataclasses import asdict, replace
 
+import numpy as np
 import pytest
+import torch
 from rendered_views import filmed, key_view
 
 from benchmarks.loop_truth import LoopWatch, WatchedVerifier, is_wrong
 from benchmarks.shared_views import TruePlace, judge_place
-from longtake.places.index import Candidate, IndexRule
+from longtake.places.graph import PlaceGraph
+from longtake.places.index import Candidate, IndexRule, PlaceIndex
 from longtake.places.loop_card import LoopCard
 from longtake.places.loops import Spread
+from longtake.places.walk import LoopRule, Walk
+from longtake.spatial.similarity import Similarity
 
 CARD = LoopCard(
     least_agreeing=10,
@@ -19,6 +24,7 @@ CARD = LoopCard(
     least_texture_agreement=0.0,
     noise=Spread(translation=0.01, rotation_rad=0.01, log_scale=0.01),
 )
+CPU = torch.device("cpu")
 OLD, NEW, ELSEWHERE = (filmed(18, frame) for frame in (60, 64, 150))
 
 
@@ -62,3 +68,17 @@ def test_a_place_is_known_where_an_old_one_shares_its_view() -> None:
     too_near = judge_place([found], places, IndexRule(gap_frames=100))
     assert not too_near.is_right
     assert not too_near.is_known
+
+
+def test_places_that_come_several_in_one_step_are_all_noted() -> None:
+    rule, watch = IndexRule(every=1, gap_frames=4), LoopWatch(WatchedVerifier(CARD))
+    index = PlaceIndex.empty(4, rule)
+    for look, frame in zip(np.eye(4, dtype=np.float32)[:3], (60, 64, 150), strict=True):
+        index = index.with_keyframe(look, frame=frame, window=0, timestamp_s=frame / 10)
+    before = replace(Walk.begun(LoopRule(index=rule)), graph=PlaceGraph.of_first(Similarity.identity(CPU)), starts=(0,))
+    for view in (OLD, NEW):
+        watch.see(view, before)
+    assert not watch.places
+    watch.see(ELSEWHERE, replace(before, index=index))
+    assert sorted(watch.places) == [60, 64, 150]
+    assert len(watch.judged) == 1
