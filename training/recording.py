@@ -31,7 +31,7 @@ def learn(compute: Compute, inputs: Sequence[Tensor], weights: Sequence[Tensor])
 
 
 class Recording:
-    """The same as `learn` for inputs of one shape; its figures are overwritten by the next replay."""
+    """The same as `learn` for inputs of one shape."""
 
     def __init__(self, compute: Compute, inputs: Sequence[Tensor], weights: Sequence[Tensor], pool: Any) -> None:
         self._inputs = [tensor.clone() for tensor in inputs]
@@ -48,7 +48,7 @@ class Recording:
     def replay(self, inputs: Sequence[Tensor]) -> Float[Tensor, " figures"]:
         torch._foreach_copy_(self._inputs, list(inputs))
         self._graph.replay()
-        return self._figures
+        return self._figures.clone()  # other recordings of the pool may work where they lie
 
 
 class RecordedWork:
