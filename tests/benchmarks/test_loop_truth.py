@@ -81,4 +81,3 @@ def test_places_that_come_several_in_one_step_are_all_noted() -> None:
     assert not watch.places
     watch.see(ELSEWHERE, replace(before, index=index))
     assert sorted(watch.places) == [60, 64, 150]
-    assert len(watch.judged) == 1
