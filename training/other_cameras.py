@@ -13,9 +13,9 @@ from longtake.world.camera_effects import jpeg_compressed, with_drifting_exposur
 
 Pictures = Float[Tensor, "clips frames 3 height width"]
 
-_SOFT, _DRIFTING, _GREY = 0.6, 0.4, 0.15
+_SOFT, _DRIFTING, _GREY = 0.3, 0.2, 0.1
 """Shares of clips."""
-_COMPRESSED = 0.25
+_COMPRESSED = 0.15
 """Share of steps: all clips of one, since it takes longer than the rest."""
 _MOST_STOPS = 0.5
 _QUALITIES = (30.0, 95.0)
