@@ -161,13 +161,13 @@ def page_soak(
 
 
 def page_pictures(
-    folder: Annotated[Path, typer.Argument(help="Where page-STATE.jpg are written.")],
+    folder: Annotated[Path, typer.Argument(help="Where page.jpg, page-STATE.jpg and others are written.")],
 ) -> None:
     """Take pictures of the page in each of its states, at two sizes, light and dark; needs Chromium."""
-    from benchmarks.serving.page_pictures import STATES, take_pictures
+    from benchmarks.serving.page_pictures import LARGE, STATES, take_pictures
 
     folder.mkdir(parents=True, exist_ok=True)
-    with _folder() as work, counting("taking pictures", len(STATES)) as advance:
+    with _folder() as work, counting("taking pictures", len(LARGE) + len(STATES)) as advance:
         written = take_pictures(folder, work, progress=advance)
     for path in written:
         print(f"{path}: {path.stat().st_size / 1000:.0f} kB")

@@ -1,4 +1,4 @@
-"""Pictures of the page for its documentation: each state at two sizes, light and dark, on one sheet."""
+"""Pictures of the page for its documentation: three large ones; each state at two sizes, light and dark, on a sheet."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -11,24 +11,38 @@ from benchmarks.serving.browser import chromium_ready
 from benchmarks.serving.process import ServerProcess
 
 STATES = ("empty", "running", "error", "lost")
+LARGE = ("page", "page-dark", "page-phone")
+"""Paused after two answers: light; dark, flown to a moment; on a phone."""
 _QUESTION = "Which room are you in now?"
+_EARLIER = "Where is the red ball now?"
 _HOUSE = "world:9?frames=5000&size=126x98"
 _DESKTOP = {"viewport": {"width": 1280, "height": 800}}
 _PHONE = {"viewport": {"width": 390, "height": 800}, "is_mobile": True, "has_touch": True}
+_WIDE = {"viewport": {"width": 1440, "height": 900}}
+_TALL = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True, "color_scheme": "dark"}
 _LOOKS = tuple({**size, "color_scheme": scheme} for size in (_DESKTOP, _PHONE) for scheme in ("light", "dark"))
 _HEIGHT_PX, _GAP_PX, _QUALITY = 360, 6, 66
+_LARGE_PX, _LARGE_QUALITY = 1200, 80
+"""Across, at most."""
 _GREY = (128, 128, 128)
 _PATIENCE_MS = 120_000
 _SETTLED = "() => Promise.race([longtake.viewer.pacer.settled(), new Promise((done) => setTimeout(done, 4000))])"
 """What is drawn, with all of its points; a map that grows never is."""
+_FLOWN_MS = 2500
+_ANSWERED = "count => document.getElementById('log').textContent.split('first word').length > count"
 _SHOWN = "() => longtake.counts.points > 60000 && /first word/.test(document.getElementById('log').textContent)"
 
 
 def take_pictures(folder: Path, work: Path, *, progress: Callable[[int], None] = lambda _: None) -> list[Path]:
-    """Write `page-STATE.jpg` of each state into a folder; the server works in the other."""
+    """Write `page-STATE.jpg` of each state and the large ones into a folder; the server works in the other."""
     with ServerProcess(work) as server, chromium_ready() as launch, launch() as browser:
         studio = _Studio(server, browser)
         written = []
+        for name, shot in zip(LARGE, studio.large(), strict=True):
+            written.append(folder / f"{name}.jpg")
+            shot.thumbnail((_LARGE_PX, _LARGE_PX), Image.Resampling.LANCZOS)
+            shot.save(written[-1], "JPEG", quality=_LARGE_QUALITY, optimize=True, progressive=True)
+            progress(1)
         for state in STATES:
             written.append(folder / f"page-{state}.jpg")
             sheet(studio.shots(state)).save(written[-1], "JPEG", quality=_QUALITY, optimize=True, progressive=True)
@@ -58,6 +72,28 @@ class _Studio:
         """One of each look; "lost" comes last, for it ends the server."""
         make = {"empty": self._empty, "running": self._running, "error": self._unreadable, "lost": self._lost}[state]
         return [self._shot(page) for page in make()]
+
+    def large(self) -> Iterator[Image.Image]:
+        """A house that is paused after two answers, as each of `LARGE` shows it."""
+        house = self._open({"source": _HOUSE})
+        page = self._page(_WIDE, house, "Live")
+        page.wait_for_function("() => longtake.counts.points > 40000", timeout=_PATIENCE_MS)
+        for number, question in enumerate((_EARLIER, _QUESTION), start=1):
+            page.fill("#question", question)
+            page.press("#question", "Enter")
+            page.wait_for_function(_ANSWERED, arg=number, timeout=_PATIENCE_MS)
+            page.wait_for_function(f"() => longtake.counts.points > {40_000 * (number + 1)}", timeout=_PATIENCE_MS)
+        page.click("#pause")
+        self._wait_for(page, "Paused")
+        yield self._shot(page)
+        page = self._page(_WIDE | {"color_scheme": "dark"}, house, "Paused")
+        page.wait_for_function(_SHOWN, timeout=_PATIENCE_MS)
+        page.click(".evidence button")
+        page.wait_for_timeout(_FLOWN_MS)
+        yield self._shot(page)
+        page = self._page(_TALL, house, "Paused")
+        page.wait_for_function(_SHOWN, timeout=_PATIENCE_MS)
+        yield self._shot(page)
 
     def _empty(self) -> Iterator[Any]:
         session = self._open({"source": "push"})

@@ -95,7 +95,7 @@ def test_a_sentence_about_an_upload_does_not_say_where_the_server_has_it(start: 
     engine.feed(session.id)
     until(lambda: bool(events_of(session, "error")))
     (error,) = events_of(session, "error")
-    assert error["message"].startswith("Expected the uploaded video to be one, but ")
+    assert error["message"].startswith("Expected the uploaded file to be a video, but ")
     assert str(tmp_path) not in error["message"]
     until(lambda: session.description["problem"] == error["message"])
 

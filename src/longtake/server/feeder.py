@@ -87,7 +87,7 @@ class Feeder:
     def _shown(self, sentence: str) -> str:
         """Without the place where the server has a video, which is nothing to a client."""
         path, shown = str(self._session.shelf.folder / VIDEO_NAME), "the uploaded video"
-        return sentence.replace(f"a video in {path}", f"{shown} to be one").replace(path, shown)
+        return sentence.replace(f"a video in {path}", "the uploaded file to be a video").replace(path, shown)
 
     def _push(self, index: int, time_s: float, picture: UInt8[np.ndarray, "height width 3"]) -> None:
         """Return when it is taken, or the session has ended or is to be fed no more.
