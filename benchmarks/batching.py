@@ -186,6 +186,7 @@ class SpanFigures:
 def batch_spans(
     *,
     worlds: Annotated[int, typer.Option(min=1, help="Unseen houses.")] = 3,
+    first: Annotated[int, typer.Option("--from", min=0, help="The least seed.")] = 0,
     frames: Annotated[int, typer.Option(min=256, help="Of each walk.")] = 1000,
     spans: Annotated[int, typer.Option(min=2, help="Parts that are mapped side by side.")] = 4,
     jobs: Annotated[int, typer.Option(min=1, help="Workers.")] = 2,
@@ -194,7 +195,7 @@ def batch_spans(
 ) -> None:
     """Cut long walks into spans that are mapped side by side, against one pass: errors of the path, and time."""
     figures = []
-    for seed in itertools.islice(seeds(Split.TEST), worlds):
+    for seed in itertools.islice(seeds(Split.TEST, first), worlds):
         row = {"source": f"world:{seed}?frames={frames}&size={_SIZE}", "name": "walk"}
         truth = torch.stack(
             [
