@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from selected import rest_by_hand
-from served import MAP, Start, events_of, open_session, push, pushed, until
+from served import BOTH, MAP, Start, events_of, open_session, push, pushed, until
 
 import longtake
 from longtake.errors import SavedSessionError
@@ -203,6 +203,24 @@ def test_a_file_that_is_no_picture_stops_the_recording_and_no_frame(
     (session.shelf.folder / PICTURES_NAME / "mine.jpegs").touch()
     assert push(session, frames[10:12], first=10) == steps[10:12]
     assert len(events_of(session, "recording.stopped")) == 1
+
+
+@pytest.mark.parametrize("name", ["live-1-map.safetensors", "live-1-dialogue.safetensors", "live.json"])
+def test_what_is_told_of_a_damaged_save_is_what_a_client_can_do(
+    start: Start, frames: Sequence[VideoFrame], name: str
+) -> None:
+    session = open_session(start(), BOTH)
+    push(session, frames[:3])
+    session.evict().result(timeout=60)
+    (session.shelf.state_folder(1) / name).write_bytes(b"damaged")
+    with pytest.raises(SavedSessionError):
+        session.push(pushed(frames[3], 3)).result(timeout=60)
+    until(lambda: bool(events_of(session, "error")))
+    (told,) = events_of(session, "error")
+    assert told["code"] == "saved_session"
+    assert told["message"].startswith(("state-1/", "Expected"))
+    assert told["message"].endswith("; open another session and send its frames again, or tell the server's operator.")
+    assert "save" not in told["message"].rpartition("; ")[2]
 
 
 @pytest.mark.parametrize("damage", rest_by_hand([truncated, as_folder, emptied, deleted, as_loop], keep=1))

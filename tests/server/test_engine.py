@@ -246,6 +246,7 @@ def test_a_fork_goes_on_from_where_its_parent_was(start: Start, frames: Sequence
     steps = push(session, frames[:12])
     fork = engine.fork(session.id).result(timeout=60)
     assert fork.id != session.id
+    assert (fork.description["fork_of"], session.description["fork_of"]) == (session.id, None)
     later = [*push(fork, frames[12:], first=12)]
     assert Outputs((*steps, *later), ask(fork)) == local
     assert session.record.num_frames == 12

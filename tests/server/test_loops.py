@@ -137,6 +137,30 @@ def test_saves_evictions_and_a_crash_close_the_same_loops(
         assert again.poses() == whole.poses()
 
 
+def test_the_parts_of_a_map_are_told_while_it_is_on_disk_and_in_what_is_downloaded(
+    start: Start, walk: Sequence[VideoFrame], tmp_path: Path
+) -> None:
+    engine = start()
+    session = open_session(engine, replace(MAP, title="a walk.mp4"))
+    push(session, walk[: LIGHT + 12])
+    told = session.description["loops"]
+    assert (told["num_sub_maps"], told["num_apart"]) == (2, 1)
+    finished(session)
+    told = session.description["loops"]
+    take = downloaded(session, tmp_path / "in memory")
+    summary = json.loads(take["summary.json"])
+    assert summary["tracking"]["num_apart"] == summary["loops"]["num_apart"] == told["num_apart"]
+    assert summary["tracking"]["states"]["lost"] > 0
+    assert (summary["source"], summary["num_frames"], summary["is_complete"]) == ("a walk.mp4", LIGHT + 12, True)
+    session.evict().result(timeout=60)
+    assert session.description["loops"] == told
+    assert downloaded(session, tmp_path / "on disk") == take
+    engine.drain()
+    again = start().session(session.id)
+    assert again.description["loops"] == told
+    assert downloaded(again, tmp_path / "after a restart") == take
+
+
 def test_loops_can_be_declined_and_are_counted_where_they_are_not(
     start: Start, walk: Sequence[VideoFrame], networks: Networks
 ) -> None:

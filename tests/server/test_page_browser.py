@@ -211,7 +211,7 @@ def test_an_upload_that_cannot_be_read_says_why(
     page.click("[data-source=upload]")
     page.set_input_files("#start-own input", tmp_path / "no.mp4")
     page.click("#start-button")
-    wait_for_words(page, "#notice-words", "the uploaded video")
+    wait_for_words(page, "#notice-words", "the uploaded file")
     wait_for_words(page, "#status-words", "Nothing can be read")
     page.wait_for_selector("#suggestions button", timeout=PATIENCE_MS)
     places = page.locator("#session-buttons button, #ask-panel input, #ask-panel button")
@@ -219,9 +219,9 @@ def test_an_upload_that_cannot_be_read_says_why(
     assert all(place.is_disabled() for place in places.all())
     id = page.evaluate("longtake.page.id")
     page.reload()
-    wait_for_words(page, "#notice-words", "the uploaded video")
+    wait_for_words(page, "#notice-words", "the uploaded file")
     page.click("[data-source=saved]")
-    wait_for_words(page, "#start-own", rf"no\.mp4[^·]+· stopped, [^·]+· {id[:6]}.*the uploaded video")
+    wait_for_words(page, "#start-own", rf"no\.mp4[^·]+· stopped, [^·]+· {id[:6]}.*the uploaded file")
     page.close()
 
 

@@ -106,12 +106,19 @@ def test_a_map_in_parts_is_told_while_it_runs_and_at_its_end(
         wait_for_words(page, "#status-words", "^Live, 72 frames; .*; the map is in 2 parts, 1 not joined to the first$")
         status, modes = (page.locator(place).bounding_box() for place in ("#status", "#view-modes"))
         assert status["x"] + status["width"] <= modes["x"]
+        server.call("POST", f"/v1/sessions/{session.id}/evict")
+        asleep = (
+            "^Asleep on disk after 72 frames; the map is in 2 parts, 1 not joined to the first; a question wakes it$"
+        )
+        later = open_page(browser, server.url, heard, fragment=f"#session={session.id}")
+        wait_for_words(later, "#status-words", asleep)
+        later.close()
         session.finish()
         ended = "^Ended after 72 frames; the map is in 2 parts, 1 not joined to the first$"
         wait_for_words(page, "#status-words", ended)
         server.call("POST", f"/v1/sessions/{session.id}/evict")
         later = open_page(browser, server.url, heard, fragment=f"#session={session.id}")
-        wait_for_words(later, "#status-words", "Ended after 72 frames")
+        wait_for_words(later, "#status-words", ended)
         page.wait_for_timeout(100)
         wait_for_words(page, "#status-words", ended)
         for one in (page, later):
@@ -297,4 +304,15 @@ def test_walks_through_the_same_house_are_told_apart(
     assert first == "world:9?frames=600&size=126x98"
     for id in ids:
         server.call("DELETE", f"/v1/sessions/{id}")
+    page.close()
+
+
+def test_a_fork_says_what_it_is_a_fork_of(browser: Any, server: ServerProcess, session: str, heard: list[str]) -> None:
+    fork = server.call("POST", f"/v1/sessions/{session}/fork").record["id"]
+    page = open_ended(browser, server, session, heard)
+    page.click("[data-source=saved]")
+    wait_for_words(page, "#start-own", f"· {fork[:6]}, fork of a short walk {session[:6]}")
+    own = page.locator(".session .open[aria-current=true]").text_content()
+    assert own.endswith(f"· {session[:6]}")
+    server.call("DELETE", f"/v1/sessions/{fork}")
     page.close()

@@ -130,7 +130,7 @@ def test_an_upload_tells_how_far_it_is_and_runs_to_its_end_and_what_is_no_video_
     no_film = tmp_path / "film.mp4"
     no_film.write_text("nothing that moves\n" * 100)
     upload(page, no_film)
-    wait_for_words(page, "#notice-words", "the uploaded video")
+    wait_for_words(page, "#notice-words", "the uploaded file")
     assert str(served.now.folder) not in page.text_content("#notice-words")
     assert not page.locator("#start").is_visible()
     page.click("#notice-buttons button:has-text('Dismiss')")

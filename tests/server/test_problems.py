@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from longtake.server.problems import without_place
+from longtake.server.problems import for_clients, without_place
 
 ID = "0123456789abcdef"
 
@@ -26,3 +26,16 @@ def test_sentences_name_files_as_they_are_in_the_session_s_folder(sessions: str,
         path = Path(named.format(place, ID, folder.resolve()))
         sentence = f"The saved session {path} cannot be read (No such file); save it again, in 10.5 s."
         assert without_place(sentence, folder) == sentence.replace(str(path), shown)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "fault"),
+    [
+        ("The saved session has no tensor 'k'; save it again.", "The saved session has no tensor 'k'"),
+        ("Files are of another save; of two; save the session again.", "Files are of another save; of two"),
+        ("session.json cannot be read (No such file).", "session.json cannot be read (No such file)"),
+    ],
+)
+def test_clients_are_told_what_they_can_do_about_a_damaged_save(sentence: str, fault: str) -> None:
+    advice = "open another session and send its frames again, or tell the server's operator."
+    assert for_clients(sentence) == f"{fault}; {advice}"

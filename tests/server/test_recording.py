@@ -14,9 +14,11 @@ from served import ASK, BOTH, MAP, Start, ask, await_save, events_of, open_sessi
 import longtake
 from longtake.errors import InputError
 from longtake.pipeline.events import Frame
+from longtake.server.downloads import Downloads
 from longtake.server.engine import Engine
 from longtake.server.networks import Networks
 from longtake.server.pictures import read_jpeg
+from longtake.server.problems import RequestError
 from longtake.server.results import geometry_bytes
 from longtake.server.session import ServedSession
 from longtake.server.settings import ServerSettings
@@ -203,6 +205,26 @@ def test_beyond_the_quota_recording_stops_and_the_session_goes_on(
     assert len(read_take(session.shelf.folder / TAKE_NAME)) == num_recorded
     session.finish().result(timeout=60)
     assert session.description["num_recorded"] == num_recorded
+
+
+def test_a_recording_that_stopped_before_its_first_frame_says_so_and_why(
+    start: Start, frames: Sequence[VideoFrame]
+) -> None:
+    engine = start(quota_bytes=MAP.memory_bytes)
+    session = open_session(engine, MAP)
+    (session.shelf.folder / VIDEO_NAME).write_bytes(bytes(MAP.memory_bytes))
+    with pytest.raises(RequestError, match="on the disk"):
+        engine.quota.require(0)
+    push(session, frames[:9])
+    session.finish().result(timeout=60)
+    engine.drain()
+    again = start()
+    for one in (session, again.session(session.id)):
+        with pytest.raises(RequestError, match="Recording of this session stopped before a frame") as refused:
+            Downloads(engine.settings.folder).make(one, "ply")
+        assert (refused.value.code, refused.value.status) == ("not_recorded", 409)
+        assert "part of the disk is full; close sessions that are no longer needed." in str(refused.value)
+        assert str(refused.value).endswith("open another session and send its frames again.")
 
 
 def test_a_disk_that_takes_no_more_is_one_error_and_the_session_goes_on(

@@ -15,13 +15,13 @@ def notes_on(source: Source, first: Frame, advice: str) -> Iterator[Noted]:
     if source.note is not None:
         yield Noted(source.note)
     if first.mapped is not None:
-        cut = _cut_off(first.mapped.placement, first.mapped.depth.shape)
+        cut = cut_off(first.mapped.placement, first.mapped.depth.shape)
         if cut is not None:
             yield Noted(f"{cut}{advice}.")
 
 
-def _cut_off(placement: Placement, size: tuple[int, int]) -> str | None:
-    """Where the network sees less than the picture has, which a viewer of the files would miss."""
+def cut_off(placement: Placement, size: tuple[int, int]) -> str | None:
+    """That the network sees less than the picture has, which a viewer of the files would miss; None if it sees all."""
     share = placement.seen_share(size)
     if share >= _LEAST_SEEN:
         return None

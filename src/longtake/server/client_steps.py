@@ -170,8 +170,8 @@ class SessionSteps:
         """Ending twice is fine."""
         yield from self._line.close()
         if not self._is_closed:
-            self._is_closed = True
             yield Call("DELETE", f"/sessions/{self.id}")
+            self._is_closed = True
         yield Told(None)
 
 

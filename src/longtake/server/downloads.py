@@ -18,12 +18,14 @@ from typing import Any, BinaryIO, TypeVar
 from longtake.errors import InputError, SavedSessionError, StorageError
 from longtake.exports.formats import FORMATS
 from longtake.exports.reexport import ExportSettings, export_take
+from longtake.exports.report.folder import SUMMARY_NAME
 from longtake.server.digests import pixel_digests, require_whole_files
 from longtake.server.machine import SessionState
 from longtake.server.pictures import read_jpeg, smaller
 from longtake.server.problems import RequestError
 from longtake.server.session import ServedSession
 from longtake.server.shelf import DIGESTS_NAME, PICTURES_NAME, PIXEL_FOLDERS, TAKE_NAME, Recorded
+from longtake.server.take_summary import take_summary
 from longtake.takes.correcting import correct_take
 from longtake.takes.header import (
     CORRECTIONS_NAME,
@@ -147,6 +149,13 @@ def _final(session: ServedSession) -> Recorded:
         )
     session.settle()
     recorded = session.recorded
+    if not recorded.num_frames and recorded.why_stopped is not None:
+        raise RequestError(
+            "not_recorded",
+            f"Recording of this session stopped before a frame had its final place, so that there is nothing to "
+            f"download: {recorded.why_stopped} When that is mended, open another session and send its frames again.",
+            status=409,
+        )
     if not recorded.num_frames:
         raise RequestError(
             "no_frames", "No frame of this session has a final place yet; send more, or finish it.", status=409
@@ -186,6 +195,7 @@ def _make(session: ServedSession, recorded: Recorded, format: str, folder: Path)
     if recorded.corrections is not None:
         take = correct_take(take.folder, recorded.corrections)
     if format == TAKE:
+        (take.folder / SUMMARY_NAME).write_bytes(take_summary(session, recorded, take))
         return _zipped(folder / "take.zip", _files_of(take), folder)
     made = folder / "made" / FORMATS[format].file
     export_take(take, made.parent, ExportSettings(formats=(format,)))
@@ -212,7 +222,8 @@ def _snapshot(take: Path, num_frames: int, folder: Path) -> Take:
 
 
 def _files_of(take: Take) -> Iterator[Path]:
-    for name in (HEADER_NAME, FRAMES_NAME, POSES_NAME, ONLINE_POSES_NAME, CORRECTIONS_NAME, DESCRIPTORS_NAME):
+    lines = (FRAMES_NAME, POSES_NAME, ONLINE_POSES_NAME, CORRECTIONS_NAME, DESCRIPTORS_NAME)
+    for name in (HEADER_NAME, SUMMARY_NAME, *lines):
         if (take.folder / name).is_file():
             yield take.folder / name
     for record in take.records:

@@ -19,7 +19,7 @@ from longtake.server.lull import Lull
 from longtake.server.machine import Machine, SessionState, steady_time
 from longtake.server.networks import Networks
 from longtake.server.observed import Observed
-from longtake.server.problems import RequestError, without_place
+from longtake.server.problems import RequestError, for_clients, without_place
 from longtake.server.quota import Quota
 from longtake.server.saving import require_whole_save
 from longtake.server.session import ServedSession
@@ -142,11 +142,18 @@ class Engine:
         return self._do(lambda: self._open(spec))
 
     def close(self, id: str) -> "Future[Any]":
-        """End a session and remove what is on disk."""
+        """End a session and remove what is on disk; where that fails, it goes on, and so does its own source."""
         session = self.session(id)
-        self._stop_feeding(id)
+        was_fed = self._stop_feeding(id)
+
+        def ended(_: "Future[Any]") -> None:
+            if session.state is SessionState.CLOSED:
+                self._forget(id)
+            elif was_fed:
+                self.feed(id)
+
         done = session.close()
-        done.add_done_callback(lambda _: self._forget(id))
+        done.add_done_callback(ended)
         return done
 
     def fork(self, id: str) -> "Future[Any]":
@@ -225,7 +232,7 @@ class Engine:
         for session in self.sessions:
             if session.state is SessionState.CLOSED or session.is_busy or session.id in self._feeders:
                 continue
-            if now_s - session.active_s >= self.settings.retention_s:
+            if now_s - session.active_s >= self.settings.retention_s and now_s >= session.removable_from_s:
                 self.close(session.id)
             elif session.holds_room and session.idle_s >= self.settings.idle_s:
                 session.rest()
@@ -277,7 +284,7 @@ class Engine:
             return self._add(ServedSession(id, shelf, record, self._machine, is_new=True))
         except BaseException:
             self.admission.release(id)
-            shelf.remove()
+            _remove(shelf)
             raise
 
     def _make_room(self, id: str, demand: Demand) -> None:
@@ -320,7 +327,7 @@ class Engine:
             self._add(ServedSession(id, shelf, record, self._machine, is_new=False))
         except LongtakeError as error:
             _log.warning("not resumed: %s", error, extra={"session": id})
-            self.damaged[id] = without_place(str(error), self.settings.folder)
+            self.damaged[id] = without_place(for_clients(str(error)), self.settings.folder)
 
     def _keep_ids(self, id: str, shelf: Shelf, record: SessionRecord) -> None:
         """On the disk before any event is told, for a crash that comes before the next save."""
@@ -339,11 +346,13 @@ class Engine:
             self._sessions[session.id] = session
         return session
 
-    def _stop_feeding(self, id: str) -> None:
+    def _stop_feeding(self, id: str) -> bool:
+        """Whether its own source ran."""
         with self._lock:
             feeder = self._feeders.pop(id, None)
         if feeder is not None:
             feeder.stop()
+        return feeder is not None
 
     def _feeding_ended(self, feeder: Feeder) -> None:
         with self._lock:
@@ -355,6 +364,15 @@ class Engine:
             self._sessions.pop(id, None)
         self.scheduler.forget(id)
         self.admission.release(id)
+
+
+def _remove(shelf: Shelf) -> None:
+    """What was begun of a session that could not be opened, which is told; what keeps it there is logged."""
+    try:
+        shelf.give_up_name()
+    except OSError as error:
+        _log.warning("not removed: %s", error, extra={"session": shelf.folder.name})
+    shelf.remove_rest()
 
 
 def _new_id() -> str:

@@ -11,19 +11,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from longtake.errors import InputError, LongtakeError
+from longtake.errors import InputError, LongtakeError, SavedSessionError
 from longtake.pipeline.admission import Demand
 from longtake.pipeline.mapper import on_cpu
+from longtake.runtime.steps import LoopUse
 from longtake.server.events import EventLog
 from longtake.server.machine import Machine, PushedFrame, Step, StepResult
 from longtake.server.pictures import frame_at
-from longtake.server.problems import RequestError
+from longtake.server.problems import RequestError, for_clients
 from longtake.server.recorder import Desk, Recorder, StepListener, kept_lines, kept_poses
 from longtake.server.results import geometry_of
 from longtake.server.saving import OnFailure, Saves, read_last
 from longtake.server.shelf import PICTURES_NAME, Recorded, SessionRecord, Shelf
 from longtake.server.standing import Standing
-from longtake.server.watchers import Watcher, judge_by, live_bytes, open_watcher, resume_watcher
+from longtake.server.watchers import Watcher, judge_by, live_bytes, loop_use, open_watcher, resume_watcher
 from longtake.takes.atomic_files import Grown
 from longtake.types import Geometry
 
@@ -75,6 +76,17 @@ class Life:
         return None if mapping is None else mapping.num_final
 
     @property
+    def loops(self) -> LoopUse | None:
+        """What it has found of loops, on disk as it was saved; None where places are not known again."""
+        watcher = self._watcher
+        return self.record.loops if watcher is None else loop_use(watcher)
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether there is nothing of it any more."""
+        return self._is_removed
+
+    @property
     def is_save_due(self) -> bool:
         return self._saves.is_due
 
@@ -107,11 +119,7 @@ class Life:
         networks.require_known(spec.model, spec.language)
         self._machine.make_room(self.id, self._demand)
         try:
-            model, language = networks.map_named(spec.model), networks.language_named(spec.language)
-            if self.record.number:
-                watcher = resume_watcher(spec, model, language, self.shelf.state_folder(self.record.number))
-            else:
-                watcher = open_watcher(spec, model, language)
+            watcher = self._new_or_saved()
             if watcher.mapping is not None:
                 watcher.mapping.close_loops_by(networks.loops_of(spec))
             judge_by(watcher, networks.familiarity_named(spec.model), networks.familiarity_named(spec.language))
@@ -121,6 +129,16 @@ class Life:
             raise
         self._come_back(watcher, recorder)
         return watcher
+
+    def _new_or_saved(self) -> Watcher:
+        spec, networks = self.record.spec, self._machine.networks
+        model, language = networks.map_named(spec.model), networks.language_named(spec.language)
+        if not self.record.number:
+            return open_watcher(spec, model, language)
+        try:
+            return resume_watcher(spec, model, language, self.shelf.state_folder(self.record.number))
+        except InputError as error:
+            raise SavedSessionError(for_clients(str(error))) from error
 
     def take(self, frame: PushedFrame, geometry: Geometry | None) -> None:
         """Count a frame that the watcher took, and keep what became known."""
@@ -209,16 +227,22 @@ class Life:
         self._require_kept()
         self.save()
         now_s = self._machine.clock()
-        record = replace(self.record, created_s=now_s, used_s=now_s, next_event=_AFTER_ITS_SOURCE)
+        record = replace(self.record, created_s=now_s, used_s=now_s, next_event=_AFTER_ITS_SOURCE, fork_of=self.id)
         self.shelf.copy_to(shelf, record)
         return record
 
     def remove(self) -> None:
-        """Let go of its memory and of all that is on disk; what was let in before and comes after finds nothing."""
-        self._is_removed = True
+        """Let go of all that is on disk and of its memory; what was let in before and comes after finds nothing.
+
+        Where the disk refuses, nothing was let go of: the OSError says so, and it goes on.
+        """
         self._saves.settle()
+        self.settle()
+        self.shelf.give_up_name()
+        self._is_removed = True
         self._let_go()
-        self.shelf.remove()
+        if not self.shelf.remove_rest():
+            _log.warning("some of its files are left; the next start removes them", extra={"session": self.id})
 
     def _require_kept(self) -> None:
         if self._is_removed:
@@ -311,12 +335,12 @@ class Life:
     def _begin_save(self) -> "Future[None]":
         assert self._watcher is not None
         assert self._recorder is not None
-        self._standing.know(resident_bytes=live_bytes(self._watcher))
+        self._standing.know(resident_bytes=live_bytes(self._watcher), loops=loop_use(self._watcher))
         return self._saves.begin(self._watcher, self._recorder, self.last)
 
     def _let_go(self) -> None:
         """Whatever keeps its files from being closed, it is in memory no more; what counts was saved before."""
-        parts = (self._watcher, self._recorder)
+        parts = (self._recorder, self._watcher)
         self._watcher = self._recorder = None
         self._machine.admission.release(self.id)
         for part in parts:

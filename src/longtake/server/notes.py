@@ -1,26 +1,33 @@
 """What to know before a session is trusted: what its models know, and whether the video is like that."""
 
+from collections.abc import Iterator
+
 from longtake.hub.bundled import model_notes, unlike_note
 from longtake.server.shelf import SessionRecord, Unlikeness
+from longtake.server.spec import SessionSpec
 from longtake.server.watchers import Watcher
 from longtake.weights.familiarity import CLIP_FRAMES, CLIP_GRIDS
 
 
 def session_notes(record: SessionRecord) -> list[str]:
     """A sentence each."""
-    spec, unlikeness = record.spec, record.unlikeness
-    parts = (
-        (spec.model, "longtake serve --model {}", unlikeness.model, "its map"),
-        (spec.language, "longtake serve --language {}", unlikeness.language, "its answers"),
-    )
-    notes: list[str] = []
-    for name, command, how_far, what in parts:
-        if name is None:
-            continue
-        notes += model_notes(name, shows_world=spec.is_world, naming=command)
-        if how_far is not None and how_far > 1:
-            notes.append(f"{unlike_note(name, command, what).format(f'{how_far:.1f}')}.")
-    return notes
+    spec, how_far = record.spec, record.unlikeness.language
+    about_answers = _notes_on(spec, spec.language, "longtake serve --language {}", how_far, "its answers")
+    return [*map_notes(record), *about_answers]
+
+
+def map_notes(record: SessionRecord) -> list[str]:
+    """Those about its map alone."""
+    spec, how_far = record.spec, record.unlikeness.model
+    return list(_notes_on(spec, spec.model, "longtake serve --model {}", how_far, "its map"))
+
+
+def _notes_on(spec: SessionSpec, name: str | None, command: str, how_far: float | None, what: str) -> Iterator[str]:
+    if name is None:
+        return
+    yield from model_notes(name, shows_world=spec.is_world, naming=command)
+    if how_far is not None and how_far > 1:
+        yield f"{unlike_note(name, command, what).format(f'{how_far:.1f}')}."
 
 
 def judged(watcher: Watcher, before: Unlikeness, *, has_ended: bool) -> Unlikeness:

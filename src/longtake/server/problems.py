@@ -71,6 +71,12 @@ def without_place(sentence: str, sessions: Path) -> str:
     return sentence.replace(whole, "the server's folder")
 
 
+def for_clients(sentence: str) -> str:
+    """What is wrong with a save, with what a client can do in place of what its files' owner could."""
+    fault = sentence.rpartition("; ")[0] or sentence.rstrip(".")
+    return f"{fault}; open another session and send its frames again, or tell the server's operator."
+
+
 def problem_of(error: BaseException) -> Problem:
     """The code and sentence of an error; one that is no client's fault says nothing of its inside."""
     if isinstance(error, RequestError):

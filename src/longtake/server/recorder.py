@@ -235,12 +235,11 @@ class Recorder:
             return
         problem = problem_of(error)
         reason = problem.message if isinstance(error, LongtakeError) else "The server failed to record it."
-        why = f"{reason} This session goes on, but nothing more is recorded of it."
-        self._recorded = self._recorded.stopped_by(why)
+        self._recorded = self._recorded.stopped_by(reason)
         self._close_files()
         if isinstance(error, InputError):
             self._desk.events.add("error", code="recording", message=problem.message)
-        self._desk.events.add("recording.stopped", message=why)
+        self._desk.events.add("recording.stopped", message=self._recorded.stopped)
 
     def _save(self, folder: Path, poses: PoseLog | None, grown: Grown | None) -> SavedRecording:
         """Poses are written by the worker: by now there may be more than had grown then."""
@@ -267,7 +266,8 @@ class Recorder:
             try:
                 file.close()
             except Exception:  # noqa: BLE001 - logged; a save has brought to the disk what counts
-                _log.exception("not closed", extra=self._named)
+                if self._desk.shelf.folder.is_dir():  # else it was removed, and nothing is to be kept
+                    _log.exception("not closed", extra=self._named)
 
     @property
     def _named(self) -> dict[str, str]:

@@ -5,6 +5,7 @@ stepping   what the worker does for each
 life       where the session is, in memory or on disk, and what is kept of it
 """
 
+import logging
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
@@ -16,6 +17,7 @@ from typing import Any
 from longtake.errors import BusyError, CancelledWorkError
 from longtake.language.question_grammar import known_ids, question_ids
 from longtake.pipeline.scheduler import Work, WorkKind
+from longtake.runtime.steps import LoopUse
 from longtake.server.conversation import Conversation
 from longtake.server.events import EventLog, SessionEvent
 from longtake.server.life import Life
@@ -32,6 +34,10 @@ from longtake.server.watches import Watch, Watches
 from longtake.server.webhooks import require_webhook
 from longtake.server.works import UnderWay, Works
 from longtake.video.addresses import shown_address
+
+_log = logging.getLogger(__name__)
+_REMOVE_AGAIN_S = 60.0
+"""After which a session that was too old, and could not be removed, may be again."""
 
 
 class ServedSession:
@@ -56,12 +62,13 @@ class ServedSession:
         )
         """What those who watch are sent."""
         self.listen(self.view.take)
-        self._is_closed = False
         self._problem: str | None = None
         self._door = threading.RLock()
         """Held from when a frame or a question is let in until it is under way."""
         self._rests_from_s = 0.0
         """When it may leave memory again, after it could not be saved."""
+        self.removable_from_s = 0.0
+        """When to remove it again for its age, after that failed."""
         self._tell_beginning(is_new=is_new)
 
     def _observe(self, event: SessionEvent) -> None:
@@ -75,7 +82,7 @@ class ServedSession:
 
     @property
     def state(self) -> SessionState:
-        if self._is_closed:
+        if self._life.is_removed:
             return SessionState.CLOSED
         if not self.record.num_frames:
             return SessionState.WAITING
@@ -99,6 +106,11 @@ class ServedSession:
     def recorded(self) -> Recorded:
         """What there is of its take."""
         return self._life.recorded
+
+    @property
+    def loops(self) -> LoopUse | None:
+        """What it has found of loops, on disk as it was saved; None where places are not known again."""
+        return self._life.loops
 
     @property
     def kept_lines(self) -> dict[str, str]:
@@ -172,6 +184,7 @@ class ServedSession:
             "state": self.state.value,
             "source": shown_address(spec.source),
             "title": spec.title,
+            "fork_of": record.fork_of,
             "model": spec.model,
             "language": spec.language,
             "memory_bytes": spec.memory_bytes,
@@ -201,10 +214,14 @@ class ServedSession:
 
     @property
     def _loops(self) -> dict[str, Any]:
-        """Whether loops are closed and why; while it is in memory also how many were, and what they hold."""
-        watcher = self._life.watcher
-        use = None if watcher is None or watcher.mapping is None else watcher.mapping.info.loops
-        return self._machine.networks.loops_of(self.record.spec).told | ({} if use is None else asdict(use))
+        """Whether loops are closed and why, how many were, in how many parts the map is, and what all that holds."""
+        use = self.loops
+        return self.told_loops | ({} if use is None else asdict(use))
+
+    @property
+    def told_loops(self) -> dict[str, Any]:
+        """Whether loops are closed, and why."""
+        return dict(self._machine.networks.loops_of(self.record.spec).told)
 
     def push(self, frame: PushedFrame) -> "Future[Any]":
         """Let the worker take a frame; the event `input_frame.ack`, `input_frame.dropped` or `error` tells the end."""
@@ -360,7 +377,7 @@ class ServedSession:
             yield
 
     def _require_open(self) -> None:
-        if self._is_closed:
+        if self._life.is_removed:
             raise RequestError("unknown_session", "This session was closed; open another.", status=404)
 
     def _require_short(self, expected: str) -> None:
@@ -433,9 +450,18 @@ class ServedSession:
         self.events.add("session.updated", watches=[watch.description for watch in self._watches.all])
 
     def _close(self) -> None:
-        self._is_closed = True
+        """All of it, or nothing where the disk refuses."""
         try:
             self._life.remove()
-        finally:
-            self.view.close()
-            self.events.add("session.closed")
+        except OSError as error:
+            _log.warning("not removed: %s", error, extra={"session": self.id})
+            self.removable_from_s = self._machine.clock() + _REMOVE_AGAIN_S
+            raise RequestError(
+                "storage",
+                f"The server's disk does not let this session be removed ({error.strerror or error}): it is still "
+                "there and goes on, but frames and questions that waited were given up; try again, or tell the "
+                "server's operator.",
+                status=507,
+            ) from error
+        self.view.close()
+        self.events.add("session.closed")

@@ -18,11 +18,12 @@ import shutil
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from longtake.errors import SavedSessionError
+from longtake.runtime.steps import LoopUse
 from longtake.server.pictures import is_full
 from longtake.server.spec import SessionSpec
 from longtake.server.watches import Watch
@@ -42,6 +43,7 @@ _SESSION_ID = re.compile(r"[0-9a-f]{16}")
 _UNFINISHED = ".unfinished"
 """Ends the name of a folder while it is copied or removed."""
 _TAKEN = struct.Struct("<Q")
+_GOES_ON = " This session goes on, but nothing more is recorded of it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ class Recorded:
     num_bytes: int = 0
     """Of the pixels of all of them."""
     stopped: str | None = None
-    """Why nothing more is recorded."""
+    """That nothing more is recorded, and why."""
     version: int = 0
     """Of the last correction, as the session counts them; 0 where there was none."""
     corrections: Corrections | None = None
@@ -63,7 +65,13 @@ class Recorded:
         return replace(self, num_frames=self.num_frames + 1, num_bytes=self.num_bytes + num_bytes)
 
     def stopped_by(self, why: str) -> "Recorded":
-        return replace(self, stopped=why)
+        """For a reason, in a sentence."""
+        return replace(self, stopped=f"{why}{_GOES_ON}")
+
+    @property
+    def why_stopped(self) -> str | None:
+        """The reason by itself."""
+        return None if self.stopped is None else self.stopped.removesuffix(_GOES_ON)
 
     def moved(self, version: int, corrections: Corrections | None) -> "Recorded":
         """By all corrections up to this one."""
@@ -127,6 +135,10 @@ class SessionRecord:
     watches: tuple[Watch, ...] = ()
     recorded: Recorded = field(default_factory=Recorded)
     unlikeness: Unlikeness = field(default_factory=Unlikeness)
+    loops: LoopUse | None = None
+    """What it had found when it was saved; None where places are not known again."""
+    fork_of: str | None = None
+    """The session that it was copied from, which may be gone."""
 
 
 class Shelf:
@@ -181,6 +193,8 @@ class Shelf:
                     "watches": [watch.to_record() for watch in record.watches],
                     "recorded": record.recorded.to_record(),
                     "unlikeness": record.unlikeness.to_record(),
+                    "loops": None if record.loops is None else asdict(record.loops),
+                    "fork_of": record.fork_of,
                 }
             ),
         )
@@ -238,6 +252,8 @@ class Shelf:
             watches=tuple(Watch.from_record(watch) for watch in record.objects("watches")),
             recorded=Recorded.from_record(record.object("recorded")),
             unlikeness=_read_unlikeness(record),
+            loops=_read_loops(record),
+            fork_of=record.optional("fork_of", record.text),
         )
 
     def copy_to(self, other: "Shelf", record: SessionRecord) -> None:
@@ -291,19 +307,37 @@ class Shelf:
             return 0
         return int(_TAKEN.unpack(content)[0]) if len(content) == _TAKEN.size else 0
 
-    def remove(self) -> None:
-        """The name first: what is left where this is cut off belongs to no session."""
-        with suppress(FileNotFoundError):
+    def give_up_name(self) -> None:
+        """The first step of a removal: where the disk refuses it, all is as it was; else there is no session any more.
+
+        What is left where a program is killed after it belongs to none.
+        """
+        try:
             self.folder.replace(self.unfinished_folder)
-        if self.unfinished_folder.is_file():  # somebody put it in the place of the folder
-            self.unfinished_folder.unlink()
-        shutil.rmtree(self.unfinished_folder, ignore_errors=True)
+        except OSError:
+            if self.folder.exists():  # else it was gone before, or by now
+                raise
+
+    def remove_rest(self) -> bool:
+        """The second step; False where something is left, which belongs to no session: the next start removes it."""
+        with suppress(OSError):
+            if self.unfinished_folder.is_file():  # somebody put it in the place of the folder
+                self.unfinished_folder.unlink()
+            shutil.rmtree(self.unfinished_folder, ignore_errors=True)
+            return not self.unfinished_folder.exists()
+        return False
 
 
 def _read_unlikeness(record: JsonObject) -> Unlikeness:
     """Records of earlier versions say nothing of it."""
     told = record.optional("unlikeness", record.object)
     return Unlikeness() if told is None else Unlikeness.from_record(told)
+
+
+def _read_loops(record: JsonObject) -> LoopUse | None:
+    """Records of earlier versions say nothing of them."""
+    told = record.optional("loops", record.object)
+    return None if told is None else LoopUse(**{each.name: told.integer(each.name) for each in fields(LoopUse)})
 
 
 def is_session_id(text: str) -> bool:

@@ -155,7 +155,7 @@ def _description(take: Take) -> dict[str, Any]:
         "paused": False,
         "finished": True,
         "read_only": True,
-        "notes": read_folder(take.folder).notes,
+        "notes": read_folder(take.folder).all_notes,
         "watches": [],
     }
 

@@ -14,6 +14,7 @@ from longtake.errors import BudgetError
 from longtake.geometry.model import GeometryModel
 from longtake.language.load import LanguageModel
 from longtake.runtime.answers import Answer
+from longtake.runtime.steps import LoopUse
 from longtake.server.problems import RequestError
 from longtake.server.spec import SessionSpec
 from longtake.types import Geometry
@@ -223,6 +224,11 @@ def live_bytes(watcher: Watcher) -> int:
     mapping, dialogue = watcher.mapping, watcher.dialogue
     held = 0 if mapping is None else mapping.live_bytes
     return held + (0 if dialogue is None else dialogue.info.live_bytes)
+
+
+def loop_use(watcher: Watcher) -> LoopUse | None:
+    """What it has found of loops so far; None where places are not known again."""
+    return None if watcher.mapping is None else watcher.mapping.info.loops
 
 
 def judge_by(watcher: Watcher, model: Familiarity | None, language: Familiarity | None) -> None:

@@ -10,6 +10,7 @@ from longtake.errors import InputError
 from longtake.exports.record import EXPORT_FOLDER, RECORD_NAME, ExportRecord
 from longtake.exports.report.asked import ASKED_NAME, Asked
 from longtake.exports.report.truth import TRUTH_NAME, Truth
+from longtake.exports.tracking import tracking_in_words
 from longtake.takes.fields import JsonObject, parse_file
 from longtake.takes.take import Take, read_take
 
@@ -68,6 +69,12 @@ class MappedFolder:
         """What the run says of its model and its video."""
         notes = (self.summary or {}).get("notes")
         return [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []
+
+    @property
+    def all_notes(self) -> list[str]:
+        """These, and how the camera was tracked."""
+        tracking = tracking_in_words(self.summary or {})
+        return self.notes if tracking is None else [*self.notes, tracking]
 
     def table(self, name: str) -> Mapping[str, Any]:
         """An object of the summary, empty where there is none."""

@@ -27,7 +27,6 @@ from longtake.exports.report.sections import (
 from longtake.exports.report.strips import draw_strips
 from longtake.exports.report.timeline import timeline_section
 from longtake.exports.report.truth import Truth, truth_section
-from longtake.exports.tracking import tracking_in_words
 from longtake.exports.viewer.script import as_one_script
 from longtake.takes.atomic_files import replace_file
 from longtake.takes.header import Content, Unit
@@ -63,7 +62,7 @@ def make_page(folder: MappedFolder) -> str:
         title=escape(_title(folder)),
         badge=_badge(folder),
         subtitle=escape(_subtitle(folder)),
-        notes="".join(f'<p class="note">{escape(note)}</p>' for note in _notes(folder)),
+        notes="".join(f'<p class="note">{escape(note)}</p>' for note in folder.all_notes),
         figures=figures_section(figures),
         truth=truth_section(folder.truth),
         asked=asked_section(folder.asked),
@@ -127,12 +126,6 @@ def _subtitle(folder: MappedFolder) -> str:
     by = f" by {model}" if isinstance(model, str) else ""
     words = "metres" if header.unit is Unit.METRE else "model units, whose length in metres is unknown"
     return f"Depth and poses{by} of {header.width}x{header.height} pixels a frame; lengths are in {words}."
-
-
-def _notes(folder: MappedFolder) -> list[str]:
-    """What the run says of its model and its video, and how the camera was tracked."""
-    tracking = tracking_in_words(folder.summary or {})
-    return folder.notes if tracking is None else [*folder.notes, tracking]
 
 
 def _figures_of_take(folder: MappedFolder, take: Take, cloud: PointSample | None) -> Mapping[str, str | None]:

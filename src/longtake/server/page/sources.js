@@ -115,7 +115,7 @@ export class Sources {
     const row = element("div", { class: "session" }), open = element("button", {
       type: "button", class: "open", "aria-current": isShown ? "true" : null, onclick: () => this.#watch(session.id),
     }, element("strong", { text: isShown ? `${name} (shown now)` : name, dir: "auto" }),
-    element("span", { class: "soft", text: `${dateInWords(session.created_s)} · ${aboutSession(session)} · ${short}` }),
+    element("span", { class: "soft", text: `${dateInWords(session.created_s)} · ${aboutSession(session)} · ${short}${originOf(session)}` }),
     ...(session.problem ? [element("small", { class: "problem", text: session.problem })] : []));
     const ask = element("button", { type: "button", class: "plain", "aria-label": `Delete ${name} ${short}`, title: "Delete",
       onclick: () => { row.replaceChildren(sure); keep.focus(); } }, icon("trash"));
@@ -249,6 +249,11 @@ function aboutSession(session) {
   const state = stateInWords(session);
   const kinds = session.model && session.language ? "" : session.model ? ", map only" : ", answers only";
   return `${state}${kinds}, ${framesInWords(session)}, used ${ageInWords(Date.now() / 1000 - session.active_s)} ago`;
+}
+
+// A fork is called as the session that it goes on from: its number tells which one that is, also where it is gone.
+function originOf(session) {
+  return session.fork_of ? `, fork of ${nameOf(session)} ${session.fork_of.slice(0, 6)}` : "";
 }
 
 // Of a house also how many it was to have, which tells one walk from another.

@@ -32,7 +32,7 @@ function statusOfSession(state, silentMs) {
   if (session.problem) return { sign: "bad", words: state.isBarren ? "Nothing can be read" : `Stopped after ${frames}` };
   if (session.paused) return { sign: "paused", words: withParts(`Paused after ${frames}`) };
   if (!numFrames) return { sign: "waiting", words: waitingWords(session.source) };
-  if (session.state === "saved") return { sign: "ended", words: `Asleep on disk after ${frames}; a question wakes it` };
+  if (session.state === "saved") return { sign: "ended", words: `${withParts(`Asleep on disk after ${frames}`)}; a question wakes it` };
   if (silentMs > QUIET_MS) {
     return { sign: "waiting", words: `${waitingWords(session.source)}, none for ${Math.round(silentMs / 1000)} s` };
   }
