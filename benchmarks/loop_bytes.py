@@ -23,7 +23,7 @@ from longtake.places.loops import Spread
 from longtake.places.side_look import Clips
 from longtake.places.tracking import Tracker, TrackingRule
 from longtake.places.verification import Doubt, Verdict, Verifier, rigid
-from longtake.places.walk import Seen, Walk
+from longtake.places.walk import Held, Seen, Walk
 from longtake.types import FrameKind, Geometry
 
 _CHANNELS = 144
@@ -88,7 +88,7 @@ def measure_held(frames: int, at: Sequence[int]) -> Iterator[HeldFigures]:
     for frame in range(frames):
         look = looks[frame % _ROUND] + 0.05 * random.normal(size=_CHANNELS)
         before = walk
-        walk, _ = walk.stepped(seen, _said(frame, look), nothing, verifier)
+        walk, _ = walk.stepped(seen, _said(frame, look), Held(frame, nothing), verifier)
         waits.see(before, walk)
         if frame + 1 in at:
             yield _figures(walk, max(waits.slowest_ms.values()))

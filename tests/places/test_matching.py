@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float64
 
-from longtake.places.matching import find_corners, match
+from longtake.places.matching import _edges, find_corners, match
 from longtake.places.pictures import blurred, sampled
 
 
@@ -52,3 +52,28 @@ def test_a_blur_is_the_mean_of_a_square_and_samples_lie_between_pixels() -> None
     expected = 0.5 * (0.75 * maps[3, 2] + 0.25 * maps[3, 3]) + 0.5 * (0.75 * maps[4, 2] + 0.25 * maps[4, 3])
     np.testing.assert_allclose(between, expected)
     np.testing.assert_array_equal(sampled(maps, np.array([[7.0, 8.0]]))[0], maps[8, 7])
+
+
+def test_edges_lie_along_the_two_directions_nearest_to_them() -> None:
+    brightness = texture(3)[..., 0]
+    down, right = np.gradient(brightness)
+    away = np.arctan2(down, right)[..., None] * (8 / (2 * np.pi)) - np.arange(8) + 4
+    slow = np.hypot(right, down)[..., None] * np.maximum(0, 1 - np.abs(away % 8 - 4))
+    np.testing.assert_array_equal(_edges(brightness), slow)
+
+
+def test_pairs_are_those_of_whom_each_is_the_nearest_of_the_other_the_first_of_equals() -> None:
+    old, new = (find_corners(np.round(8 * texture(seed)[:98, :126]) / 8) for seed in (4, 5))
+    one, other = old.descriptors.astype(np.float64), new.descriptors.astype(np.float64)
+    distance = ((one[:, None] - other) ** 2).sum(axis=2)
+    nearest, back = distance.argmin(axis=1), distance.argmin(axis=0)
+    slow = [(place, near) for place, near in enumerate(nearest.tolist()) if back[near] == place]
+    assert match(old, new).tolist() == [list(pair) for pair in slow]
+
+
+def test_the_border_goes_on_outside_where_a_picture_is_blurred() -> None:
+    maps = np.random.default_rng(0).random((9, 12, 2))
+    for radius in (1, 2, 3):
+        padded = np.pad(maps, ((radius, radius), (radius, radius), (0, 0)), mode="edge")
+        squares = np.lib.stride_tricks.sliding_window_view(padded, (2 * radius + 1, 2 * radius + 1), axis=(0, 1))
+        np.testing.assert_allclose(blurred(maps, radius), squares.mean(axis=(3, 4)), rtol=1e-13)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float64
 
 from longtake.places.pictures import DepthPicture
-from longtake.places.registration import Motion, PointPairs, register
+from longtake.places.registration import Motion, PointPairs, _agree, _samples, _votes, register
 
 PICTURE = DepthPicture(
     colours=np.zeros((98, 126, 3)),
@@ -108,3 +108,41 @@ def test_a_motion_and_its_inverse_undo_each_other() -> None:
     np.testing.assert_allclose((there @ back).matrix.numpy(), np.eye(4), atol=1e-12)
     in_units = motion.similarity(2.0, 5.0).of_points(torch.from_numpy(2 * points))
     np.testing.assert_allclose(in_units.numpy(), 5 * motion.of_points(points), atol=1e-12)
+
+
+def every_sample(pairs: PointPairs, rng: np.random.Generator) -> Motion:
+    """The slow twin, with nothing left out."""
+    chosen = rng.integers(len(pairs), size=(512, 3))
+    old, new = pairs.old[chosen], pairs.new[chosen]
+    from_old, from_new = old - old.mean(axis=1)[:, None], new - new.mean(axis=1)[:, None]
+    left, values, right = np.linalg.svd(np.einsum("nki,nkj->nij", from_new, from_old))
+    signs = np.ones_like(values)
+    signs[:, 2] = np.sign(np.linalg.det(left) * np.linalg.det(right))
+    rotation = np.einsum("nij,nj,njk->nik", left, signs, right)
+    scale = (values * signs).sum(axis=1) / np.maximum((from_old * from_old).sum(axis=(1, 2)), 1e-12)
+    turned = np.einsum("nij,nj->ni", rotation, old.mean(axis=1))
+    return Motion(scale, rotation, new.mean(axis=1) - scale[:, None] * turned)
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 2.4])
+def test_samples_are_all_fits_that_neither_grow_nor_shrink_too_much(scale: float) -> None:
+    rng = np.random.default_rng(5)
+    motion = Motion(np.asarray(scale), about_y(0.4), np.array([0.3, -0.1, 0.5]))
+    pairs = with_outliers(exact_pairs(motion, 60, rng), 0.8, rng)
+    every = every_sample(pairs, np.random.default_rng(7))
+    sane, found = every[(every.scale > 1 / 2.5) & (every.scale < 2.5)], _samples(pairs, np.random.default_rng(7))
+    assert 0 < len(sane.scale) < 512
+    np.testing.assert_array_equal(found.scale, sane.scale)
+    np.testing.assert_array_equal(found.rotation, sane.rotation)
+    np.testing.assert_array_equal(found.translation, sane.translation)
+
+
+@pytest.mark.parametrize("outliers", [0.0, 0.5, 1.0])
+def test_votes_are_the_pairs_that_agree_with_each_sample(outliers: float) -> None:
+    rng = np.random.default_rng(6)
+    motion = Motion(np.asarray(1.1), about_y(0.3), np.array([0.2, 0.1, -0.4]))
+    pairs = with_outliers(exact_pairs(motion, 90, rng), outliers, rng)
+    samples = _samples(pairs, np.random.default_rng(8))
+    np.testing.assert_array_equal(
+        _votes(samples, pairs, PICTURE), _agree(samples, pairs, PICTURE, wide=1.0).sum(axis=1)
+    )

@@ -218,6 +218,17 @@ def test_saved_on_its_way_it_goes_on_to_the_same_bits() -> None:
         solving = solving.stepped()
 
 
+def test_what_a_step_hands_to_the_next_changes_no_bit() -> None:
+    graph = walked_graph(7, nodes=25, loops=10, wrong=0.3, drift=2.0).graph
+    fast = slow = Solving.of(graph)
+    while not fast.is_done:
+        fast, slow = fast.stepped(), replace(slow, laid=None).stepped()
+        np.testing.assert_array_equal(fast.strain, slow.strain)
+        np.testing.assert_array_equal(fast.is_withdrawn, slow.is_withdrawn)
+        np.testing.assert_array_equal(fast.weights, replace(fast, laid=None).weights)
+        assert fast.cost == replace(fast, laid=None).cost
+
+
 def test_sub_map_is_laid_by_its_loops_whatever_its_scale() -> None:
     walked = walked_graph(11, nodes=40, loops=0)
     parts = walked.graph

@@ -14,7 +14,7 @@ from longtake.memory.saved import Pieces, SavedTensors, TensorFile
 from longtake.places.loop_card import LoopCard
 from longtake.places.saved_walk import rule_of, walk_of, walk_tensors
 from longtake.places.verification import Verifier
-from longtake.places.walk import LoopRule, Seen, Walk
+from longtake.places.walk import Held, LoopRule, Seen, Walk
 from longtake.runtime.steps import Frame, Look, LoopUse, Progress, VideoSession
 from longtake.types import Geometry
 from longtake.weights.familiarity import UNJUDGED, Judged
@@ -78,7 +78,7 @@ class LoopedSession(VideoSession):
     @contextmanager
     def look(self, frame: Frame, timestamp_s: float | None = None) -> Iterator[Look]:
         """As the session inside does; a frame that is lost is the last one of its sequence."""
-        held = self._session.provisional
+        held = self._held()
         self._session.check(frame)
         picture = _bytes_of(frame)
         tracker = self._walk.value.tracker.seeing(picture)
@@ -95,7 +95,7 @@ class LoopedSession(VideoSession):
     @contextmanager
     def look_last(self, frame: Frame, timestamp_s: float | None = None) -> Iterator[Look]:
         """What follows is another sub-map, whatever it looks like."""
-        held = self._session.provisional
+        held = self._held()
         self._session.check(frame)
         picture = _bytes_of(frame)
         tracker = self._walk.value.tracker.seeing(picture).cut_off()
@@ -104,14 +104,18 @@ class LoopedSession(VideoSession):
 
     @contextmanager
     def look_at_rest(self) -> Iterator[Look]:
-        held = self._session.provisional
+        held = Held(self._session.num_final, self._session.provisional)
         with self._session.look_at_rest() as look:
             yield self._looked(look, None, held)
 
     def check(self, frame: Frame) -> None:
         self._session.check(frame)
 
-    def _looked(self, look: Look, seen: Seen | None, held: Geometry) -> Look:
+    def _held(self) -> Held:
+        """Before a frame; results are put together only where they may be needed."""
+        return Held(self._session.num_final, self._session.provisional if self._walk.value.may_adopt else None)
+
+    def _looked(self, look: Look, seen: Seen | None, held: Held) -> Look:
         after, geometry = self._walk.value.stepped(seen, look.geometry, held, self._verifier)
         return Look(geometry, look.num_kept, (partial(self._walk.become_with, after), *look.parts))
 

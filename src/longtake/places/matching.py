@@ -43,8 +43,9 @@ def find_corners(colours: Float64[np.ndarray, "height width 3"]) -> Corners:
     pixels, descriptors = [], []
     for size in _SIZES:
         picture = colours if size == 1 else _shrunken(colours, round(height * size), round(width * size))
-        rows, columns = _strongest(picture.mean(axis=-1), int(_MOST_CORNERS * size))
-        descriptors.append(_described(picture, rows, columns))
+        total = picture[..., 0] + picture[..., 1] + picture[..., 2]
+        rows, columns = _strongest(total / 3, int(_MOST_CORNERS * size))
+        descriptors.append(_described(picture, total, rows, columns))
         larger = np.array([width / picture.shape[1], height / picture.shape[0]])
         pixels.append((np.stack([columns, rows], axis=1) + 0.5) * larger - 0.5)
     inside = np.clip(np.concatenate(pixels), 0, [width - 1, height - 1])
@@ -56,8 +57,10 @@ def match(old: Corners, new: Corners) -> Int64[np.ndarray, "pairs 2"]:
     if not (len(old.pixels) and len(new.pixels)):
         return np.zeros((0, 2), dtype=np.int64)
     a, b = old.descriptors, new.descriptors
-    distance = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * (a @ b.T)
-    nearest, back = distance.argmin(axis=1), distance.argmin(axis=0)
+    products = a @ (-2 * b).T  # distances, less what all of a row or all of a column have in common
+    nearest = (products + (b * b).sum(axis=1)).argmin(axis=1)
+    products += (a * a).sum(axis=1)[:, None]
+    back = products.argmin(axis=0)
     places = np.arange(len(a))
     is_mutual = back[nearest] == places
     return np.stack([places[is_mutual], nearest[is_mutual]], axis=1)
@@ -93,15 +96,14 @@ def _strongest(
 
 def _described(
     colours: Float64[np.ndarray, "height width 3"],
+    total: Float64[np.ndarray, "height width"],
     rows: Int64[np.ndarray, " corners"],
     columns: Int64[np.ndarray, " corners"],
 ) -> Float32[np.ndarray, "corners channels"]:
-    edges = _around(
-        blurred(blurred(_edges(colours.mean(axis=-1)), 1), 1), rows, columns, _SQUARE * (np.arange(4) - 1.5)
-    )
+    edges = _around(blurred(blurred(_edges(total / 3), 1), 1), rows, columns, _SQUARE * (np.arange(4) - 1.5))
     edges = np.minimum(_of_length_1(edges), _HIGHEST)
-    tints = colours / (colours.sum(axis=-1, keepdims=True) + 0.1) - 1 / 3
-    tint = _around(blurred(blurred(tints[..., :2], _SQUARE), 1), rows, columns, np.array([-_SQUARE, _SQUARE]))
+    tints = colours[..., :2] / (total[..., None] + 0.1) - 1 / 3
+    tint = _around(blurred(blurred(tints, _SQUARE), 1), rows, columns, np.array([-_SQUARE, _SQUARE]))
     whole = np.round(_STEPS * np.concatenate([_of_length_1(edges), _TINT * tint], axis=1))
     return whole.astype(np.float32)
 
@@ -110,8 +112,10 @@ def _edges(brightness: Float64[np.ndarray, "height width"]) -> Float64[np.ndarra
     """How strongly brightness changes at each pixel, along the two directions nearest to that of the change."""
     down, right = np.gradient(brightness)
     direction = np.arctan2(down, right) * (_DIRECTIONS / (2 * np.pi))
-    away = np.abs((direction[..., None] - np.arange(_DIRECTIONS) + _DIRECTIONS / 2) % _DIRECTIONS - _DIRECTIONS / 2)
-    return np.asarray(np.hypot(right, down)[..., None] * np.maximum(0, 1 - away))
+    away = direction[..., None] - np.arange(_DIRECTIONS) + _DIRECTIONS / 2
+    away += _DIRECTIONS * (away < 0)  # once round at most, which takes far less time than a remainder
+    away -= _DIRECTIONS / 2
+    return np.asarray(np.hypot(right, down)[..., None] * np.maximum(0, 1 - np.abs(away)))
 
 
 def _around(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int64, UInt8
+from jaxtyping import Bool, UInt8
 
 from longtake.types import Geometry
 
@@ -51,13 +51,12 @@ class Overlay:
         """After one more picture."""
         if self.last is None or self.stayed is None:
             return Overlay(last=pixels, stayed=np.zeros(pixels.shape[1:], dtype=np.uint8))
-        change = np.abs(pixels.astype(np.int64) - self.last).max(axis=0)
+        change = np.abs(pixels.astype(np.int16) - self.last).max(axis=0)
         if change.mean() < _MOVED:
             return self
-        stayed = self.stayed.astype(np.int64)
+        stayed = self.stayed.astype(np.int16)
         stayed = np.where(change <= _UNCHANGED, stayed + 1, stayed - _BACK).clip(0, _MOST)
-        covered = _covered(stayed >= _ENOUGH, pixels.astype(np.int64).sum(axis=0) // 3)
-        return Overlay(last=pixels, stayed=stayed.astype(np.uint8), covered=covered if covered.any() else None)
+        return Overlay(last=pixels, stayed=stayed.astype(np.uint8), covered=_covered(stayed >= _ENOUGH, pixels))
 
     def left_out(self, geometry: Geometry) -> Geometry:
         """Without confidence where an overlay lies: neither places nor the map are made of such pixels."""
@@ -73,15 +72,21 @@ class Overlay:
 
 
 def _covered(
-    stays: Bool[np.ndarray, "height width"], grey: Int64[np.ndarray, "height width"]
-) -> Bool[np.ndarray, "height width"]:
+    stays: Bool[np.ndarray, "height width"], pixels: UInt8[np.ndarray, "3 height width"]
+) -> Bool[np.ndarray, "height width"] | None:
+    """None where nothing is, as in nearly every picture."""
+    if not stays.any():
+        return None
+    grey = pixels.astype(np.int16).sum(axis=0) // 3
     covered = _border(stays & (grey <= _DARK))
     edge = np.zeros_like(stays)
     across = (np.abs(np.diff(grey, axis=1)) >= _EDGE) & stays[:, 1:] & stays[:, :-1]
     along = (np.abs(np.diff(grey, axis=0)) >= _EDGE) & stays[1:] & stays[:-1]
     edge[:, 1:] |= across
     edge[1:] |= along
-    return np.asarray(covered | (stays & _widened(edge)))
+    if edge.any():
+        covered = covered | (stays & _widened(edge))
+    return covered if covered.any() else None
 
 
 def _border(dark: Bool[np.ndarray, "height width"]) -> Bool[np.ndarray, "height width"]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, Int64
 
 from longtake.places.pictures import DepthPicture
 from longtake.spatial.similarity import Similarity
@@ -27,6 +27,8 @@ _NUM_STEPS = 12
 _WIDE_STEPS = 3
 """First steps, in which more pairs count, for a sample is rough."""
 _FEWEST_PAIRS = 6
+_ROUNDED = 1 - 1e-9
+"""What rounding may take off a bound."""
 _DAMPING = 1e-6
 
 
@@ -55,6 +57,9 @@ class Motion:
     def of_points(self, points: Float64[np.ndarray, "points 3"]) -> Float64[np.ndarray, "*batch points 3"]:
         turned = np.einsum("...ij,pj->...pi", self.rotation, points)
         return np.asarray(self.scale[..., None, None] * turned + self.translation[..., None, :])
+
+    def __getitem__(self, chosen: int | Bool[np.ndarray, " motions"]) -> "Motion":
+        return Motion(np.asarray(self.scale[chosen]), self.rotation[chosen], self.translation[chosen])
 
     def inverse(self) -> "Motion":
         back = np.swapaxes(self.rotation, -1, -2)
@@ -92,13 +97,11 @@ def register(pairs: PointPairs, old: DepthPicture, new: DepthPicture, seed: tupl
     if len(pairs) < _FEWEST_PAIRS:
         return None
     samples = _samples(pairs, np.random.default_rng(seed))
-    agreeing = _agree(samples, pairs, new, wide=1.0)
-    is_sane = (samples.scale < _LARGEST_SCALE) & (samples.scale > 1 / _LARGEST_SCALE)
-    votes = agreeing.sum(axis=1) * is_sane
-    best = int(votes.argmax())
-    if votes[best] < _FEWEST_PAIRS:
+    votes = _votes(samples, pairs, new)
+    best = int(votes.argmax()) if len(votes) else 0
+    if not len(votes) or votes[best] < _FEWEST_PAIRS:
         return None
-    motion = Motion(np.asarray(samples.scale[best]), samples.rotation[best], samples.translation[best])
+    motion = samples[best]
     for number in range(_NUM_STEPS):
         step = _step(motion, pairs, old, new, wide=2.0 if number < _WIDE_STEPS else 1.0)
         if step is None:
@@ -112,18 +115,59 @@ def register(pairs: PointPairs, old: DepthPicture, new: DepthPicture, seed: tupl
 
 
 def _samples(pairs: PointPairs, rng: np.random.Generator) -> Motion:
-    """The best fits of three pairs each (Umeyama, PAMI 1991)."""
+    """The best fits of three pairs each (Umeyama, PAMI 1991), in their order; those that grow too much are left out."""
     chosen = rng.integers(len(pairs), size=(_NUM_SAMPLES, 3))
     old, new = pairs.old[chosen], pairs.new[chosen]
     old_mean, new_mean = old.mean(axis=1), new.mean(axis=1)
     from_old, from_new = old - old_mean[:, None], new - new_mean[:, None]
+    spread = np.maximum((from_old * from_old).sum(axis=(1, 2)), 1e-12)
+    # no fit is larger than this root: most of those that shrink too much are known before they are computed
+    can_be = np.sqrt((from_new * from_new).sum(axis=(1, 2)) / spread) > _ROUNDED / _LARGEST_SCALE
+    from_old, from_new, spread = from_old[can_be], from_new[can_be], spread[can_be]
     left, values, right = np.linalg.svd(np.einsum("nki,nkj->nij", from_new, from_old))
     signs = np.ones_like(values)
-    signs[:, 2] = np.sign(np.linalg.det(left) * np.linalg.det(right))
-    rotation = np.einsum("nij,nj,njk->nik", left, signs, right)
-    scale = (values * signs).sum(axis=1) / np.maximum((from_old * from_old).sum(axis=(1, 2)), 1e-12)
-    translation = new_mean - scale[:, None] * np.einsum("nij,nj->ni", rotation, old_mean)
-    return Motion(scale, rotation, translation)
+    signs[:, 2] = np.sign(_determinant(left) * _determinant(right))
+    scale = (values * signs).sum(axis=1) / spread
+    is_sane = (scale < _LARGEST_SCALE) & (scale > 1 / _LARGEST_SCALE)
+    rotation = np.einsum("nij,nj,njk->nik", left[is_sane], signs[is_sane], right[is_sane])
+    scale, old_mean, new_mean = scale[is_sane], old_mean[can_be][is_sane], new_mean[can_be][is_sane]
+    return Motion(scale, rotation, new_mean - scale[:, None] * np.einsum("nij,nj->ni", rotation, old_mean))
+
+
+def _determinant(matrix: Float64[np.ndarray, "n 3 3"]) -> Float64[np.ndarray, " n"]:
+    """Of few rows, much faster than by factors."""
+    a, b, c = matrix[:, 0].T, matrix[:, 1].T, matrix[:, 2].T
+    return np.asarray(
+        a[0] * (b[1] * c[2] - b[2] * c[1]) - a[1] * (b[0] * c[2] - b[2] * c[0]) + a[2] * (b[0] * c[1] - b[1] * c[0])
+    )
+
+
+def _votes(samples: Motion, pairs: PointPairs, new: DepthPicture) -> Int64[np.ndarray, " samples"]:
+    """How many pairs agree with each, as `_agree` says; what is too far to the side already is not asked further."""
+    turn, shift = samples.rotation, samples.translation
+    near = _NEAR_SHARE * max(new.size)
+    z = _coordinate(samples.scale[:, None], turn[:, None, 2], shift[:, None, 2], pairs.old)
+    x = _coordinate(samples.scale[:, None], turn[:, None, 0], shift[:, None, 0], pairs.old)
+    aside = x / np.maximum(z, 1e-9) * new.focal[0] + new.centre[0] - pairs.new_pixels[:, 0]
+    which, pair = np.nonzero((z > 0) & (np.abs(aside) < near))
+    aside, z = aside[which, pair], z[which, pair]
+    y = _coordinate(samples.scale[which], turn[which, 1], shift[which, 1], pairs.old[pair])
+    above = y / np.maximum(z, 1e-9) * new.focal[1] + new.centre[1] - pairs.new_pixels[pair, 1]
+    is_near = aside * aside + above * above < near * near
+    which, pair, z = which[is_near], pair[is_near], z[is_near]
+    agrees = np.abs(np.log(z / pairs.new[pair, 2])) < _NEAR_LOG_DEPTH
+    return np.bincount(which[agrees], minlength=len(turn))
+
+
+def _coordinate(
+    scale: Float64[np.ndarray, "*batch"],
+    row: Float64[np.ndarray, "*batch 3"],
+    shift: Float64[np.ndarray, "*batch"],
+    points: Float64[np.ndarray, "*points 3"],
+) -> Float64[np.ndarray, "..."]:
+    """One of those that `Motion.of_points` gives, summed in the same order."""
+    turned = (row[..., 0] * points[..., 0] + row[..., 2] * points[..., 2]) + row[..., 1] * points[..., 1]
+    return np.asarray(scale * turned + shift)
 
 
 def _agree(motion: Motion, pairs: PointPairs, new: DepthPicture, *, wide: float) -> Bool[np.ndarray, "*batch pairs"]:
@@ -141,16 +185,15 @@ def _step(
     motion: Motion, pairs: PointPairs, old: DepthPicture, new: DepthPicture, *, wide: float
 ) -> Float64[np.ndarray, "7"] | None:
     """Of Gauss and Newton, pairs weighted by how well they agree; none where too few do."""
-    moved = motion.of_points(pairs.old)
-    forth = _equations(moved, _by_step(moved), new, pairs.new_pixels, pairs.new[:, 2], wide)
     back = motion.inverse()
-    by_step = np.einsum("ij,pjk->pik", -back.scale * back.rotation, _by_step(pairs.new))
-    back_moved = back.of_points(pairs.new)
-    backward = _equations(back_moved, by_step, old, pairs.old_pixels, pairs.old[:, 2], wide)
+    forth = _Residuals.of(motion.of_points(pairs.old), new, pairs.new_pixels, pairs.new[:, 2], wide)
+    backward = _Residuals.of(back.of_points(pairs.new), old, pairs.old_pixels, pairs.old[:, 2], wide)
     if min(forth.num_agreeing, backward.num_agreeing) < _FEWEST_PAIRS:
         return None
-    matrix = forth.matrix + backward.matrix + _DAMPING * np.eye(7)
-    return -np.linalg.solve(matrix, forth.vector + backward.vector)
+    by_step = np.einsum("ij,pjk->pik", -back.scale * back.rotation, _by_step(pairs.new[backward.agrees]))
+    one, other = forth.equations(_by_step(forth.points), new), backward.equations(by_step, old)
+    matrix = one.matrix + other.matrix + _DAMPING * np.eye(7)
+    return -np.linalg.solve(matrix, one.vector + other.vector)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,38 +202,55 @@ class _Equations:
 
     matrix: Float64[np.ndarray, "7 7"]
     vector: Float64[np.ndarray, "7"]
-    num_agreeing: int
 
 
-def _equations(
-    points: Float64[np.ndarray, "pairs 3"],
-    by_step: Float64[np.ndarray, "pairs 3 7"],
-    picture: DepthPicture,
-    pixels: Float64[np.ndarray, "pairs 2"],
-    depth: Float64[np.ndarray, " pairs"],
-    wide: float,
-) -> _Equations:
-    """Of points before a camera that should be seen at these pixels and depths, and of how they move by a step."""
-    longer = max(picture.size)
-    z = np.maximum(points[:, 2], 1e-6)
-    away = picture.projected(points) - pixels
-    log_depth = np.log(z / depth)
-    distance = np.sqrt((away * away).sum(axis=1))
-    agrees = (points[:, 2] > 0) & (distance < wide * _NEAR_SHARE * longer)
-    agrees &= np.abs(log_depth) < wide * _NEAR_LOG_DEPTH
-    pixel = _PIXEL_SHARE * longer
-    seen = agrees / (1 + (distance / pixel) ** 2) / pixel**2
-    far = agrees / (1 + (log_depth / _LOG_DEPTH) ** 2) / _LOG_DEPTH**2
-    matrix, vector = np.zeros((7, 7)), np.zeros(7)
-    for axis in (0, 1):
-        slope = (points[:, axis] / z)[:, None] * by_step[:, 2]
-        change = (by_step[:, axis] - slope) * (picture.focal[axis] / z)[:, None]
-        matrix += np.einsum("p,pi,pj->ij", seen, change, change)
-        vector += np.einsum("p,pi,p->i", seen, change, away[:, axis])
-    change = by_step[:, 2] / z[:, None]
-    matrix += np.einsum("p,pi,pj->ij", far, change, change)
-    vector += np.einsum("p,pi,p->i", far, change, log_depth)
-    return _Equations(matrix, vector, int(agrees.sum()))
+@dataclass(frozen=True, slots=True)
+class _Residuals:
+    """Of points before a camera that should be seen at some pixels and depths: those that agree."""
+
+    agrees: Bool[np.ndarray, " pairs"]
+    points: Float64[np.ndarray, "agreeing 3"]
+    away: Float64[np.ndarray, "agreeing 2"]
+    """In pixels."""
+    log_depth: Float64[np.ndarray, " agreeing"]
+
+    @classmethod
+    def of(
+        cls,
+        points: Float64[np.ndarray, "pairs 3"],
+        picture: DepthPicture,
+        pixels: Float64[np.ndarray, "pairs 2"],
+        depth: Float64[np.ndarray, " pairs"],
+        wide: float,
+    ) -> "_Residuals":
+        away = picture.projected(points) - pixels
+        log_depth = np.log(np.maximum(points[:, 2], 1e-6) / depth)
+        distance = np.sqrt((away * away).sum(axis=1))
+        agrees = (points[:, 2] > 0) & (distance < wide * _NEAR_SHARE * max(picture.size))
+        agrees &= np.abs(log_depth) < wide * _NEAR_LOG_DEPTH
+        return cls(agrees, points[agrees], away[agrees], log_depth[agrees])
+
+    @property
+    def num_agreeing(self) -> int:
+        return len(self.points)
+
+    def equations(self, by_step: Float64[np.ndarray, "agreeing 3 7"], picture: DepthPicture) -> _Equations:
+        """By how these points move by a step."""
+        z = np.maximum(self.points[:, 2], 1e-6)
+        distance = np.sqrt((self.away * self.away).sum(axis=1))
+        pixel = _PIXEL_SHARE * max(picture.size)
+        seen = 1 / (1 + (distance / pixel) ** 2) / pixel**2
+        far = 1 / (1 + (self.log_depth / _LOG_DEPTH) ** 2) / _LOG_DEPTH**2
+        matrix, vector = np.zeros((7, 7)), np.zeros(7)
+        for axis in (0, 1):
+            slope = (self.points[:, axis] / z)[:, None] * by_step[:, 2]
+            change = (by_step[:, axis] - slope) * (picture.focal[axis] / z)[:, None]
+            matrix += np.einsum("p,pi,pj->ij", seen, change, change)
+            vector += np.einsum("p,pi,p->i", seen, change, self.away[:, axis])
+        change = by_step[:, 2] / z[:, None]
+        matrix += np.einsum("p,pi,pj->ij", far, change, change)
+        vector += np.einsum("p,pi,p->i", far, change, self.log_depth)
+        return _Equations(matrix, vector)
 
 
 def _by_step(points: Float64[np.ndarray, "points 3"]) -> Float64[np.ndarray, "points 3 7"]:

@@ -81,6 +81,8 @@ class Solving:
     strain: Float64[np.ndarray, "nodes 7"]
     is_withdrawn: Bool[np.ndarray, " loops"]
     num_done: int = 0
+    laid: "_Laid | None" = None
+    """By the strain, as the step before has found it; None where it has to be found anew. It is not saved."""
 
     @classmethod
     def of(cls, graph: PlaceGraph, rule: SolverRule | None = None) -> "Solving":
@@ -101,10 +103,10 @@ class Solving:
         """One step further; the same value when it is done."""
         if self.is_done:
             return self
-        strain = _Chain.of(self.graph, self.strain).improved(self._believed, self.rule)
-        after = replace(self, strain=strain, num_done=self.num_done + 1)
+        after = replace(self._improved(), num_done=self.num_done + 1)
         if after.num_done == self.rule.num_first:
-            return replace(after, is_withdrawn=after.weights < self.rule.withdrawn_below)
+            is_withdrawn = after.weights < self.rule.withdrawn_below
+            return replace(after, is_withdrawn=is_withdrawn, laid=None if is_withdrawn.any() else after.laid)
         return after._no_worse_than_nothing() if after.is_done else after
 
     def solved(self) -> "Solving":
@@ -117,13 +119,13 @@ class Solving:
     @property
     def cost(self) -> float:
         """Of the strain so far, over loops that are not withdrawn."""
-        world_from_node = placed(self.graph.measured, self.strain)
-        return _cost(self.graph, self.strain, world_from_node, self._believed, self.rule)
+        return self._laid.cost
 
     @property
     def weights(self) -> Float64[np.ndarray, " loops"]:
         """How much of each loop is believed."""
-        return self.rule.weight(self.graph.loops.distances(placed(self.graph.measured, self.strain)))
+        world_from_node = placed(self.graph.measured, self.strain) if self.laid is None else self.laid.world_from_node
+        return self.rule.weight(self.graph.loops.distances(world_from_node))
 
     def adopted_by(self, graph: PlaceGraph) -> PlaceGraph:
         """A graph that this one has since become, laid by this solution; nodes added since follow by their overlaps."""
@@ -168,9 +170,29 @@ class Solving:
     def _believed(self) -> Loops:
         return self.graph.loops[np.flatnonzero(~self.is_withdrawn)]
 
+    @property
+    def _laid(self) -> "_Laid":
+        return self.laid or _Laid.of(self.graph, self.strain, self._believed, self.rule)
+
+    def _improved(self) -> "Solving":
+        """With a strain that costs less; the same one if there is none on the way to what the linear system says."""
+        loops = self._believed
+        if not len(loops):
+            return replace(self, strain=np.zeros_like(self.strain), laid=None)
+        laid = self._laid
+        if laid.is_best:
+            return self
+        target = _Chain.of(self.graph, self.strain, laid.world_from_node).solved(loops, laid.residual, self.rule)
+        for share in _SHORTER:
+            strain: Float64[np.ndarray, "nodes 7"] = self.strain + share * (target - self.strain)
+            found = _Laid.of(self.graph, strain, loops, self.rule)
+            if found.cost < laid.cost:
+                return replace(self, strain=strain, laid=found)
+        return replace(self, laid=replace(laid, is_best=True))
+
     def _no_worse_than_nothing(self) -> "Solving":
         """Without any strain, should loops cost more with it: they then contradict the overlaps."""
-        unstrained = replace(self, strain=np.zeros_like(self.strain))
+        unstrained = replace(self, strain=np.zeros_like(self.strain), laid=None)
         return unstrained if unstrained.cost < self.cost else self
 
 
@@ -180,12 +202,32 @@ def surprise(graph: PlaceGraph, first: int, second: int, first_from_second: Simi
     About 7 for a right one if all spreads are; nothing else than overlaps is asked.
     """
     loop = Loops.one(0, (first, second), first_from_second, spread)
-    chain = _Chain.of(graph, graph.strain)
+    chain = _Chain.of(graph, graph.strain, placed(graph.measured, graph.strain))
     residual = loop.residuals(chain.world_from_node)
     rows = inverse_right_jacobian(residual) @ chain.world_from_node[loop.second].inverse().adjoint()
     between = chain.drifts[slice(first + 1, second + 1)].sum(axis=0)
     covariance = rows[0] @ between @ rows[0].T + np.diag(by_number(loop.spread)[0] ** 2)
     return float(residual[0] @ np.linalg.solve(covariance, residual[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Laid:
+    """Nodes as a strain lays them, and what that costs."""
+
+    world_from_node: Similarities
+    residual: Float64[np.ndarray, "loops 7"]
+    """Of the loops that are believed."""
+    cost: float
+    is_best: bool = False
+    """Whether a step found nothing that costs less, so that the next one need not look again."""
+
+    @classmethod
+    def of(cls, graph: PlaceGraph, strain: Float64[np.ndarray, "nodes 7"], loops: Loops, rule: SolverRule) -> "_Laid":
+        world_from_node = placed(graph.measured, strain)
+        residual = loops.residuals(world_from_node)
+        overlaps = float(((strain / by_number(graph.spread)) ** 2).sum())
+        distances = ((residual / by_number(loops.spread)) ** 2).sum(axis=1)
+        return cls(world_from_node, residual, overlaps + float(rule.cost(distances).sum()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,27 +242,16 @@ class _Chain:
     """What a change of strain moves, in the world."""
 
     @classmethod
-    def of(cls, graph: PlaceGraph, strain: Float64[np.ndarray, "nodes 7"]) -> "_Chain":
-        world_from_node = placed(graph.measured, strain)
+    def of(cls, graph: PlaceGraph, strain: Float64[np.ndarray, "nodes 7"], world_from_node: Similarities) -> "_Chain":
         variance = by_number(graph.spread) ** 2
         variance[0] = 0  # the first node stays
         moved = world_from_node.adjoint() @ right_jacobian(strain)
         return cls(graph, strain, world_from_node, variance, moved)
 
-    def improved(self, loops: Loops, rule: SolverRule) -> Float64[np.ndarray, "nodes 7"]:
-        """A strain that costs less; the same one if there is none on the way to what the linear system says."""
-        if not len(loops):
-            return np.zeros_like(self.strain)
-        target = self._solved(loops, rule)
-        before = _cost(self.graph, self.strain, self.world_from_node, loops, rule)
-        for share in _SHORTER:
-            strain: Float64[np.ndarray, "nodes 7"] = self.strain + share * (target - self.strain)
-            if _cost(self.graph, strain, placed(self.graph.measured, strain), loops, rule) < before:
-                return strain
-        return self.strain
-
-    def _solved(self, loops: Loops, rule: SolverRule) -> Float64[np.ndarray, "nodes 7"]:
-        residual = loops.residuals(self.world_from_node)
+    def solved(
+        self, loops: Loops, residual: Float64[np.ndarray, "loops 7"], rule: SolverRule
+    ) -> Float64[np.ndarray, "nodes 7"]:
+        """The strain that costs least if residuals change as they do here."""
         deviations = by_number(loops.spread)
         weight = rule.weight(((residual / deviations) ** 2).sum(axis=1))
         trust = np.sqrt(weight)[:, None] / deviations
@@ -272,14 +303,3 @@ def _solve_loops(
         blocks[block, : block + 1] = grouped.transpose(1, 0, 3, 2, 4).reshape(block + 1, BLOCK, BLOCK)
         blocks[block, block] += np.eye(BLOCK)
     return solve_positive(blocks, right.reshape(num_blocks, BLOCK)).reshape(-1, TANGENT)[: len(loops)]
-
-
-def _cost(
-    graph: PlaceGraph,
-    strain: Float64[np.ndarray, "nodes 7"],
-    world_from_node: Similarities,
-    loops: Loops,
-    rule: SolverRule,
-) -> float:
-    overlaps = float(((strain / by_number(graph.spread)) ** 2).sum())
-    return overlaps + float(rule.cost(loops.distances(world_from_node)).sum())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64, UInt8
+from jaxtyping import Bool, Float64, Int32, UInt8
 from torch import Tensor
 
 from longtake.errors import SettingError
@@ -85,14 +85,14 @@ class Sight:
         cls, pixels: UInt8[np.ndarray, "3 height width"], covered: Bool[np.ndarray, "height width"] | None
     ) -> "Sight":
         """Of what is not covered."""
-        whole = pixels.astype(np.int64)
+        total = pixels.sum(axis=0, dtype=np.int32)
         if covered is None or covered.all():
-            return cls._of(whole.sum(axis=0), whole.reshape(3, -1))
-        free = whole[:, ~covered]
-        return cls._of(np.where(covered, int(free.sum(axis=0).mean()), whole.sum(axis=0)), free)
+            return cls._of(total, pixels.reshape(3, -1))
+        free = ~covered
+        return cls._of(np.where(covered, np.int32(total[free].mean()), total), pixels[:, free])
 
     @classmethod
-    def _of(cls, total: Int64[np.ndarray, "height width"], pixels: Int64[np.ndarray, "3 pixels"]) -> "Sight":
+    def _of(cls, total: Int32[np.ndarray, "height width"], pixels: UInt8[np.ndarray, "3 pixels"]) -> "Sight":
         return cls(blocks=_blocks(total), colours=_colours(pixels), grey=(total // 3).astype(np.uint8))
 
     @property
@@ -251,7 +251,7 @@ def _smaller(picture: UInt8[Tensor, "3 height width"]) -> UInt8[np.ndarray, "3 r
     return picture[:, step // 2 :: step, step // 2 :: step].numpy().copy(order="C")
 
 
-def _blocks(total: Int64[np.ndarray, "height width"]) -> Float64[np.ndarray, "rows columns"]:
+def _blocks(total: Int32[np.ndarray, "height width"]) -> Float64[np.ndarray, "rows columns"]:
     """Of sums of three colours; what is left over at the right and below is left out."""
     size = min(_BLOCK, *total.shape)
     rows, columns = (side // size for side in total.shape)
@@ -259,8 +259,8 @@ def _blocks(total: Int64[np.ndarray, "height width"]) -> Float64[np.ndarray, "ro
     return np.asarray(squares.sum(axis=(1, 3)) / (3 * size * size))
 
 
-def _colours(pixels: Int64[np.ndarray, "3 pixels"]) -> Float64[np.ndarray, " tones"]:
-    red, green, blue = pixels * _TONES // 256
+def _colours(pixels: UInt8[np.ndarray, "3 pixels"]) -> Float64[np.ndarray, " tones"]:
+    red, green, blue = pixels.astype(np.uint16) * _TONES // 256
     counts = np.bincount((red * _TONES + green) * _TONES + blue, minlength=_TONES**3)
     return np.asarray(counts / counts.sum())
 
@@ -284,8 +284,9 @@ def _motion(
     """The last frame's step over its median depth, and its turn in degrees."""
     if before is None:
         return 0.0, 0.0
-    depth = geometry.depth[-1].detach().double().cpu()
-    usable = depth[depth.isfinite() & (depth > 0)]
+    depth = geometry.depth[-1].detach().cpu()
+    is_usable = depth.isfinite() & (depth > 0)
+    usable = depth if bool(is_usable.all()) else depth[is_usable]
     unit = float(usable.median()) if usable.numel() else 1.0
     cosine = (float((before[:3, :3] * pose[:3, :3]).sum()) - 1) / 2
     step = math.sqrt(float(((pose[:3, 3] - before[:3, 3]) ** 2).sum())) / unit

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from longtake.errors import InputError, SettingError
 from longtake.evaluation.motion import rotation_angle_deg
-from longtake.places.evidence import Evidence, examine
+from longtake.places.evidence import Comparison, Evidence
 from longtake.places.key_view import KeyView
 from longtake.places.loop_card import LoopCard, SideLimits
 from longtake.places.loops import Spread
@@ -62,6 +62,7 @@ class Verdict:
     doubt: Doubt | None
     """None where it is believed."""
     evidence: Evidence | None = None
+    """None where too few points agree for anything else to be asked."""
     side: Disagreement | None = None
     """Of the network with the points; none where it was not asked, or had nothing to say."""
     noise: Spread | None = None
@@ -96,9 +97,12 @@ class Verifier:
         """
         if self.card.side is not None and clips is None:
             raise InputError("This card asks the network about loops, which needs clips of both views; give them.")
-        evidence = examine(old, new)
-        if evidence is None:
+        compared = Comparison.of(old, new)
+        if compared is None:
             return Verdict(doubt=Doubt.NOTHING_MATCHES)
+        if (doubt := _doubt_of_points(compared, self.card)) is not None:
+            return Verdict(doubt=doubt)
+        evidence = compared.evidence()
         if (doubt := doubt_of(evidence, self.card)) is not None:
             return Verdict(doubt=doubt, evidence=evidence)
         depth, side = median_depth(new), None
@@ -141,15 +145,19 @@ def rigid(pose: Float[Tensor, "4 4"]) -> Similarity:
 
 def doubt_of(evidence: Evidence, card: LoopCard) -> Doubt | None:
     """What points, depths and colours leave to doubt."""
-    if evidence.num_agreeing < card.least_agreeing:
-        return Doubt.FEW_POINTS
-    if evidence.agreeing_share < card.least_agreeing_share:
-        return Doubt.SMALL_SHARE
+    if (doubt := _doubt_of_points(evidence, card)) is not None:
+        return doubt
     if evidence.depth_agreement < card.least_depth_agreement:
         return Doubt.DEPTHS
     if evidence.colour_agreement < card.least_colour_agreement:
         return Doubt.COLOURS
     return Doubt.TEXTURES if evidence.texture_agreement < card.least_texture_agreement else None
+
+
+def _doubt_of_points(found: Comparison | Evidence, card: LoopCard) -> Doubt | None:
+    if found.num_agreeing < card.least_agreeing:
+        return Doubt.FEW_POINTS
+    return Doubt.SMALL_SHARE if found.agreeing_share < card.least_agreeing_share else None
 
 
 def median_depth(view: KeyView) -> float:

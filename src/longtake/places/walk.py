@@ -16,6 +16,7 @@ import bisect
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
@@ -81,6 +82,16 @@ class Seen:
 
     picture: UInt8[Tensor, "3 height width"]
     tracker: Tracker
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """What a session had answered before a step."""
+
+    num_final: int
+    """Frames, from the first one on, whose results no window looks at again."""
+    results: Geometry | None
+    """Those that are not final, as the session has them; None where no solution is adopted with the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -151,14 +162,9 @@ class Walk:
             + (0 if graph is None else graph.most_bytes)
         )
 
-    def stepped(
-        self, seen: Seen | None, geometry: Geometry, held: Geometry, verifier: Verifier
-    ) -> tuple["Walk", Geometry]:
-        """After one more frame, or without one at the end, and what becomes known with it.
-
-        `held` are results given before that are not final, as the session has them.
-        """
-        walk = self if seen is None else self._with_frame(seen, held)
+    def stepped(self, seen: Seen | None, geometry: Geometry, held: Held, verifier: Verifier) -> tuple["Walk", Geometry]:
+        """After one more frame, or without one at the end, and what becomes known with it."""
+        walk = self if seen is None else self._with_frame(seen, held.num_final)
         walk = walk._told(geometry)
         walk = walk._thinking(verifier) if seen is not None else walk._thinking_to_the_end()
         known = walk.corrected(geometry)
@@ -167,12 +173,18 @@ class Walk:
             walk, moves = walk._adopted()
             known = walk.corrected(geometry)
             spans = (*(() if moved is None else moved.spans), *moves)
-            again = held if geometry.moved is None else geometry.moved.geometry
+            again = held.results if geometry.moved is None else geometry.moved.geometry
+            assert again is not None
             moved = Moved(version=0, spans=spans, geometry=walk.corrected(again))
         if moved is not None:
             walk = replace(walk, num_corrections=walk.num_corrections + 1)
             moved = replace(moved, version=walk.num_corrections)
         return walk, replace(known, moved=moved)
+
+    @property
+    def may_adopt(self) -> bool:
+        """Whether what was said may move with the next frame."""
+        return self.solving is not None and self.num_frames + 1 >= self.adopts_at
 
     def corrected(self, geometry: Geometry) -> Geometry:
         """Frames as they are known by the loops that were adopted, and how each was tracked."""
@@ -183,9 +195,10 @@ class Walk:
         if not (graph.strain.any() or graph.is_broken.any()) or not len(geometry):
             return geometry
         nodes = [self.node_of(frame) for frame in geometry.frame_index]
+        single = [geometry] if len(nodes) == 1 else [geometry.frames(place, place + 1) for place in range(len(nodes))]
         parts = [
-            placed_by(geometry.frames(place, place + 1), _like(self._known_from_said(node), geometry))
-            for place, node in enumerate(nodes)
+            placed_by(frame, _like(self._known_from_said(node), geometry))
+            for frame, node in zip(single, nodes, strict=True)
         ]
         moved = geometry.moved
         if moved is not None:
@@ -194,7 +207,7 @@ class Walk:
                 spans=tuple(self._conjugated(span) for span in moved.spans),
                 geometry=self.corrected(moved.geometry),
             )
-        return replace(Geometry.join(parts), moved=moved)
+        return replace(parts[0] if len(parts) == 1 else Geometry.join(parts), moved=moved)
 
     def known_from_said(self, frame: int) -> Similarity:
         """What moves a frame from where it was first said to be to where it is known to be."""
@@ -235,9 +248,9 @@ class Walk:
     def _state_of(self, frame: int) -> tuple[TrackingState, TrackingReason | None]:
         return self.states[len(self.states) - (self.num_frames - frame)]
 
-    def _with_frame(self, seen: Seen, held: Geometry) -> "Walk":
+    def _with_frame(self, seen: Seen, num_final: int) -> "Walk":
         """With its picture and state; states of frames that were final before are left out."""
-        num_open = max(len(self.waiting), self.num_frames - held.frame_index[0] if len(held) else 0)
+        num_open = max(len(self.waiting), self.num_frames - num_final)
         return replace(
             self,
             num_frames=self.num_frames + 1,
@@ -302,9 +315,11 @@ class Walk:
         if index.frame[-1] == before:
             return replace(self, index=index)
         picture = self.waiting[len(self.waiting) - (self.num_frames - frame)]
-        kept = set(index.frame.tolist())
         views = (*self.views, KeptView.of(self.tracker.overlay.left_out(geometry), place, picture))
-        return replace(self, index=index, views=tuple(view for view in views if view.frame in kept))._with_candidates()
+        if len(index) < len(views):
+            kept = set(index.frame.tolist())
+            views = tuple(view for view in views if view.frame in kept)
+        return replace(self, index=index, views=views)._with_candidates()
 
     def _with_candidates(self) -> "Walk":
         assert self.index is not None
@@ -343,10 +358,11 @@ class Walk:
 
     def _judged(self, verifier: Verifier, old: KeptView, new: KeptView) -> "Walk":
         assert self.graph is not None
+        assert self.index is not None
         islands = self.graph.islands()
-        both = {int(islands[self.node_of(view.frame)]) for view in (old, new)}
-        known = [view for view in self.views if int(islands[self.node_of(view.frame)]) in both]
-        intrinsics = shared_intrinsics([view.intrinsics for view in known])
+        both = [islands[self.node_of(view.frame)] for view in (old, new)]
+        is_known = np.isin(islands[np.searchsorted(self.starts, self.index.frame, side="right") - 1], both)
+        intrinsics = shared_intrinsics([self.views[place].intrinsics for place in np.flatnonzero(is_known)])
         verdict = verifier.verify(old.as_view(intrinsics), new.as_view(intrinsics))
         if not verdict.is_accepted:
             return self
