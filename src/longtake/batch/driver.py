@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from longtake.api.map_request import CheckedRequest, MapRequest
+from longtake.batch.asked import ASKED_NAME, asked_of, require_same
 from longtake.batch.frame_count import FrameCount
 from longtake.batch.job import Failed, Finished, Job, Stopped, Watched
 from longtake.batch.manifest import Manifest, Row
@@ -178,16 +179,18 @@ class Batch(Iterator[BatchEvent]):
     def _begun(self, row: Row, waiting: "deque[_Video]") -> Iterator[BatchEvent]:
         """A video that is not done joins those that wait; one that cannot even be planned is set aside."""
         try:
-            checked = _checked(MapRequest(**row.settings))
+            checked, asked = _checked(MapRequest(**row.settings)), asked_of(row)
             if self._storage.is_done(row.name, checked.outputs):
+                require_same(row.name, self._storage.record(row.name, ASKED_NAME), asked)
                 self._counts.update(done=1, skipped=1)
                 return
-            plan = plan_of(row, checked, self._storage)
+            plan = plan_of(row, checked, self._storage, asked)
+            owed = plan.owed()
         except LongtakeError as error:
             yield self._set_aside(row, 1, str(error))
             return
         video = _Video(row, plan, tries=1)
-        video.owed.extend(plan.owed())
+        video.owed.extend(owed)
         waiting.append(video)
 
     def _heard(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from longtake.batch.storage import Storage, parsed_record
-from longtake.exports.report.folder import SUMMARY_NAME
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.run_folder import is_done
 from longtake.takes.atomic_files import replace_file
@@ -30,8 +29,11 @@ class FolderStorage(Storage):
     def is_done(self, name: str, outputs: Outputs) -> bool:
         return is_done(self.path / name, outputs)
 
-    def summary(self, name: str) -> dict[str, Any] | None:
-        return _summary_in(self.path / name)
+    def record(self, name: str, file: str) -> dict[str, Any] | None:
+        try:
+            return parsed_record((self.path / name / file).read_bytes())
+        except OSError:
+            return None
 
     def folder(self, name: str) -> Path:
         return self.path / name
@@ -53,10 +55,3 @@ class FolderStorage(Storage):
 
     def write(self, name: str, content: bytes) -> None:
         replace_file(self.path / name, content)
-
-
-def _summary_in(folder: Path) -> dict[str, Any] | None:
-    try:
-        return parsed_record((folder / SUMMARY_NAME).read_bytes())
-    except OSError:
-        return None

@@ -1,6 +1,7 @@
 """What a worker is given, and what it tells: values that cross processes and machines."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from longtake.api.map_request import MapRequest
@@ -16,6 +17,8 @@ class MapJob:
     source: str
     request: MapRequest
     storage: Storage
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    """What is kept with the result, to know it by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,8 @@ class JoinJob:
     """Names of their folders, in the order of time."""
     request: MapRequest
     storage: Storage
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    """As of a `MapJob`."""
 
 
 Job = MapJob | JoinJob

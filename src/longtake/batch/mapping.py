@@ -42,10 +42,12 @@ def open_batch(
     each = _fixed_per_gpu(per_gpu)
     if on != LOCAL and not is_ray(on):
         raise SettingError(f"Expected on as {LOCAL}, ray or ray://HOST:PORT, but got '{on}'.")
+    request = MapRequest(**settings_of(settings or {}))
+    request.planned()  # what is wrong for all is told once, before any video is looked at
     storage = open_storage(out, None if scratch is None else Path(scratch))
     apart_from = storage.path if isinstance(storage, FolderStorage) else None
     manifest = open_manifest(videos, settings, spans=spans, apart_from=apart_from)
-    request, most = MapRequest(**settings_of(settings or {})), len(manifest) * spans
+    most = len(manifest) * spans
     pool: Pool
     if is_ray(on):
         pool = RayPool(on, jobs, threads=threads, gpus=gpu_share(request, each, of_cluster=True))

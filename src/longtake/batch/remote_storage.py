@@ -39,8 +39,8 @@ class RemoteStorage(Storage):
     def is_done(self, name: str, outputs: Outputs) -> bool:  # noqa: ARG002 - delivered only with its export
         return self.summary(name) is not None
 
-    def summary(self, name: str) -> dict[str, Any] | None:
-        content = self.files.read(f"{name}/{SUMMARY_NAME}")
+    def record(self, name: str, file: str) -> dict[str, Any] | None:
+        content = self.files.read(f"{name}/{file}")
         return None if content is None else parsed_record(content)
 
     def folder(self, name: str) -> Path:

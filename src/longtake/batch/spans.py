@@ -8,8 +8,10 @@ span 2                             ├──────────────
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from longtake.api.map_request import CheckedRequest
+from longtake.batch.asked import ASKED_NAME, require_same
 from longtake.batch.job import Job, JoinJob, MapJob
 from longtake.batch.manifest import Row
 from longtake.batch.storage import Storage
@@ -33,7 +35,10 @@ class Plan:
     jobs: Mapping[str, Job]
 
     def owed(self) -> list[Job]:
-        """Those that need no other, and are not done; that of the video where all of them are."""
+        """Those that need no other, and are not done; that of the video where all of them are.
+
+        A span that was done for something else is refused.
+        """
         spans = [job for name, job in self.jobs.items() if name != self.name]
         return [job for job in spans if not _is_mapped(job)] or [self.jobs[self.name]]
 
@@ -43,13 +48,16 @@ class Plan:
 
 def _is_mapped(job: Job) -> bool:
     summary = job.storage.summary(job.name)
-    return summary is not None and summary.get("is_complete") is True
+    if summary is None or summary.get("is_complete") is not True:
+        return False
+    require_same(job.name, job.storage.record(job.name, ASKED_NAME), job.asked)
+    return True
 
 
-def plan_of(row: Row, checked: CheckedRequest, storage: Storage) -> Plan:
-    """What has to be done for a video."""
-    request = checked.request
-    whole = MapJob(name=row.name, source=row.source, request=request, storage=storage)
+def plan_of(row: Row, checked: CheckedRequest, storage: Storage, asked: Mapping[str, Any] | None = None) -> Plan:
+    """What has to be done for a video; `asked` is kept with each of its results."""
+    request, known = checked.request, asked or {}
+    whole = MapJob(name=row.name, source=row.source, request=request, storage=storage, asked=known)
     if row.spans == 1:
         return Plan(row.name, {row.name: whole})
     starts_s = _starts_s(row, checked)
@@ -59,8 +67,10 @@ def plan_of(row: Row, checked: CheckedRequest, storage: Storage) -> Plan:
     for number, (start_s, end_s) in enumerate(starts_s):
         name = f"{row.name}.span-{number + 1}-of-{len(starts_s)}"
         part = replace(request, start=start_s, end=end_s, format=_SPAN_FORMATS)
-        jobs[name] = MapJob(name=name, source=row.source, request=part, storage=storage)
-    jobs[row.name] = JoinJob(name=row.name, source=row.source, spans=tuple(jobs), request=request, storage=storage)
+        jobs[name] = MapJob(name=name, source=row.source, request=part, storage=storage, asked=known)
+    jobs[row.name] = JoinJob(
+        name=row.name, source=row.source, spans=tuple(jobs), request=request, storage=storage, asked=known
+    )
     return Plan(row.name, jobs)
 
 

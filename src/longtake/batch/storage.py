@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from longtake.exports.report.folder import SUMMARY_NAME
 from longtake.pipeline.outputs import Outputs
 
 
@@ -26,8 +27,12 @@ class Storage(ABC):
         """Whether a video was mapped to its end, and delivered."""
 
     @abstractmethod
+    def record(self, name: str, file: str) -> dict[str, Any] | None:
+        """What a JSON file in the folder of a video says; None where there is none that is whole."""
+
     def summary(self, name: str) -> dict[str, Any] | None:
         """What came of a video; None where nothing has."""
+        return self.record(name, SUMMARY_NAME)
 
     @abstractmethod
     def folder(self, name: str) -> Path:

@@ -13,7 +13,7 @@ _OF_SUMMARY = (
     *("num_frames", "num_keyframes", "num_windows", "num_dropped", "unlikeness"),
     *("seconds", "frames_per_s", "memory_bytes", "peak_resident_bytes", "model"),
 )
-COLUMNS = ("name", "source", "state", "tries", "problem", *_OF_SUMMARY)
+COLUMNS = ("name", "source", "state", "tries", "problem", *_OF_SUMMARY, "notes")
 
 
 def write_table(storage: Storage, manifest: Manifest, problems: Mapping[str, tuple[int, str]]) -> None:
@@ -26,5 +26,6 @@ def write_table(storage: Storage, manifest: Manifest, problems: Mapping[str, tup
         tries, problem = problems.get(row.name, ("", ""))
         state = "failed" if problem else "done" if summary.get("is_complete") else "missing"
         figures = ["" if summary.get(name) is None else summary[name] for name in _OF_SUMMARY]
-        writer.writerow([row.name, shown_address(row.source), state, tries, problem, *figures])
+        notes = " ".join(summary.get("notes", ()))
+        writer.writerow([row.name, shown_address(row.source), state, tries, problem, *figures, notes])
     storage.write(TABLE_NAME, text.getvalue().encode())

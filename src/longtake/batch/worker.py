@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from longtake.api.map_request import Networks
+from longtake.batch.asked import write_asked
 from longtake.batch.job import Failed, Finished, Job, JoinJob, MapJob, Stopped, Told, Watched
 from longtake.batch.joining import join_spans
 from longtake.errors import LongtakeError
@@ -108,5 +109,7 @@ def _watch(job: MapJob, run: Run, tell: Callable[[Told], None], keeping: _Keepin
 
 
 def _delivered(job: Job, num_frames: int = 0) -> Finished:
+    if job.asked:
+        write_asked(job.storage.folder(job.name), job.asked)
     job.storage.deliver(job.name)
     return Finished(name=job.name, num_frames=num_frames, summary=job.storage.summary(job.name) or {})

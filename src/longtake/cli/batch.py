@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from longtake.runtime.execution import AUTO
 from longtake.types import counted
 
 app = options.command_app()
+_MOST_NOTES = 5
 
 
 @app.command()
@@ -94,9 +96,10 @@ def batch(
     if not summary.is_complete:
         sys.exit(INTERRUPTED)
     if summary.failed:
+        others = "; the others are done" if summary.done else ""
         raise InputError(
             f"{summary.failed} of {counted(summary.num_videos, 'video')} could not be mapped, and {summary.table} says "
-            "why; the others are done."
+            f"why{others}."
         )
 
 
@@ -125,11 +128,13 @@ def _emit(kind: str, record: dict[str, Any]) -> None:
 
 def _reported(begun: Batch) -> BatchSummary:
     console = plain_console(stderr=False)
+    notes: Counter[str] = Counter()
     with TaskProgress(plain_console(stderr=True)) as bar:
         task = bar.begin("Mapping videos", None)
         for event in begun:
             match event:
                 case Ended(problem=None):
+                    notes.update(event.summary.get("notes", ()))
                     frames = counted(int(event.summary.get("num_frames", 0)), "frame")
                     console.print(f"{event.name}: {frames}, {event.folder}", soft_wrap=True)
                 case Ended():
@@ -149,6 +154,10 @@ def _reported(begun: Batch) -> BatchSummary:
         f"{counted(summary.num_frames, 'frame')} in {summary.seconds:.1f} s, {rate:.1f} a second; {summary.table}",
         soft_wrap=True,
     )
+    for note, count in notes.most_common(_MOST_NOTES):
+        console.print(f"Of {counted(count, 'video')}: {note}", soft_wrap=True)
+    if len(notes) > _MOST_NOTES:
+        console.print(f"And {counted(len(notes) - _MOST_NOTES, 'note')} more, each in the summary.json of its video.")
     if not summary.is_complete:
         console.print("Stopped; the same command goes on.")
     return summary

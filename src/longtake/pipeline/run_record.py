@@ -70,7 +70,7 @@ class RunRecord:
 
     def differences(self, settings: Mapping[str, Any]) -> list[str]:
         """What is set otherwise here, each with both values where they are short."""
-        return list(_differences("", self.settings, settings))
+        return value_differences(self.settings, settings)
 
     def with_files(self, files: Sequence[str]) -> "RunRecord":
         """The same run with more files of its own."""
@@ -113,6 +113,11 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return str(value).removeprefix("torch.") if isinstance(value, torch.dtype) else repr(value)
+
+
+def value_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Names of plain values that are not the same, each with both of them where they are short."""
+    return list(_differences("", before, now))
 
 
 def _differences(name: str, before: Any, now: Any) -> Iterator[str]:

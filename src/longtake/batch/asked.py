@@ -1,0 +1,65 @@
+"""What a result was mapped from and how, kept with it: what is done for other settings or another video is not done."""
+
+import json
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from longtake.api.map_request import MapRequest
+from longtake.batch.manifest import Row
+from longtake.errors import SettingError
+from longtake.pipeline.run_record import plain, value_differences
+from longtake.takes.atomic_files import replace_file
+
+ASKED_NAME = "asked.json"
+_READ_BYTES = 65_536
+_SAME_RESULT = ("type", "device", "checkpoint_every")
+"""Settings that change how a result comes about, not what it is."""
+
+
+def asked_of(row: Row) -> dict[str, Any]:
+    """The video, by its contents where they lie on a disk, and all settings."""
+    settings = plain(MapRequest(**row.settings))
+    kept = {name: value for name, value in settings.items() if name not in _SAME_RESULT}
+    return {"video": _video(row.source), "settings": kept | {"spans": row.spans}}
+
+
+def differences(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[str]:
+    """Between what a result was asked for and what is asked now; none where it does not say."""
+    settings = None if before is None else before.get("settings")
+    if before is None or not isinstance(settings, Mapping):
+        return []
+    others = [] if before.get("video") == now["video"] else ["of another video"]
+    return [*others, *value_differences(settings, now["settings"])]
+
+
+def require_same(name: str, before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> None:
+    """Refuse to take a result for another one."""
+    if found := differences(before, now):
+        raise SettingError(
+            f"What was mapped into {name} before is not what is asked for now ({'; '.join(found)}); name another place "
+            "for results, or delete that folder."
+        )
+
+
+def write_asked(folder: Path, asked: Mapping[str, Any]) -> None:
+    replace_file(folder / ASKED_NAME, json.dumps(asked, indent=1).encode())
+
+
+def _video(source: str) -> str:
+    """Of a file its size, beginning and end, of a folder its names and sizes, wherever they lie; else the address."""
+    path = Path(source)
+    try:
+        if path.is_dir():
+            sizes = sorted((file.name, file.stat().st_size) for file in path.iterdir() if file.is_file())
+            return f"sha256:{sha256(json.dumps(sizes).encode()).hexdigest()}"
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            ends = [file.read(_READ_BYTES)]
+            file.seek(max(0, size - _READ_BYTES))
+            ends.append(file.read(_READ_BYTES))
+            return f"sha256:{sha256(b''.join([str(size).encode(), *ends])).hexdigest()}"
+    except (OSError, ValueError):
+        return source

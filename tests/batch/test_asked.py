@@ -1,0 +1,94 @@
+"""What is done for other settings, or of another video, is not taken for done."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from longtake.api.map_request import MapRequest
+from longtake.batch.asked import ASKED_NAME, asked_of, require_same
+from longtake.batch.driver import BatchSummary
+from longtake.batch.folder_storage import FolderStorage
+from longtake.batch.manifest import Row
+from longtake.batch.mapping import map_many
+from longtake.batch.spans import plan_of
+from longtake.errors import SettingError
+
+WORLD = "world:3?frames=6&size=112x84"
+
+
+def batch(out: Path, source: str = WORLD, **settings: object) -> BatchSummary:
+    words = {"model": "tiny", "size": 56, "format": "tum"} | settings
+    return map_many([{"source": source, "name": "walk"}], out=out, jobs=1, **words)
+
+
+def problem(out: Path) -> str:
+    with (out / "videos.csv").open(newline="") as file:
+        return next(csv.DictReader(file))["problem"]
+
+
+def test_a_result_of_other_settings_is_not_taken_for_done_and_stays_as_it_is(tmp_path: Path) -> None:
+    assert batch(tmp_path).done == 1
+    poses = (tmp_path / "walk" / "poses.tum").read_bytes()
+    again = batch(tmp_path, device="cpu", checkpoint_every=3)  # the same result
+    assert (again.done, again.skipped, again.num_frames) == (1, 1, 0)
+    for changed, told in (({"fps": 5.0}, "fps null, now 5.0"), ({"format": "tum,depth"}, "format")):
+        other = batch(tmp_path, **changed)
+        assert (other.done, other.failed, other.num_frames) == (0, 1, 0)
+        assert told in problem(tmp_path)
+    assert batch(tmp_path, "world:4?frames=6&size=112x84").failed == 1
+    assert "of another video" in problem(tmp_path)
+    assert (tmp_path / "walk" / "poses.tum").read_bytes() == poses
+    assert batch(tmp_path).skipped == 1
+
+
+def test_a_file_is_known_by_what_is_in_it(tmp_path: Path) -> None:
+    first, second, other = (tmp_path / name for name in ("a.mp4", "b.mp4", "c.mp4"))
+    first.write_bytes(bytes(range(256)) * 1024)
+    second.write_bytes(first.read_bytes())
+    other.write_bytes(first.read_bytes()[:-1] + b"x")
+    asked = [asked_of(Row(name="walk", source=str(path))) for path in (first, second, other)]
+    require_same("walk", asked[0], asked[1])
+    with pytest.raises(SettingError, match=r"walk before is not what is asked for now \(of another video\)"):
+        require_same("walk", asked[0], asked[2])
+    frames = tmp_path / "frames"
+    frames.mkdir()
+    (frames / "0.jpg").write_bytes(b"one")
+    before = asked_of(Row(name="walk", source=str(frames)))
+    (frames / "1.jpg").write_bytes(b"two")
+    with pytest.raises(SettingError, match="of another video"):
+        require_same("walk", before, asked_of(Row(name="walk", source=str(frames))))
+
+
+def test_what_says_nothing_of_itself_is_taken_as_it_is(tmp_path: Path) -> None:
+    assert batch(tmp_path).done == 1
+    record = tmp_path / "walk" / ASKED_NAME
+    for content in (b"no record", b"{}"):
+        record.write_bytes(content)
+        assert batch(tmp_path, fps=5.0).skipped == 1
+    record.unlink()
+    assert batch(tmp_path, fps=5.0).skipped == 1
+
+
+def test_a_span_that_was_mapped_otherwise_is_not_joined_with_new_ones(tmp_path: Path) -> None:
+    source, words = "world:3?frames=300&size=112x84", {"model": "tiny", "size": 56}
+    rows = [
+        Row(name="walk", source=source, settings=words | settings, spans=2) for settings in ({}, {"policy": "window"})
+    ]
+    storage = FolderStorage(tmp_path)
+    plans = [plan_of(row, MapRequest(**row.settings).planned(), storage, asked_of(row)) for row in rows]
+    span = plans[0].owed()[0]
+    folder = storage.folder(span.name)
+    folder.mkdir()
+    (folder / "summary.json").write_text('{"is_complete": true}')
+    (folder / ASKED_NAME).write_text(json.dumps(dict(span.asked)))
+    assert len(plans[0].owed()) == 1
+    with pytest.raises(SettingError, match='policy null, now "window"'):
+        plans[1].owed()
+
+
+def test_what_is_wrong_for_all_is_told_before_anything_is_looked_at(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="foo"):
+        batch(tmp_path / "out", format="tum,foo")
+    assert not (tmp_path / "out").exists()
