@@ -6,14 +6,17 @@ from pathlib import Path
 
 import pytest
 
+import longtake
 from longtake.api.map_request import MapRequest
-from longtake.batch.asked import ASKED_NAME, asked_of, require_same
+from longtake.batch.asked import ASKED_NAME, asked_of, read_asked, require_same
 from longtake.batch.driver import BatchSummary
 from longtake.batch.folder_storage import FolderStorage
+from longtake.batch.job import Failed, Finished, Stopped
 from longtake.batch.manifest import Row
 from longtake.batch.mapping import map_many
 from longtake.batch.spans import plan_of
-from longtake.errors import SettingError
+from longtake.batch.worker import Worker
+from longtake.errors import InputError, SettingError
 
 WORLD = "world:3?frames=6&size=112x84"
 
@@ -92,3 +95,42 @@ def test_what_is_wrong_for_all_is_told_before_anything_is_looked_at(tmp_path: Pa
     with pytest.raises(SettingError, match="foo"):
         batch(tmp_path / "out", format="tum,foo")
     assert not (tmp_path / "out").exists()
+
+
+def test_what_lies_mapped_for_something_else_is_not_delivered(tmp_path: Path) -> None:
+    rows = [Row(name="walk", source=WORLD, settings={"model": "tiny", "size": 56, "stride": n}) for n in (1, 3)]
+    storage = FolderStorage(tmp_path)
+    jobs = [plan_of(row, MapRequest(**row.settings).planned(), storage, asked_of(row)).job("walk") for row in rows]
+    with Worker() as worker:
+        assert isinstance(worker.do(jobs[0], lambda _: None), Finished)
+        told = worker.do(jobs[1], lambda _: None)
+        assert isinstance(told, Failed)
+        assert "stride 1, now 3" in told.problem
+        assert isinstance(worker.do(jobs[0], lambda _: None), Finished)
+
+
+def test_what_a_video_was_asked_for_is_kept_before_it_is_done(tmp_path: Path) -> None:
+    row = Row(name="walk", source=WORLD, settings={"model": "tiny", "size": 56})
+    job = plan_of(row, MapRequest(**row.settings).planned(), FolderStorage(tmp_path), asked_of(row)).job("walk")
+    with Worker() as worker:
+        worker.stop()
+        assert isinstance(worker.do(job, lambda _: None), Stopped)
+    assert read_asked(tmp_path / "walk") == asked_of(row)
+
+
+def test_a_result_stays_done_when_its_video_is_gone(tmp_path: Path) -> None:
+    frames, away, out = tmp_path / "frames", tmp_path / "away", tmp_path / "out"
+    longtake.map(WORLD, tmp_path / "filmed", model="tiny", size=56, format="images")
+    (tmp_path / "filmed" / "images").rename(frames)
+    assert batch(out, str(frames), picture_fps=10.0).done == 1
+    frames.rename(away)
+    assert batch(out, str(frames), picture_fps=10.0).skipped == 1
+    assert batch(out, str(away), picture_fps=10.0).skipped == 1  # the same video, wherever it lies
+
+
+def test_a_list_is_not_replaced_by_the_table_of_results(tmp_path: Path) -> None:
+    listing = tmp_path / "videos.csv"
+    listing.write_text(f"source,name\n{WORLD},walk\n")
+    with pytest.raises(InputError, match="would replace the list"):
+        map_many(listing, out=tmp_path, model="tiny")
+    assert listing.read_text().startswith("source,name\n")

@@ -206,3 +206,52 @@ def test_a_video_of_which_a_span_fails_is_set_aside_once(tmp_path: Path) -> None
     assert batch.summary is not None
     assert (batch.summary.done, batch.summary.failed) == (1, 1)
     assert "walk" not in pool.given
+
+
+def cut_in_two(out: Path, pool: Pool) -> Batch:
+    rows = [{"source": "world:1?frames=300&size=56x42", "name": "long", "spans": 2}]
+    return Batch(open_manifest(rows, {"model": "tiny", "size": 56}), open_storage(out), pool)
+
+
+def test_a_batch_that_is_stopped_ends_though_a_span_was_done_meanwhile(tmp_path: Path) -> None:
+    class LatePool(PromptPool):
+        """What was done when it was asked to stop is told as done."""
+
+        def stop(self) -> None:
+            self.is_stopped = True
+
+    pool = LatePool(done)
+    batch = cut_in_two(tmp_path, pool)
+    told, pool.told = pool.told, lambda timeout_s: (batch.stop(), told(timeout_s))[1]  # type: ignore[method-assign]
+    for number, _ in enumerate(batch):
+        assert number < 50, "it goes on and on"
+    assert pool.given == ["long.span-1-of-2", "long.span-2-of-2"]
+    assert batch.summary is not None
+    assert not batch.summary.is_complete
+    pool = PromptPool(done)
+    assert [event.name for event in cut_in_two(tmp_path, pool) if isinstance(event, Ended)] == ["long"]
+    assert pool.given == ["long"]
+
+
+def test_each_span_may_be_lost_as_often_as_a_video(tmp_path: Path) -> None:
+    lost = {"long.span-1-of-2": 2, "long.span-2-of-2": 2}
+
+    def outcome(job: Job) -> Told:
+        lost[job.name] = lost.get(job.name, 0) - 1
+        return Failed(name=job.name, problem="A worker died.") if lost[job.name] >= 0 else done(job)
+
+    batch = cut_in_two(tmp_path, PromptPool(outcome))
+    ended = [event for event in batch if isinstance(event, Ended)]
+    assert [(event.name, event.problem, event.tries) for event in ended] == [("long", None, 3)]
+
+
+def test_a_table_is_written_whatever_summaries_and_names_hold(tmp_path: Path) -> None:
+    def outcome(job: Job) -> Told:
+        folder = job.storage.folder(job.name)
+        folder.mkdir(parents=True)
+        (folder / "summary.json").write_text('{"is_complete": true, "num_frames": 5, "notes": null}')
+        return Finished(name=job.name, num_frames=5, summary=job.storage.summary(job.name) or {})
+
+    rows = [{"source": "world:1", "name": "walk"}, {"source": "/nowhere/\udcff.mp4", "name": "odd"}]
+    list(Batch(open_manifest(rows, {"model": "tiny"}), open_storage(tmp_path), PromptPool(outcome)))
+    assert [row["state"] for row in table(tmp_path)] == ["done", "done"]

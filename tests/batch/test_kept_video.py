@@ -194,3 +194,15 @@ def test_a_video_goes_on_where_a_lost_machine_has_kept_it(tmp_path: Path, monkey
     assert isinstance(rest, Finished)
     assert 0 < rest.num_frames < 30
     assert result(on_machine(tmp_path / "third")) == result(whole)
+
+
+def test_what_was_removed_from_the_storage_meanwhile_is_delivered_all_the_same(tmp_path: Path) -> None:
+    mapped_until(tmp_path, 4)
+    video = video_on(tmp_path)
+    video.keep()
+    fsspec.filesystem("memory").store.clear()
+    mapped_until(tmp_path, 8)
+    (tmp_path / NAME / "summary.json").write_text("{}")
+    video.deliver()
+    files = ObjectFiles("memory://walks/today").names_below(NAME)
+    assert [name for name in files if name.startswith("depth/")] == [f"depth/{frame:06d}.png" for frame in range(9)]

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from longtake.api.map_request import MapRequest
-from longtake.batch.manifest import Row
+from longtake.batch.manifest import Row, is_path
+from longtake.batch.storage import parsed_record
 from longtake.errors import SettingError
 from longtake.pipeline.run_record import plain, value_differences
 from longtake.takes.atomic_files import replace_file
 
-ASKED_NAME = "asked.json"
+ASKED_NAME = "batch.json"
 _READ_BYTES = 65_536
 _SAME_RESULT = ("type", "device", "checkpoint_every")
 """Settings that change how a result comes about, not what it is."""
@@ -27,11 +28,15 @@ def asked_of(row: Row) -> dict[str, Any]:
 
 
 def differences(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[str]:
-    """Between what a result was asked for and what is asked now; none where it does not say."""
+    """Between what a result was asked for and what is asked now; none where it does not say.
+
+    A video that cannot be read any more is taken for the same.
+    """
     settings = None if before is None else before.get("settings")
-    if before is None or not isinstance(settings, Mapping):
+    if before is None or not isinstance(settings, Mapping) or not now:
         return []
-    others = [] if before.get("video") == now["video"] else ["of another video"]
+    videos = before.get("video"), now["video"]
+    others = ["of another video"] if None not in videos and videos[0] != videos[1] else []
     return [*others, *value_differences(settings, now["settings"])]
 
 
@@ -45,11 +50,24 @@ def require_same(name: str, before: Mapping[str, Any] | None, now: Mapping[str, 
 
 
 def write_asked(folder: Path, asked: Mapping[str, Any]) -> None:
-    replace_file(folder / ASKED_NAME, json.dumps(asked, indent=1).encode())
+    """Before there is any result, so that none is without."""
+    if asked:
+        replace_file(folder / ASKED_NAME, json.dumps(asked, indent=1).encode())
 
 
-def _video(source: str) -> str:
-    """Of a file its size, beginning and end, of a folder its names and sizes, wherever they lie; else the address."""
+def read_asked(folder: Path) -> dict[str, Any] | None:
+    """None where a result does not say, as one of `longtake map`."""
+    try:
+        return parsed_record((folder / ASKED_NAME).read_bytes())
+    except OSError:
+        return None
+
+
+def _video(source: str) -> str | None:
+    """Of a file its size, beginning and end, of a folder its names and sizes, wherever they lie; None where they cannot
+    be read; of anything else the address."""
+    if not is_path(source):
+        return source
     path = Path(source)
     try:
         if path.is_dir():
@@ -62,4 +80,4 @@ def _video(source: str) -> str:
             ends.append(file.read(_READ_BYTES))
             return f"sha256:{sha256(b''.join([str(size).encode(), *ends])).hexdigest()}"
     except (OSError, ValueError):
-        return source
+        return None

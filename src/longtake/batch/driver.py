@@ -89,7 +89,8 @@ class _Video:
 
     row: Row
     plan: Plan
-    tries: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    """Of each of its jobs."""
     owed: deque[Job] = field(default_factory=deque)
     """Jobs that were not given to anybody yet."""
     running: set[str] = field(default_factory=set)
@@ -126,7 +127,7 @@ class Batch(Iterator[BatchEvent]):
                 yield from self._work()
             finally:
                 self._pool.close()
-                write_table(self._storage, self._manifest, self._problems)
+                write_table(self._storage, self._manifest, self._problems, self._has_result)
             yield self._progress(0)
         self.summary = BatchSummary(
             out=self._storage.address,
@@ -180,7 +181,7 @@ class Batch(Iterator[BatchEvent]):
         """A video that is not done joins those that wait; one that cannot even be planned is set aside."""
         try:
             checked, asked = _checked(MapRequest(**row.settings)), asked_of(row)
-            if self._storage.is_done(row.name, checked.outputs):
+            if self._is_done(row):
                 require_same(row.name, self._storage.record(row.name, ASKED_NAME), asked)
                 self._counts.update(done=1, skipped=1)
                 return
@@ -189,9 +190,19 @@ class Batch(Iterator[BatchEvent]):
         except LongtakeError as error:
             yield self._set_aside(row, 1, str(error))
             return
-        video = _Video(row, plan, tries=1)
+        video = _Video(row, plan)
         video.owed.extend(owed)
         waiting.append(video)
+
+    def _is_done(self, row: Row) -> bool:
+        return self._storage.is_done(row.name, _checked(MapRequest(**row.settings)).outputs)
+
+    def _has_result(self, row: Row) -> bool:
+        """A row that cannot be understood has none."""
+        try:
+            return self._is_done(row)
+        except LongtakeError:
+            return False
 
     def _heard(
         self, report: Finished | Stopped | Failed, video: _Video, waiting: "deque[_Video]"
@@ -202,9 +213,9 @@ class Batch(Iterator[BatchEvent]):
         if isinstance(report, Stopped) or (self._is_stopped.is_set() and isinstance(report, Failed)):
             return
         if isinstance(report, Failed) and video.problem is None:
-            if video.tries < self._most_tries:
-                yield Retried(name=row.name, problem=report.problem, tries=video.tries)
-                video.tries += 1
+            video.failures[report.name] += 1
+            if (failures := video.failures[report.name]) < self._most_tries:
+                yield Retried(name=row.name, problem=report.problem, tries=failures)
                 video.owed.append(video.plan.job(report.name))
             else:
                 video.problem = report.problem
@@ -212,13 +223,16 @@ class Batch(Iterator[BatchEvent]):
         elif isinstance(report, Finished) and report.name == row.name:
             self._counts.update(done=1)
             folder = f"{self._storage.address}/{row.name}"
-            yield Ended(name=row.name, source=row.source, folder=folder, tries=video.tries, summary=report.summary)
+            tries = 1 + max(video.failures.values(), default=0)
+            yield Ended(name=row.name, source=row.source, folder=folder, tries=tries, summary=report.summary)
             return
+        if self._is_stopped.is_set():
+            return  # what it still owes is for the next batch
         if video.problem is not None:
             if video in waiting:
                 waiting.remove(video)
             if not video.running:
-                yield self._set_aside(row, video.tries, video.problem)
+                yield self._set_aside(row, max(video.failures.values()), video.problem)
             return
         if not video.owed and not video.running:
             video.owed.append(video.plan.job(row.name))  # all of its spans are done

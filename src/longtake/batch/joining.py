@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from longtake.api.map_request import CheckedRequest
+from longtake.batch.asked import write_asked
 from longtake.batch.job import JoinJob
 from longtake.errors import InputError
 from longtake.exports.frame import MappedFrame
@@ -76,6 +77,7 @@ def join_spans(job: JoinJob, out: Path) -> None:
     replace_file(making / JOIN_NAME, sealed(record))
     replace_file(making / SUMMARY_NAME, json.dumps(_summary(summaries, kinds, num_links), indent=1).encode())
     write_report(making)
+    write_asked(making, job.asked)
     making.rename(out)
 
 

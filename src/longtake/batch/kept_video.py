@@ -78,11 +78,12 @@ class KeptVideo:
         self._forget()
 
     def _put_numbered(self) -> None:
-        """Those that this machine has not put there as they are now."""
+        """Those that are not there as they are now, whoever removed them."""
+        there = set(self._files.names_below(self._name))
         before = parsed_record(self._record.read_bytes()) or {} if self._record.exists() else {}
         now = {name: _state(self._folder / name) for name in self._own_names() if _is_numbered(name)}
         for name, state in now.items():
-            if before.get(name) != state:
+            if name not in there or before.get(name) != state:
                 self._files.put(self._folder / name, f"{self._name}/{name}")
         self._note(now)
 

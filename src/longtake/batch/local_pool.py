@@ -22,7 +22,6 @@ from longtake.batch.pool import Pool
 from longtake.batch.sharing import Growth
 from longtake.batch.worker import Worker
 from longtake.errors import InputError
-from longtake.types import counted
 
 _START = (
     "import sys; sys.path[:] = {path!r}; from longtake.pipeline.lifeline import hang_on_parent; hang_on_parent(); "
@@ -144,7 +143,7 @@ class LocalPool(Pool):
         self._num_stillborn += 1
         if self._num_stillborn >= _MOST_STILLBORN * len(self._workers):
             raise InputError(
-                f"Workers cannot be started: {counted(self._num_stillborn, 'process')} in a row ended at once "
+                f"Workers cannot be started: {self._num_stillborn} of them in a row ended at once "
                 f"({worker.how_it_ended}); what they said of it is above."
             )
 

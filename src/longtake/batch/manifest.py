@@ -82,7 +82,7 @@ class Manifest:
         rest = dict(written)
         source, name, spans = _source_of(rest), rest.pop(_NAME, None), rest.pop(_SPANS, None)
         rest.pop(_SOURCE)
-        if _is_path(source):
+        if is_path(source):
             source = str(Path(source).absolute())  # workers may be elsewhere
         return Row(
             name=_plain_name(str(name)) if name not in (None, "") else _name_of(source, self._root),
@@ -94,7 +94,7 @@ class Manifest:
 
 def _text_rows(path: Path) -> Iterator[Numbered]:
     """A source in each line; those that are empty or begin with # are none."""
-    with _reading(path), path.open(encoding="utf-8") as lines:
+    with _reading(path), path.open(encoding="utf-8-sig") as lines:
         for number, line in enumerate(lines, start=1):
             if (text := line.strip()) and not text.startswith("#"):
                 yield number, {_SOURCE: _beside(path, text)}
@@ -221,12 +221,12 @@ def _unreadable(error: OSError) -> None:
 
 def _beside(listing: Path, source: str) -> str:
     """A path as it is written in a list: beside it, unless it says where."""
-    if not _is_path(source) or Path(source).is_absolute():
+    if not is_path(source) or Path(source).is_absolute():
         return source
     return str(listing.parent / source)
 
 
-def _is_path(source: str) -> bool:
+def is_path(source: str) -> bool:
     """And not an address, a world or a camera."""
     return "://" not in source and (":" not in source or Path(source).exists())
 
@@ -242,7 +242,7 @@ def _common_folder(sources: Iterable[str]) -> str | None:
     """What all paths have in common, by which they need not be told apart."""
     common: str | None = None
     for source in sources:
-        if not _is_path(source):
+        if not is_path(source):
             continue
         folder = str(Path(source).absolute().parent)
         common = folder if common is None else os.path.commonpath([common, folder])
@@ -251,7 +251,7 @@ def _common_folder(sources: Iterable[str]) -> str | None:
 
 def _name_of(source: str, root: str | None) -> str:
     """Of a path, what it has beside others; of anything else, itself."""
-    if root is None or not _is_path(source):
+    if root is None or not is_path(source):
         return _plain(shown_address(source))
     path = Path(source).absolute()
     is_video = path.suffix.lower() in VIDEO_SUFFIXES

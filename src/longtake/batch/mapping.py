@@ -16,7 +16,8 @@ from longtake.batch.pool import Pool
 from longtake.batch.ray_pool import RayPool, is_ray
 from longtake.batch.row_settings import settings_of
 from longtake.batch.sharing import Growth, Sharing
-from longtake.errors import SettingError
+from longtake.batch.table import TABLE_NAME
+from longtake.errors import InputError, SettingError
 from longtake.runtime.execution import AUTO
 
 LOCAL = "local"
@@ -46,6 +47,15 @@ def open_batch(
     request.planned()  # what is wrong for all is told once, before any video is looked at
     storage = open_storage(out, None if scratch is None else Path(scratch))
     apart_from = storage.path if isinstance(storage, FolderStorage) else None
+    if (
+        apart_from is not None
+        and isinstance(videos, str | Path)
+        and Path(videos).absolute().resolve() == (apart_from / TABLE_NAME).resolve()
+    ):
+        raise InputError(
+            f"The table of results would replace the list {apart_from / TABLE_NAME}; give the list another name, or "
+            "results another place."
+        )
     manifest = open_manifest(videos, settings, spans=spans, apart_from=apart_from)
     most = len(manifest) * spans
     pool: Pool

@@ -2,9 +2,9 @@
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from longtake.batch.manifest import Manifest
+from longtake.batch.manifest import Manifest, Row
 from longtake.batch.storage import Storage
 from longtake.video.addresses import shown_address
 
@@ -16,7 +16,9 @@ _OF_SUMMARY = (
 COLUMNS = ("name", "source", "state", "tries", "problem", *_OF_SUMMARY, "notes")
 
 
-def write_table(storage: Storage, manifest: Manifest, problems: Mapping[str, tuple[int, str]]) -> None:
+def write_table(
+    storage: Storage, manifest: Manifest, problems: Mapping[str, tuple[int, str]], is_done: Callable[[Row], bool]
+) -> None:
     """`problems` are of videos that were set aside: after how many tries, and why."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
@@ -24,8 +26,8 @@ def write_table(storage: Storage, manifest: Manifest, problems: Mapping[str, tup
     for row in manifest:
         summary = storage.summary(row.name) or {}
         tries, problem = problems.get(row.name, ("", ""))
-        state = "failed" if problem else "done" if summary.get("is_complete") else "missing"
+        state = "failed" if problem else "done" if summary.get("is_complete") and is_done(row) else "missing"
         figures = ["" if summary.get(name) is None else summary[name] for name in _OF_SUMMARY]
-        notes = " ".join(summary.get("notes", ()))
+        notes = " ".join(map(str, summary.get("notes") or ()))
         writer.writerow([row.name, shown_address(row.source), state, tries, problem, *figures, notes])
-    storage.write(TABLE_NAME, text.getvalue().encode())
+    storage.write(TABLE_NAME, text.getvalue().encode(errors="backslashreplace"))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from longtake.api.map_request import Networks
-from longtake.batch.asked import write_asked
+from longtake.batch.asked import read_asked, require_same, write_asked
 from longtake.batch.job import Failed, Finished, Job, JoinJob, MapJob, Stopped, Told, Watched
 from longtake.batch.joining import join_spans
 from longtake.errors import LongtakeError
@@ -53,10 +53,13 @@ class Worker:
 
     def _map(self, job: MapJob, tell: Callable[[Told], None]) -> Told:
         request, folder, num_frames = job.request.checked(), job.storage.folder(job.name), 0
-        if not is_done(folder, request.outputs):
+        if is_done(folder, request.outputs):
+            require_same(job.name, read_asked(folder), job.asked)
+        else:
             job.storage.bring(job.name)
             with request.open(job.source, folder, self._networks, self._writer, resume=True) as run:
                 self._run = run
+                write_asked(folder, job.asked)
                 try:
                     if self._is_stopped.is_set():
                         return Stopped(name=job.name)
@@ -70,11 +73,14 @@ class Worker:
 
     def _join(self, job: JoinJob) -> Told:
         folder = job.storage.folder(job.name)
-        if not is_done(folder):
+        if is_done(folder):
+            require_same(job.name, read_asked(folder), job.asked)
+        else:
             join_spans(job, folder)
+        finished = _delivered(job)
         for span in job.spans:
             job.storage.remove(span)
-        return _delivered(job)
+        return finished
 
 
 class _Keeping:
@@ -109,7 +115,5 @@ def _watch(job: MapJob, run: Run, tell: Callable[[Told], None], keeping: _Keepin
 
 
 def _delivered(job: Job, num_frames: int = 0) -> Finished:
-    if job.asked:
-        write_asked(job.storage.folder(job.name), job.asked)
     job.storage.deliver(job.name)
     return Finished(name=job.name, num_frames=num_frames, summary=job.storage.summary(job.name) or {})
