@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from longtake.batch.mapping import map_many
 from longtake.batch.spans import plan_of
 from longtake.batch.worker import Worker
 from longtake.errors import InputError, SettingError
+from longtake.pipeline.run import Run
 
 WORLD = "world:3?frames=6&size=112x84"
 
@@ -109,13 +111,31 @@ def test_what_lies_mapped_for_something_else_is_not_delivered(tmp_path: Path) ->
         assert isinstance(worker.do(jobs[0], lambda _: None), Finished)
 
 
-def test_what_a_video_was_asked_for_is_kept_before_it_is_done(tmp_path: Path) -> None:
-    row = Row(name="walk", source=WORLD, settings={"model": "tiny", "size": 56})
+def test_what_a_video_was_asked_for_is_kept_before_it_is_done_and_never_alone(tmp_path: Path) -> None:
+    row = Row(name="walk", source="world:3?frames=90&size=56x42", settings={"model": "tiny", "size": 56})
     job = plan_of(row, MapRequest(**row.settings).planned(), FolderStorage(tmp_path), asked_of(row)).job("walk")
     with Worker() as worker:
         worker.stop()
         assert isinstance(worker.do(job, lambda _: None), Stopped)
+    assert not (tmp_path / "walk").exists()
+    with Worker() as worker, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{Run.__module__}.Run.__next__", stopping_after(worker, 3))
+        assert isinstance(worker.do(job, lambda _: None), Stopped)
     assert read_asked(tmp_path / "walk") == asked_of(row)
+    with Worker() as worker:
+        assert isinstance(worker.do(job, lambda _: None), Finished)
+
+
+def stopping_after(worker: Worker, num_events: int) -> Callable[[Run], object]:
+    """Events of a run, of which one lets the worker stop."""
+    step, left = Run.__next__, iter(range(num_events))
+
+    def following(run: Run) -> object:
+        if next(left, None) is None:
+            worker.stop()
+        return step(run)
+
+    return following
 
 
 def test_a_result_stays_done_when_its_video_is_gone(tmp_path: Path) -> None:

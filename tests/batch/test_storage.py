@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_two_batches_do_not_write_to_one_storage(remote: RemoteStorage) -> None:
     other = open_storage(remote.url, remote.scratch)
     with (
         remote.held(),
-        pytest.raises(InputError, match=r"Another batch writes to memory://walks/today, process \d+ on"),
+        pytest.raises(InputError, match=r"Another batch, process \d+ on .+, writes to memory://walks/today"),
         other.held(),
     ):
         pass
@@ -71,11 +72,49 @@ def test_two_batches_do_not_write_to_one_storage(remote: RemoteStorage) -> None:
     assert remote.files.read("batch-lease.json") is None
 
 
-def test_a_lease_that_nobody_renews_is_taken_over(remote: RemoteStorage) -> None:
-    stale = {"id": "x", "host": "gone", "pid": 1, "renewed_s": time.time() - 3600}
+@pytest.mark.parametrize("renewed_s", [time.time() - 3600, time.time() + 1e7, None, "abc", []])
+def test_a_lease_that_nobody_renews_is_taken_over(
+    remote: RemoteStorage, monkeypatch: pytest.MonkeyPatch, renewed_s: object
+) -> None:
+    monkeypatch.setattr("longtake.batch.lease._WATCHED_S", 0.05)
+    stale = {"id": "x", "host": "gone", "pid": 1, "renewed_s": renewed_s}
     remote.write("batch-lease.json", json.dumps(stale).encode())
     with remote.held():
         assert json.loads(remote.files.read("batch-lease.json") or b"{}")["id"] != "x"
+
+
+def test_a_lease_that_is_renewed_by_a_clock_far_behind_is_not_taken_over(
+    remote: RemoteStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longtake.batch.lease._WATCHED_S", 30.0)
+    monkeypatch.setattr("time.sleep", lambda _: remote.write("batch-lease.json", lease(7200 - 15)))
+
+    def lease(seconds_ago: float) -> bytes:
+        record = {"id": "x", "host": "behind", "pid": 1, "renewed_s": time.time() - seconds_ago}
+        return json.dumps(record).encode()
+
+    remote.write("batch-lease.json", lease(7200))
+    with pytest.raises(InputError, match="process 1 on behind, writes to"), remote.held():
+        pass
+
+
+def test_a_batch_that_was_silent_for_too_long_does_not_take_its_lease_back(
+    remote: RemoteStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("longtake.batch.lease._RENEWED_S", 0.01)
+    other = {"id": "y", "host": "there", "pid": 2, "renewed_s": time.time()}
+
+    def go_on(require_held: Callable[[], None]) -> None:
+        deadline_s = time.monotonic() + 10
+        while time.monotonic() < deadline_s:
+            remote.write("batch-lease.json", json.dumps(other).encode())
+            require_held()
+
+    with remote.held() as require_held:
+        require_held()
+        with pytest.raises(InputError, match="process 2 on there, took over memory://walks/today"):
+            go_on(require_held)
+    assert json.loads(remote.files.read("batch-lease.json") or b"{}") == other
 
 
 def test_two_batches_do_not_write_to_one_folder(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from longtake.api.map_request import MapRequest
 from longtake.batch.manifest import Row, is_path
 from longtake.batch.storage import parsed_record
 from longtake.errors import SettingError
-from longtake.pipeline.run_record import plain, value_differences
+from longtake.pipeline.run_record import RUN_NAME, plain, value_differences
 from longtake.takes.atomic_files import replace_file
 
 ASKED_NAME = "batch.json"
@@ -53,6 +54,18 @@ def write_asked(folder: Path, asked: Mapping[str, Any]) -> None:
     """Before there is any result, so that none is without."""
     if asked:
         replace_file(folder / ASKED_NAME, json.dumps(asked, indent=1).encode())
+
+
+@contextmanager
+def nothing_alone(folder: Path) -> Iterator[None]:
+    """Where a run leaves nothing, nothing is left: a record by itself would keep the next one out of the folder."""
+    try:
+        yield
+    finally:
+        if not (folder / RUN_NAME).exists():
+            (folder / ASKED_NAME).unlink(missing_ok=True)
+            with suppress(OSError):  # something else lies there
+                folder.rmdir()
 
 
 def read_asked(folder: Path) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -122,11 +122,12 @@ class Batch(Iterator[BatchEvent]):
         return next(self._events)
 
     def _happening(self) -> Iterator[BatchEvent]:
-        with closing(self._pool), self._storage.held():
+        with closing(self._pool), self._storage.held() as require_held:
             try:
-                yield from self._work()
+                yield from self._work(require_held)
             finally:
                 self._pool.close()
+                require_held()
                 write_table(self._storage, self._manifest, self._problems, self._has_result)
             yield self._progress(0)
         self.summary = BatchSummary(
@@ -141,7 +142,7 @@ class Batch(Iterator[BatchEvent]):
             is_complete=not self._is_stopped.is_set(),
         )
 
-    def _work(self) -> Iterator[BatchEvent]:
+    def _work(self, require_held: Callable[[], None]) -> Iterator[BatchEvent]:
         rows = iter(self._manifest)
         videos: dict[str, _Video] = {}
         """Under way, by the names of their jobs."""
@@ -149,6 +150,7 @@ class Batch(Iterator[BatchEvent]):
         """With jobs that nobody has."""
         is_asked_to_stop, has_more = False, True
         while True:
+            require_held()
             if self._is_stopped.is_set() and not is_asked_to_stop:
                 is_asked_to_stop, has_more = True, False
                 waiting.clear()

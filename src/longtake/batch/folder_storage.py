@@ -1,7 +1,8 @@
 """Results in a folder that all workers see: videos are mapped there at once, and any worker goes on where one died."""
 
 import shutil
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,10 @@ class FolderStorage(Storage):
     def address(self) -> str:
         return str(self.path)
 
-    def held(self) -> AbstractContextManager[None]:
-        return locked(self.path)
+    @contextmanager
+    def held(self) -> Iterator[Callable[[], None]]:
+        with locked(self.path):
+            yield lambda: None  # a lock is not lost
 
     def is_done(self, name: str, outputs: Outputs) -> bool:
         return is_done(self.path / name, outputs)

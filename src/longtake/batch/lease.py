@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -16,6 +16,8 @@ from longtake.errors import InputError
 
 _LEASE_NAME = "batch-lease.json"
 _RENEWED_S, _STALE_S = 15.0, 60.0
+_WATCHED_S = 20.0
+"""For which a lease that seems old is looked at before it is taken over: clocks of two machines may differ."""
 
 
 class Lease:
@@ -23,15 +25,25 @@ class Lease:
 
     def __init__(self, files: ObjectFiles) -> None:
         self._files, self._id = files, uuid.uuid4().hex
+        self._taken_by: dict[str, Any] | None = None
+        """Another, that found this one silent for too long."""
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> Iterator[Callable[[], None]]:
+        """Gives what refuses, in a sentence, to go on once another has it."""
         self._take()
         try:
             with self._renewed():
-                yield
+                yield self._require_held
         finally:
             self._give_back()
+
+    def _require_held(self) -> None:
+        if self._taken_by is not None:
+            raise InputError(
+                f"{_named(self._taken_by)} took over {self._files.url} while this batch did not answer; what is done "
+                "stays. Wait for the end of the other one, and run this again."
+            )
 
     def _take(self) -> None:
         """Whoever wrote last has it; two that begin at once both look again."""
@@ -40,7 +52,7 @@ class Lease:
         self._require_free()
 
     def _give_back(self) -> None:
-        with suppress(InputError):
+        with suppress(InputError, OSError):
             if self._holder().get("id") == self._id:
                 self._files.delete(_LEASE_NAME)
 
@@ -49,9 +61,9 @@ class Lease:
         is_over = threading.Event()
 
         def renew() -> None:
-            while not is_over.wait(_RENEWED_S):
-                with suppress(InputError):  # the next time, or whoever delivers a video, will tell
-                    self._renew()
+            while not is_over.wait(_RENEWED_S) and self._taken_by is None:
+                with suppress(InputError, OSError):  # the next time, or whoever delivers a video, will tell
+                    self._renew_own()
 
         thread = threading.Thread(target=renew, daemon=True)
         thread.start()
@@ -60,6 +72,13 @@ class Lease:
         finally:
             is_over.set()
             thread.join()
+
+    def _renew_own(self) -> None:
+        holder = self._holder()
+        if holder.get("id") in (None, self._id):
+            self._renew()
+        else:
+            self._taken_by = holder
 
     def _renew(self) -> None:
         record = {"id": self._id, "host": socket.gethostname(), "pid": os.getpid(), "renewed_s": time.time()}
@@ -72,8 +91,25 @@ class Lease:
         holder = self._holder()
         if holder.get("id") in (None, self._id):
             return
-        if time.time() - float(holder.get("renewed_s", 0.0)) < _STALE_S:
-            raise InputError(
-                f"Another batch writes to {self._files.url}, process {holder.get('pid')} on {holder.get('host')}; "
-                "wait for its end, or name another place."
-            )
+        if _is_fresh(holder) or self._is_renewed(holder):
+            raise InputError(f"{_named(holder)} writes to {self._files.url}; wait for its end, or name another place.")
+
+    def _is_renewed(self, holder: dict[str, Any]) -> bool:
+        """Whether one that seems old changes, by whatever clock."""
+        until_s = time.monotonic() + _WATCHED_S
+        while (left_s := until_s - time.monotonic()) > 0:
+            time.sleep(min(left_s, _WATCHED_S / 10))
+            now = self._holder()
+            if now != holder:
+                return now.get("id") not in (None, self._id)
+        return False
+
+
+def _named(holder: dict[str, Any]) -> str:
+    return f"Another batch, process {holder.get('pid')} on {holder.get('host')},"
+
+
+def _is_fresh(holder: dict[str, Any]) -> bool:
+    """By the clocks of both; one that is far ahead says nothing."""
+    renewed_s = holder.get("renewed_s")
+    return isinstance(renewed_s, int | float) and abs(time.time() - renewed_s) < _STALE_S

@@ -3,6 +3,7 @@
 `summary.json` comes last: without that, there is no result.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -33,7 +34,7 @@ class RemoteStorage(Storage):
     def files(self) -> ObjectFiles:
         return ObjectFiles(self.url)
 
-    def held(self) -> AbstractContextManager[None]:
+    def held(self) -> AbstractContextManager[Callable[[], None]]:
         return Lease(self.files).held()
 
     def is_done(self, name: str, outputs: Outputs) -> bool:  # noqa: ARG002 - delivered only with its export

@@ -2,6 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ class Storage(ABC):
         """As people write it."""
 
     @abstractmethod
-    def held(self) -> AbstractContextManager[None]:
-        """While a batch writes there; another one is refused."""
+    def held(self) -> AbstractContextManager[Callable[[], None]]:
+        """While a batch writes there; another one is refused. Gives what refuses to go on once another has it."""
 
     @abstractmethod
     def is_done(self, name: str, outputs: Outputs) -> bool:

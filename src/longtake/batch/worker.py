@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from longtake.api.map_request import Networks
-from longtake.batch.asked import read_asked, require_same, write_asked
+from longtake.batch.asked import nothing_alone, read_asked, require_same, write_asked
 from longtake.batch.job import Failed, Finished, Job, JoinJob, MapJob, Stopped, Told, Watched
 from longtake.batch.joining import join_spans
 from longtake.errors import LongtakeError
@@ -57,7 +57,10 @@ class Worker:
             require_same(job.name, read_asked(folder), job.asked)
         else:
             job.storage.bring(job.name)
-            with request.open(job.source, folder, self._networks, self._writer, resume=True) as run:
+            with (
+                nothing_alone(folder),
+                request.open(job.source, folder, self._networks, self._writer, resume=True) as run,
+            ):
                 self._run = run
                 write_asked(folder, job.asked)
                 try:
