@@ -53,7 +53,7 @@ def test_some_clips_are_softer() -> None:
     torch.manual_seed(2)
     changed = through_cameras(stripes, np.random.default_rng(0))
     contrast = changed.std(dim=(1, 2, 3, 4)) / changed.mean(dim=(1, 2, 3, 4))
-    assert float((contrast < 0.3).float().mean()) > 0.2, "0.6 as drawn"
+    assert float((contrast < 0.3).float().mean()) > 0.1, "0.3 as drawn"
     assert float((contrast > 0.45).float().mean()) > 0.3
 
 
