@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,11 @@ def test_what_a_video_was_asked_for_is_kept_before_it_is_done_and_never_alone(tm
         patch.setattr(f"{Run.__module__}.Run.__next__", stopping_after(worker, 3))
         assert isinstance(worker.do(job, lambda _: None), Stopped)
     assert read_asked(tmp_path / "walk") == asked_of(row)
+    with Worker() as worker:
+        other = replace(job, request=replace(job.request, fps=5.0))
+        refused = worker.do(other, lambda _: None)
+        assert isinstance(refused, Failed)
+        assert refused.problem.endswith("resume it with the same, or delete that folder.")
     with Worker() as worker:
         assert isinstance(worker.do(job, lambda _: None), Finished)
 

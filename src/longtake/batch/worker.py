@@ -1,5 +1,6 @@
 """One worker: a model, a process that writes, and one job after the other. What runs it is a pool's affair."""
 
+import re
 import threading
 import time
 import traceback
@@ -18,6 +19,8 @@ from longtake.pipeline.run_folder import is_done
 from longtake.pipeline.writer_process import WriterProcess
 
 _TOLD_EVERY_S = 0.5
+_OVERWRITING = re.compile(r"(start again|replace (it|the run)) with --overwrite \(overwrite=True\)")
+"""Advice of `longtake map`, which a batch has no option for."""
 
 
 class Worker:
@@ -45,7 +48,7 @@ class Worker:
         try:
             return self._join(job) if isinstance(job, JoinJob) else self._map(job, tell)
         except LongtakeError as error:
-            return Failed(name=job.name, problem=str(error))
+            return Failed(name=job.name, problem=_OVERWRITING.sub("delete that folder", str(error)))
         except Exception as error:  # noqa: BLE001 - of one video among many
             traceback.print_exc()
             what = " ".join(str(error).split())
