@@ -72,7 +72,7 @@ def test_two_batches_do_not_write_to_one_storage(remote: RemoteStorage) -> None:
     assert remote.files.read("batch-lease.json") is None
 
 
-@pytest.mark.parametrize("renewed_s", [time.time() - 3600, time.time() + 1e7, None, "abc", []])
+@pytest.mark.parametrize("renewed_s", [0.0, 1e12, None, "abc", []])
 def test_a_lease_that_nobody_renews_is_taken_over(
     remote: RemoteStorage, monkeypatch: pytest.MonkeyPatch, renewed_s: object
 ) -> None:
