@@ -58,6 +58,7 @@ def test_a_file_is_known_by_what_is_in_it(tmp_path: Path) -> None:
     require_same("walk", asked[0], asked[1])
     with pytest.raises(SettingError, match=r"walk before is not what is asked for now \(of another video\)"):
         require_same("walk", asked[0], asked[2])
+    assert "secret" not in str(asked_of(Row(name="walk", source="rtsp://me:secret@camera/1")))
     frames = tmp_path / "frames"
     frames.mkdir()
     (frames / "0.jpg").write_bytes(b"one")

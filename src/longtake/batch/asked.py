@@ -77,20 +77,24 @@ def read_asked(folder: Path) -> dict[str, Any] | None:
 
 
 def _video(source: str) -> str | None:
-    """Of a file its size, beginning and end, of a folder its names and sizes, wherever they lie; None where they cannot
-    be read; of anything else the address."""
+    """A digest: of a file's size, beginning and end, of a folder's names and sizes, wherever they lie; None where they
+    cannot be read; of anything else the address, which may hold a password."""
     if not is_path(source):
-        return source
+        return _digest(source.encode())
     path = Path(source)
     try:
         if path.is_dir():
             sizes = sorted((file.name, file.stat().st_size) for file in path.iterdir() if file.is_file())
-            return f"sha256:{sha256(json.dumps(sizes).encode()).hexdigest()}"
+            return _digest(json.dumps(sizes).encode())
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             ends = [file.read(_READ_BYTES)]
             file.seek(max(0, size - _READ_BYTES))
             ends.append(file.read(_READ_BYTES))
-            return f"sha256:{sha256(b''.join([str(size).encode(), *ends])).hexdigest()}"
+            return _digest(str(size).encode(), *ends)
     except (OSError, ValueError):
         return None
+
+
+def _digest(*parts: bytes) -> str:
+    return f"sha256:{sha256(b''.join(parts)).hexdigest()}"
