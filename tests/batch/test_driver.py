@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from longtake.batch.asked import asked_of, write_asked
 from longtake.batch.driver import Batch, BatchEvent, Ended, Progress, Retried
 from longtake.batch.folder_storage import FolderStorage
 from longtake.batch.job import Failed, Finished, Job, Stopped, Told
-from longtake.batch.manifest import open_manifest
+from longtake.batch.manifest import Row, open_manifest
 from longtake.batch.open_storage import open_storage
 from longtake.batch.pool import Pool
 from longtake.errors import InputError
@@ -243,6 +244,16 @@ def test_each_span_may_be_lost_as_often_as_a_video(tmp_path: Path) -> None:
     batch = cut_in_two(tmp_path, PromptPool(outcome))
     ended = [event for event in batch if isinstance(event, Ended)]
     assert [(event.name, event.problem, event.tries) for event in ended] == [("long", None, 3)]
+
+
+def test_a_video_that_was_begun_in_one_piece_is_not_cut_into_spans(tmp_path: Path) -> None:
+    (tmp_path / "long").mkdir()
+    whole = Row(name="long", source="world:1?frames=300&size=56x42", settings={"model": "tiny", "size": 56})
+    write_asked(tmp_path / "long", asked_of(whole))
+    pool = PromptPool(done)
+    (ended,) = [event for event in cut_in_two(tmp_path, pool) if isinstance(event, Ended)]
+    assert "spans 1, now 2" in str(ended.problem)
+    assert pool.given == []
 
 
 def test_a_table_is_written_whatever_summaries_and_names_hold(tmp_path: Path) -> None:

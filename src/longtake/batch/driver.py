@@ -183,8 +183,8 @@ class Batch(Iterator[BatchEvent]):
         """A video that is not done joins those that wait; one that cannot even be planned is set aside."""
         try:
             checked, asked = _checked(MapRequest(**row.settings)), asked_of(row)
+            require_same(row.name, self._storage.record(row.name, ASKED_NAME), asked)
             if self._is_done(row):
-                require_same(row.name, self._storage.record(row.name, ASKED_NAME), asked)
                 self._counts.update(done=1, skipped=1)
                 return
             plan = plan_of(row, checked, self._storage, asked)
