@@ -53,6 +53,7 @@ def done(job: Job) -> Finished:
     folder = job.storage.folder(job.name)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "summary.json").write_text('{"is_complete": true, "num_frames": 5, "model": "tiny"}')
+    (folder / "report.html").touch()
     return Finished(name=job.name, num_frames=5, summary=job.storage.summary(job.name) or {})
 
 
@@ -261,6 +262,7 @@ def test_a_table_is_written_whatever_summaries_and_names_hold(tmp_path: Path) ->
         folder = job.storage.folder(job.name)
         folder.mkdir(parents=True)
         (folder / "summary.json").write_text('{"is_complete": true, "num_frames": 5, "notes": null}')
+        (folder / "report.html").touch()
         return Finished(name=job.name, num_frames=5, summary=job.storage.summary(job.name) or {})
 
     rows = [{"source": "world:1", "name": "walk"}, {"source": "/nowhere/\udcff.mp4", "name": "odd"}]

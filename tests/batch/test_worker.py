@@ -1,5 +1,6 @@
 """One worker by itself: what keeps it from writing is one sentence, and costs nothing that was written."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from longtake.api.map_request import MapRequest
 from longtake.batch.job import Failed, Finished, MapJob, Told
 from longtake.batch.open_storage import open_storage
 from longtake.batch.worker import Worker
+from longtake.exports.report.page import write_report
 
 
 def nobody(report: Told) -> None:
@@ -63,3 +65,39 @@ def test_a_storage_that_is_gone_is_one_sentence_and_the_video_goes_on_later(
     assert isinstance(done, Finished)
     assert 0 < done.num_frames < 20
     assert job.storage.summary("walk") is not None
+
+
+def test_what_a_kill_in_the_end_has_left_to_do_is_done_by_the_next_batch(tmp_path: Path) -> None:
+    job = job_into(tmp_path)
+    with Worker() as worker:
+        worker.do(job, nobody)
+        outputs, report = job.request.checked().outputs, tmp_path / "walk" / "report.html"
+        assert job.storage.is_done("walk", outputs)
+        report.unlink()  # the summary was written, and then the process was killed
+        assert not job.storage.is_done("walk", outputs)
+        again = worker.do(job, nobody)
+    assert isinstance(again, Finished)
+    assert again.num_frames == 0
+    assert report.exists()
+    assert job.storage.is_done("walk", outputs)
+
+
+def test_a_kill_between_an_export_and_its_report_is_not_taken_for_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_into(tmp_path)
+    job = replace(job, request=replace(job.request, format="tum,depth,images,colmap"))
+    reports = iter([write_report])
+
+    def killed(out: Path) -> Path:
+        return next(reports)(out)  # the second one never comes
+
+    with monkeypatch.context() as patched, Worker() as worker:
+        patched.setattr("longtake.pipeline.run_folder.write_report", killed)
+        assert isinstance(worker.do(job, nobody), Failed)
+    outputs = job.request.checked().outputs
+    assert not job.storage.is_done("walk", outputs)
+    with Worker() as worker:
+        assert isinstance(worker.do(job, nobody), Finished)
+    assert job.storage.is_done("walk", outputs)
+    assert "colmap" in (tmp_path / "walk" / "report.html").read_text()

@@ -9,7 +9,7 @@ from typing import Any
 
 from longtake.batch.storage import Storage, parsed_record
 from longtake.pipeline.outputs import Outputs
-from longtake.pipeline.run_folder import is_done
+from longtake.pipeline.run_folder import is_whole
 from longtake.takes.atomic_files import replace_file
 from longtake.takes.folder_lock import locked
 
@@ -30,7 +30,7 @@ class FolderStorage(Storage):
             yield lambda: None  # a lock is not lost
 
     def is_done(self, name: str, outputs: Outputs) -> bool:
-        return is_done(self.path / name, outputs)
+        return is_whole(self.path / name, outputs)
 
     def record(self, name: str, file: str) -> dict[str, Any] | None:
         try:

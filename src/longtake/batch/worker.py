@@ -15,7 +15,7 @@ from longtake.errors import LongtakeError
 from longtake.pipeline.checkpoint import CheckpointRule
 from longtake.pipeline.events import Frame, Saved, Unreadable
 from longtake.pipeline.run import Run
-from longtake.pipeline.run_folder import is_done
+from longtake.pipeline.run_folder import is_done, mend_end
 from longtake.pipeline.writer_process import WriterProcess
 
 _TOLD_EVERY_S = 0.5
@@ -58,6 +58,7 @@ class Worker:
         request, folder, num_frames = job.request.checked(), job.storage.folder(job.name), 0
         if is_done(folder, request.outputs):
             require_same(job.name, read_asked(folder), job.asked)
+            mend_end(folder)
         else:
             job.storage.bring(job.name)
             with (

@@ -209,6 +209,7 @@ class RunFolder:
         assert self.summary is not None
         before = RunRecord.read(self._out)
         assert before is not None
+        (self._out / REPORT_NAME).unlink(missing_ok=True)  # where there is one, it tells of the export too
         before.remove_files(self._out, below=EXPORT_FOLDER)
         before.with_files(_own_files(self._outputs)).write(self._out)
         record = export_take(read_take(self._out), self._out / EXPORT_FOLDER, self._outputs.export, on_export)
@@ -253,7 +254,7 @@ class RunFolder:
             self._correct(corrections)
             self._end(summary)
         elif is_done(self._out):
-            self._mend_end()
+            mend_end(self._out)
             self.summary = _read_summary(self._out)
             if self.summary is None or is_done(self._out, self._outputs):
                 raise SettingError(
@@ -266,12 +267,6 @@ class RunFolder:
             )
         else:
             self.checkpoint = self._checkpoints.newest()
-
-    def _mend_end(self) -> None:
-        """What a kill after the last frame has left to do."""
-        Checkpoints(self._out).clear()
-        if not (self._out / REPORT_NAME).exists():
-            write_report(self._out)
 
     def _require_room(self, before: RunRecord | None, *, overwrite: bool) -> None:
         if before is None:
@@ -336,6 +331,18 @@ def is_done(out: Path, outputs: Outputs | None = None) -> bool:
         return False
     has_export = outputs is not None and outputs.export is not None
     return is_mapped and ((out / EXPORT_FOLDER / RECORD_NAME).exists() or not has_export)
+
+
+def is_whole(out: Path, outputs: Outputs | None = None) -> bool:
+    """The same, and whether nothing of what comes last is missing, as where the process was killed in its end."""
+    return is_done(out, outputs) and (out / REPORT_NAME).exists()
+
+
+def mend_end(out: Path) -> None:
+    """What a kill after the last frame has left to do in the folder of a video that is done."""
+    Checkpoints(out).clear()
+    if not (out / REPORT_NAME).exists():
+        write_report(out)
 
 
 def _refuse_links_out_of(out: Path, *, files: bool) -> None:
