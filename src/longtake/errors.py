@@ -3,6 +3,7 @@
 LongtakeError
 ├── InputError            a frame, size or file is not what the session takes
 │   ├── StorageError      the disk does not take what is to be written
+│   ├── OccupiedError     another run is writing to the folder
 │   ├── ChangedFileError  a file to go on after is gone, or is not as it was written
 │   ├── SavedSessionError a saved session cannot be resumed here
 │   ├── UnknownWordsError a question is outside of what a model of few words knows
@@ -36,6 +37,10 @@ class _FileError(InputError):
 
 class StorageError(_FileError):
     """The disk does not take what is to be written."""
+
+
+class OccupiedError(InputError):
+    """Another run is writing to the folder; later it is free."""
 
 
 class ChangedFileError(_FileError):

@@ -7,10 +7,11 @@ import pytest
 from full_disk import files_no_longer_than
 
 from longtake.api.map_request import MapRequest
-from longtake.batch.job import Failed, Finished, MapJob, Told
+from longtake.batch.job import Cause, Failed, Finished, MapJob, Told
 from longtake.batch.open_storage import open_storage
 from longtake.batch.worker import Worker
 from longtake.exports.report.page import write_report
+from longtake.takes.folder_lock import locked
 
 
 def nobody(report: Told) -> None:
@@ -101,3 +102,20 @@ def test_a_kill_between_an_export_and_its_report_is_not_taken_for_done(
         assert isinstance(worker.do(job, nobody), Finished)
     assert job.storage.is_done("walk", outputs)
     assert "colmap" in (tmp_path / "walk" / "report.html").read_text()
+
+
+def test_a_worker_knows_what_would_fail_again(tmp_path: Path) -> None:
+    job = job_into(tmp_path)
+    (tmp_path / "text.mp4").write_text("no video")
+    with Worker() as worker:
+        for source in (str(tmp_path / "text.mp4"), str(tmp_path / "gone.mp4"), "world:1?nothing=2"):
+            failed = worker.do(replace(job, source=source), nobody)
+            assert isinstance(failed, Failed)
+            assert failed.cause is Cause.VIDEO
+        unknown = worker.do(replace(job, request=replace(job.request, model=str(tmp_path / "gone.pt"))), nobody)
+        with locked(tmp_path / "walk"):
+            occupied = worker.do(job, nobody)
+    assert isinstance(unknown, Failed)
+    assert unknown.cause is Cause.WORKER
+    assert isinstance(occupied, Failed)
+    assert occupied.cause is Cause.CHANCE

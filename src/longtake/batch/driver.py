@@ -12,15 +12,22 @@ from typing import Any
 from longtake.api.map_request import CheckedRequest, MapRequest
 from longtake.batch.asked import ASKED_NAME, asked_of, require_same
 from longtake.batch.frame_count import FrameCount
-from longtake.batch.job import Failed, Finished, Job, Stopped, Watched
+from longtake.batch.job import Cause, Failed, Finished, Job, Stopped, Watched
 from longtake.batch.manifest import Manifest, Row
 from longtake.batch.pool import Pool
 from longtake.batch.spans import Plan, plan_of
 from longtake.batch.storage import Storage
 from longtake.batch.table import TABLE_NAME, write_table
-from longtake.errors import LongtakeError
+from longtake.errors import InputError, LongtakeError
+from longtake.types import counted
 
 _TOLD_EVERY_S = 1.0
+_MOST_LOST = 3
+"""Videos in a row whose workers died before they had looked at a frame: then the next would too."""
+_PASSING = (Cause.CHANCE, Cause.LOST)
+"""What another try may come further than."""
+_OF_WORKERS = ("model", "device", "precision", "backend", "continue_from")
+"""Settings by which workers can be wrong for a video."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +115,8 @@ class Batch(Iterator[BatchEvent]):
         self._counts: Counter[str] = Counter()
         self._problems: dict[str, tuple[int, str]] = {}
         """Of videos that were set aside: after how many tries, and why."""
+        self._lost: set[str] = set()
+        """Videos whose workers died since any worker has last looked at a frame."""
         self._frames = FrameCount()
         self._began_s = self._told_s = time.monotonic()
         self.summary: BatchSummary | None = None
@@ -174,6 +183,8 @@ class Batch(Iterator[BatchEvent]):
                 return
             for report in self._pool.told(_TOLD_EVERY_S):
                 self._frames.count(report)
+                if isinstance(report, Watched | Finished):
+                    self._lost.clear()
                 if not isinstance(report, Watched):
                     yield from self._heard(report, videos.pop(report.name), waiting)
             if time.monotonic() - self._told_s >= _TOLD_EVERY_S:
@@ -216,7 +227,8 @@ class Batch(Iterator[BatchEvent]):
             return
         if isinstance(report, Failed) and video.problem is None:
             video.failures[report.name] += 1
-            if (failures := video.failures[report.name]) < self._most_tries:
+            self._require_workers(row, report)
+            if (failures := video.failures[report.name]) < self._most_tries and report.cause in _PASSING:
                 yield Retried(name=row.name, problem=report.problem, tries=failures)
                 video.owed.append(video.plan.job(report.name))
             else:
@@ -240,6 +252,20 @@ class Batch(Iterator[BatchEvent]):
             video.owed.append(video.plan.job(row.name))  # all of its spans are done
         if video.owed and video not in waiting:
             waiting.append(video)
+
+    def _require_workers(self, row: Row, failed: Failed) -> None:
+        """What keeps every video from being mapped is told once, and no video set aside for it."""
+        if failed.cause is Cause.WORKER and self._manifest.is_usual(row, *_OF_WORKERS):
+            raise InputError(f"No video can be mapped: {failed.problem}")
+        if failed.cause is Cause.LOST:
+            self._lost.add(row.name)
+        if len(self._lost) >= _MOST_LOST:
+            for name in self._lost & self._problems.keys():
+                del self._problems[name]
+            raise InputError(
+                f"Workers die before they have looked at a frame, with {counted(len(self._lost), 'video')} in a row; "
+                f"the last: {failed.problem} Check their memory and what they said, and run the batch again."
+            )
 
     def _set_aside(self, row: Row, tries: int, problem: str) -> Ended:
         self._counts.update(failed=1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from longtake.api.map_request import MapRequest
@@ -63,12 +64,26 @@ class Stopped:
     name: str
 
 
+class Cause(StrEnum):
+    """Of a failure: what it says of another try."""
+
+    CHANCE = "chance"
+    """It may pass."""
+    LOST = "lost"
+    """Its worker died: another may come further."""
+    VIDEO = "video"
+    """Of this video or what was asked of it: the next try would come to the same."""
+    WORKER = "worker"
+    """What computes cannot be had, such as the model: no video that asks for the same can be mapped."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """It was given up, and why: in a sentence; also where its worker died."""
 
     name: str
     problem: str
+    cause: Cause = Cause.CHANCE
 
 
 Told = Watched | Finished | Stopped | Failed

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
-from longtake.batch.job import Failed, Finished, Job, Told, Watched
+from longtake.batch.job import Cause, Failed, Finished, Job, Told, Watched
 from longtake.batch.pool import Pool
 from longtake.batch.sharing import Growth
 from longtake.batch.worker import Worker
@@ -129,7 +129,7 @@ class LocalPool(Pool):
                 if job is None:
                     return []
                 self._require_live(worker)
-                return [Failed(name=job.name, problem=f"Its worker died ({worker.how_it_ended}).")]
+                return [Failed(name=job.name, problem=f"Its worker died ({worker.how_it_ended}).", cause=Cause.LOST)]
             return []
         worker.has_looked |= isinstance(report, Watched | Finished)
         if not isinstance(report, Watched):

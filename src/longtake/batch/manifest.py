@@ -71,6 +71,10 @@ class Manifest:
     def __iter__(self) -> Iterator[Row]:
         return (row for _, row in self._rows())
 
+    def is_usual(self, row: Row, *names: str) -> bool:
+        """Whether a row says nothing of its own of these settings."""
+        return all(row.settings.get(name) == self._defaults.get(name) for name in names)
+
     def _rows(self) -> Iterator[tuple[int, Row]]:
         for line, written in self._read():
             try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from longtake.errors import InputError
+from longtake.errors import InputError, StorageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class ObjectFiles:
         except (InputError, FileNotFoundError):
             raise
         except Exception as error:  # each has its own kinds
-            raise InputError(
+            raise StorageError(
                 f"The storage {self.url} cannot be used ({type(error).__name__}: {error}); check it, and run the batch "
                 "again."
             ) from error

@@ -15,7 +15,7 @@ from typing import Any
 
 from longtake import __version__
 from longtake.batch.gpus import GpuShare
-from longtake.batch.job import Failed, Finished, Job, Stopped, Told, Watched
+from longtake.batch.job import Cause, Failed, Finished, Job, Stopped, Told, Watched
 from longtake.batch.pool import Pool
 from longtake.batch.ray_actor import Actor, free_gpu_bytes, python_version
 from longtake.errors import InputError, SettingError
@@ -187,7 +187,9 @@ class RayPool(Pool):
         if job is None:
             return []
         what = str(error).split("\n", 1)[0]
-        return [Failed(name=job.name, problem=f"Its worker died ({type(error).__name__}: {what:.200}).")]
+        return [
+            Failed(name=job.name, problem=f"Its worker died ({type(error).__name__}: {what:.200}).", cause=Cause.LOST)
+        ]
 
     def _require_live(self, error: Exception) -> None:
         self._num_stillborn += 1

@@ -9,9 +9,9 @@ from types import TracebackType
 
 from longtake.api.map_request import Networks
 from longtake.batch.asked import nothing_alone, read_asked, require_same, write_asked
-from longtake.batch.job import Failed, Finished, Job, JoinJob, MapJob, Stopped, Told, Watched
+from longtake.batch.job import Cause, Failed, Finished, Job, JoinJob, MapJob, Stopped, Told, Watched
 from longtake.batch.joining import join_spans
-from longtake.errors import LongtakeError
+from longtake.errors import InputError, LongtakeError, OccupiedError, SettingError, StorageError
 from longtake.pipeline.checkpoint import CheckpointRule
 from longtake.pipeline.events import Frame, Saved, Unreadable
 from longtake.pipeline.run import Run
@@ -48,14 +48,20 @@ class Worker:
         try:
             return self._join(job) if isinstance(job, JoinJob) else self._map(job, tell)
         except LongtakeError as error:
-            return Failed(name=job.name, problem=_OVERWRITING.sub("delete that folder", str(error)))
+            problem = _OVERWRITING.sub("delete that folder", str(error))
+            return Failed(name=job.name, problem=problem, cause=_cause(job, error))
         except Exception as error:  # noqa: BLE001 - of one video among many
             traceback.print_exc()
             what = " ".join(str(error).split())
             return Failed(name=job.name, problem=f"{type(error).__name__}: {what}")
 
     def _map(self, job: MapJob, tell: Callable[[Told], None]) -> Told:
-        request, folder, num_frames = job.request.checked(), job.storage.folder(job.name), 0
+        try:
+            request = job.request.checked()
+            self._networks.get(request.model, job.request)
+        except (LongtakeError, ImportError) as error:
+            return Failed(name=job.name, problem=" ".join(str(error).split()), cause=Cause.WORKER)
+        folder, num_frames = job.storage.folder(job.name), 0
         if is_done(folder, request.outputs):
             require_same(job.name, read_asked(folder), job.asked)
             mend_end(folder)
@@ -88,6 +94,12 @@ class Worker:
         for span in job.spans:
             job.storage.remove(span)
         return finished
+
+
+def _cause(job: Job, error: LongtakeError) -> Cause:
+    """What lies on other machines, or is being written by others, may be there the next time; a disk may have room."""
+    is_here = "://" not in job.source and not isinstance(error, StorageError | OccupiedError)
+    return Cause.VIDEO if is_here and isinstance(error, InputError | SettingError) else Cause.CHANCE
 
 
 class _Keeping:

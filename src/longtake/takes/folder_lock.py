@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from longtake.errors import InputError
+from longtake.errors import OccupiedError
 from longtake.takes.atomic_files import writing
 
 
@@ -37,7 +37,7 @@ def _lock(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise InputError(
+            raise OccupiedError(
                 f"Another run is writing to {folder}; wait for its end, or name another folder."
             ) from error
         except OSError:
