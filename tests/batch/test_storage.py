@@ -131,3 +131,11 @@ def test_places_that_cannot_be_are_one_sentence(tmp_path: Path) -> None:
     storage = open_storage("nosuch://bucket/x")
     with pytest.raises(InputError, match="nosuch://bucket/x cannot be opened"):
         storage.summary("walk")
+
+
+@pytest.mark.parametrize("scheme", ["file://", "local://"])
+def test_a_folder_is_the_same_storage_by_whatever_name(tmp_path: Path, scheme: str) -> None:
+    named = open_storage(f"{scheme}{tmp_path}")
+    assert named == open_storage(tmp_path)
+    with open_storage(tmp_path).held(), pytest.raises(InputError, match="Another run is writing"), named.held():
+        pass

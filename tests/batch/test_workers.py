@@ -16,13 +16,14 @@ import pytest
 from selected import rest_by_hand
 
 import longtake
-from longtake.batch.driver import Batch, Ended, Retried
+from longtake.batch.driver import Batch, BatchSummary, Ended, Retried
 from longtake.batch.job import Finished, Told
 from longtake.batch.local_pool import LocalPool
 from longtake.batch.manifest import open_manifest
 from longtake.batch.open_storage import open_storage
 from longtake.batch.ray_actor import Actor
 from longtake.batch.ray_pool import RayPool
+from longtake.batch.remote_storage import RemoteStorage
 from longtake.batch.sharing import Growth, Sharing
 from longtake.errors import InputError, MissingExtraError
 
@@ -186,12 +187,18 @@ def test_a_batch_that_is_ended_goes_on_to_the_same_files(
 
 
 def test_results_reach_a_storage_that_is_no_folder(expected: dict[str, bytes], tmp_path: Path) -> None:
-    url = f"local://{tmp_path}/out"
-    done = longtake.map_many(ROWS[:1], url, jobs=1, scratch=tmp_path / "scratch", **SETTINGS)
-    assert done.done == 1
+    storage = RemoteStorage(f"local://{tmp_path}/out", tmp_path / "scratch")
+
+    def mapped() -> BatchSummary:
+        batch = Batch(open_manifest(ROWS[:1], SETTINGS), storage, LocalPool(1))
+        list(batch)
+        assert batch.summary is not None
+        return batch.summary
+
+    assert mapped().done == 1
     delivered = files(tmp_path / "out")
     assert delivered == {name: content for name, content in expected.items() if name.startswith("w0/")}
-    assert longtake.map_many(ROWS[:1], url, jobs=1, scratch=tmp_path / "scratch", **SETTINGS).skipped == 1
+    assert mapped().skipped == 1
     assert list((tmp_path / "scratch").rglob("*.tum")) == []
 
 
@@ -200,7 +207,7 @@ def test_a_video_of_a_machine_that_is_lost_goes_on_from_what_it_kept(
 ) -> None:
     monkeypatch.setattr("longtake.batch.driver._TOLD_EVERY_S", 0.1)
     scratch, out, pool = tmp_path / "scratch", tmp_path / "out", LocalPool(1)
-    batch = Batch(open_manifest(ROWS[:1], SETTINGS), open_storage(f"local://{out}", scratch), pool)
+    batch = Batch(open_manifest(ROWS[:1], SETTINGS), RemoteStorage(f"local://{out}", scratch), pool)
 
     def lose() -> Iterator[None]:
         os.kill(pool.process_ids[0], signal.SIGKILL)
