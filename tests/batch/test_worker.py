@@ -3,8 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
+import av
+import numpy as np
 import pytest
 from full_disk import files_no_longer_than
+from PIL import Image
 
 from longtake.api.map_request import MapRequest
 from longtake.batch.job import Cause, Failed, Finished, MapJob, Told
@@ -119,3 +122,33 @@ def test_a_worker_knows_what_would_fail_again(tmp_path: Path) -> None:
     assert unknown.cause is Cause.WORKER
     assert isinstance(occupied, Failed)
     assert occupied.cause is Cause.CHANCE
+
+
+def test_a_video_that_is_cut_off_is_mapped_as_far_as_it_goes_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "torn.mp4"
+    with av.open(str(path), "w", options={"movflags": "faststart"}) as file:
+        stream = file.add_stream("libx264", rate=10, options={"bf": "0"})
+        stream.width, stream.height, stream.pix_fmt = 112, 84, "yuv420p"
+        for number in range(20):
+            pixels = np.random.default_rng(number).integers(0, 256, (84, 112, 3), dtype=np.uint8)
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
+        file.mux(stream.encode(None))
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 3 // 5])
+    job = job_into(tmp_path)
+    with Worker() as worker:
+        torn = worker.do(replace(job, source=str(path)), nobody)
+    assert isinstance(torn, Finished)
+    assert 5 < torn.summary["num_frames"] < 20
+    assert "frames are missing." in torn.summary["notes"][-1]
+
+
+def test_notes_name_a_model_in_the_words_of_the_command_too(tmp_path: Path) -> None:
+    job = job_into(tmp_path)
+    Image.fromarray(np.zeros((84, 112, 3), np.uint8)).save(tmp_path / "0.png")
+    with Worker() as worker:
+        done = worker.do(
+            replace(job, source=str(tmp_path / "0.png"), request=replace(job.request, model="micro-map")), nobody
+        )
+    assert isinstance(done, Finished)
+    assert "type --model " in done.summary["notes"][0]
+    assert ' (model="' in done.summary["notes"][0]

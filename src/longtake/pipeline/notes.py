@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from longtake.pipeline.events import Frame, Noted
 from longtake.spatial.placement import Placement
+from longtake.types import counted
 from longtake.video.reading import Source
 
 _LEAST_SEEN = 0.99
@@ -30,3 +31,15 @@ def cut_off(placement: Placement, size: tuple[int, int]) -> str | None:
         f"The model sees the middle of each picture, {share:.0%} of it: of {placement.source_width}x"
         f"{placement.source_height} pixels those {sides} are cut off"
     )
+
+
+def unreadable_note(num_frames: int, last: str | None) -> Iterator[str]:
+    """Of frames that gave no picture, or that a video which is cut off does not have: why the last gave none.
+
+    That is None where it was told before a run was broken off.
+    """
+    if num_frames == 1 and last is not None:
+        yield last
+    elif num_frames:
+        why = "events.jsonl says which" if last is None else f"the last: {last.rstrip('.')}"
+        yield f"{counted(num_frames, 'frame')} could not be read; {why}."

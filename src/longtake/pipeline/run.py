@@ -22,7 +22,7 @@ from longtake.pipeline.events import Dropped, Ended, Event, Exported, Frame, Map
 from longtake.pipeline.interleaving import Interleaving
 from longtake.pipeline.live import LiveSession, Looked, Waited
 from longtake.pipeline.map_results import Prepared, Stepped
-from longtake.pipeline.notes import notes_on
+from longtake.pipeline.notes import notes_on, unreadable_note
 from longtake.pipeline.prefetch import Prefetcher, WhenFull
 from longtake.pipeline.question_schedule import Asked, Due, QuestionSchedule, When
 from longtake.pipeline.run_folder import RunFolder
@@ -97,6 +97,8 @@ class Run(Iterator[Event]):
         self._num_taken = self._num_saved = self._num_before
         self._num_told_before = self._num_told = self._num_told_dropped = 0
         self._has_noted = False
+        self._unreadable: str | None = None
+        """Why the last frame that gave no picture gave none: of a video that is cut off, that it is."""
         self._started_s = self._saved_s = 0.0
         self._saving_s = self._writing_checkpoint_s = 0.0
         self.counts: Counter[str] = Counter({} if checkpoint is None else checkpoint.counts)
@@ -403,6 +405,7 @@ class Run(Iterator[Event]):
         self._num_told += 1
         if isinstance(event, Unreadable):
             self.counts[FrameStatus.UNREADABLE] += 1
+            self._unreadable = event.problem
         elif self._replacing is not None and event.mapped is not None:
             self._replacing.write(event.mapped)
         if self._folder is None:
@@ -449,7 +452,7 @@ class Run(Iterator[Event]):
         return MapSummary(
             source=self.source.name,
             model=self._model_name,
-            notes=self._notes,
+            notes=(*self._notes, *unreadable_note(self.counts[FrameStatus.UNREADABLE], self._unreadable)),
             execution=asdict(self._execution),
             is_complete=self._is_complete,
             num_frames=self._num_counted,
