@@ -13,6 +13,7 @@ from longtake.runtime.execution import choose_device
 from longtake.weights.presets import MICRO, TINY
 from training.run import NETWORKS, TrainedNetwork, TrainOptions, run_train
 from training.step_speed import measure_steps
+from training.trainer import Fall
 
 train = typer.Typer(help="Train the small networks of this package, in pieces.", no_args_is_help=True)
 
@@ -32,10 +33,13 @@ def _add_command(network: TrainedNetwork) -> None:
         begin_with: Annotated[
             Path | None, typer.Option(help="A trained model whose weights it begins with, instead of at random.")
         ] = None,
-        last: Annotated[
-            bool,
-            typer.Option("--last", help="End with this piece: the rate falls in its time, then the model is written."),
-        ] = False,
+        falls: Annotated[
+            str | None,
+            typer.Option(
+                help="End with this piece: the rate falls in its time from one share of the recipe's to another, "
+                "such as 1..0, then the model is written."
+            ),
+        ] = None,
         quick: Annotated[
             bool, typer.Option("--quick", help="A few steps of a miniature, to see that all works.")
         ] = False,
@@ -47,7 +51,7 @@ def _add_command(network: TrainedNetwork) -> None:
             recipe=recipe,
             processes=processes,
             begin_with=begin_with,
-            is_last=last,
+            falls=None if falls is None else Fall.parse(falls),
             quick=quick,
         )
         run_train(options, network)

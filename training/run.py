@@ -17,7 +17,7 @@ from longtake.weights.presets import MICRO, TINY
 from training.micro_map import MicroMapTraining
 from training.micro_vqa import MicroVqaTraining
 from training.recipe import Recipe, Schedule, VqaRecipe, read_recipe, read_vqa_recipe, shipped_recipe
-from training.trainer import CURVE, Line, Piece, Training
+from training.trainer import CURVE, Fall, Line, Piece, Training
 from training.vqa_model import MICRO_VQA, TINY_VQA
 
 _QUICK_PROCESSES = 1
@@ -34,7 +34,7 @@ class TrainOptions:
     recipe: Path | None
     processes: int | None
     begin_with: Path | None
-    is_last: bool
+    falls: Fall | None
     quick: bool
 
 
@@ -90,7 +90,7 @@ def run_train(options: TrainOptions, kind: TrainedNetwork = MAPPING) -> None:
         device=choose_device("cpu" if options.quick else options.device),
         processes=options.processes or (_QUICK_PROCESSES if options.quick else None),
         begin_with=options.begin_with,
-        is_last=options.is_last,
+        falls=options.falls,
     )
     with _Bar(recipe.num_steps, piece.seconds) as bar:
         training = kind.begin(recipe, piece, bar.tell, options.quick)

@@ -30,7 +30,34 @@ Line = dict[str, int | float]
 _LOG_EVERY = 100
 _FIRST_LOGS = (1, 10, 30)
 _FALLING = 0.85
-"""Share of a last piece over which the rate falls."""
+"""Share of a piece's time over which the rate falls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fall:
+    """From which share of a recipe's rate to which."""
+
+    begin: float
+    end: float
+
+    @classmethod
+    def parse(cls, text: str) -> "Fall":
+        """As it is given to a command, such as 1..0."""
+        try:
+            begin, end = map(float, text.split("..", 1))
+        except ValueError:
+            begin, end = 0.0, 0.0
+        if not 0 <= end <= begin <= 1 or not begin:
+            raise SettingError(
+                "Expected shares of the recipe's rate between which it falls, such as 1..0 or 0.6..0.3, but got "
+                f"'{text}'."
+            )
+        return cls(begin, end)
+
+    def at(self, elapsed: float) -> float:
+        """The share that is left after so much of the time."""
+        fallen = max(0.0, min(1.0, elapsed) - 1 + _FALLING) / _FALLING
+        return self.begin + (self.end - self.begin) * fallen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +71,8 @@ class Piece:
     """That build worlds; by default one for each processor but two."""
     begin_with: Path | None = None
     """A trained model whose weights a training begins with; one that goes on has its own."""
-    is_last: bool = False
-    """Whether the training ends with this piece, wherever it is then; the rate falls to nothing in time."""
+    falls: Fall | None = None
+    """How the rate falls in the time of this piece, with which the training then ends, wherever it is."""
 
 
 @runtime_checkable
@@ -84,7 +111,8 @@ class Training(ABC, Generic[F]):
 
     @property
     def is_done(self) -> bool:
-        return self.step >= self._schedule.num_steps or (self._piece.is_last and self._is_late and self.step > 0)
+        has_fallen = self._piece.falls is not None and self._is_late and self.step > 0
+        return has_fallen or self.step >= self._schedule.num_steps
 
     @property
     def is_stopped(self) -> bool:
@@ -185,12 +213,9 @@ class Training(ABC, Generic[F]):
     def _follow_gradients(self) -> None:
         """Change the weights, at the rate of this step."""
         torch.nn.utils.clip_grad_norm_(self._weights, 1.0)
-        self._optimisers.step(self._schedule.rate_at(self.step) * self._falling())
-
-    def _falling(self) -> float:
-        """What a last piece leaves of the rate."""
-        left = 1 - self._elapsed() / self._piece.seconds
-        return min(1.0, max(0.0, left) / _FALLING) if self._piece.is_last else 1.0
+        falls = self._piece.falls
+        left = falls.at(self._elapsed() / self._piece.seconds) if falls is not None else 1.0
+        self._optimisers.step(self._schedule.rate_at(self.step) * left)
 
     def _save(self, footage: F, known: F) -> None:
         """Save the model, and then tell how good it is by now on worlds for validation, which takes a while."""

@@ -19,7 +19,7 @@ from training.checkpoint import is_training
 from training.losses import PARTS
 from training.micro_map import MicroMapTraining
 from training.recipe import Recipe, Stage
-from training.trainer import Piece
+from training.trainer import Fall, Piece
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def train(miniature: Recipe, tmp_path: Path, asked_seeds: list[int]) -> Callable
     """Makes trainings of the miniature in one folder: the first is begun, the others take it up."""
 
     def make(
-        tell: Any = lambda line: None, *, seconds: float = 1000.0, is_last: bool = False, **changes: Any
+        tell: Any = lambda line: None, *, seconds: float = 1000.0, falls: Fall | None = None, **changes: Any
     ) -> MicroMapTraining:
-        piece = Piece(folder=tmp_path, seconds=seconds, device=torch.device("cpu"), processes=1, is_last=is_last)
+        piece = Piece(folder=tmp_path, seconds=seconds, device=torch.device("cpu"), processes=1, falls=falls)
         return MicroMapTraining(replace(miniature, **changes), piece, tell, network=TINY)
 
     return make
@@ -152,10 +152,11 @@ def test_time_that_is_up_before_the_first_step_leaves_nothing(
 
 
 @pytest.mark.extra
-def test_a_last_piece_lets_the_rate_fall_in_its_time_and_ends_the_training(
-    train: Callable[..., MicroMapTraining], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("falls", "shares"), [("1..0", (1, 16, 12, 8, 4)), ("0.5..0.1", (0.5, 8.1, 6.5, 4.9, 3.3))])
+def test_the_rate_falls_in_the_time_of_a_piece_and_the_training_ends(
+    falls: str, shares: tuple[float, ...], train: Callable[..., MicroMapTraining], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = train(seconds=100.0, is_last=True, warmup_steps=0, cooldown_steps=0)
+    training = train(seconds=100.0, falls=Fall.parse(falls), warmup_steps=0, cooldown_steps=0)
     rates: list[float] = []
 
     def step(rate: float) -> None:
@@ -166,8 +167,16 @@ def test_a_last_piece_lets_the_rate_fall_in_its_time_and_ends_the_training(
     training.run()
     assert training.step == 5
     assert training.is_done
-    assert rates == pytest.approx([training._schedule.rate * share for share in (1, 16 / 17, 12 / 17, 8 / 17, 4 / 17)])
-    assert not train(seconds=0.0, is_last=True).is_done
+    first, *later = shares
+    left = [first, *(share / 17 for share in later)]
+    assert rates == pytest.approx([training._schedule.rate * share for share in left])
+    assert not train(seconds=0.0, falls=Fall.parse(falls)).is_done
+
+
+@pytest.mark.parametrize("text", ["", "1", "0..1", "1..", "2..0", "0..0", "nan..0", "a..b", "1..0..0"])
+def test_a_rate_that_does_not_fall_is_refused_in_a_sentence(text: str) -> None:
+    with pytest.raises(SettingError, match=r"between which it falls, such as 1\.\.0 or 0\.6\.\.0\.3, but got"):
+        Fall.parse(text)
 
 
 @pytest.mark.extra

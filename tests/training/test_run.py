@@ -23,7 +23,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
 
     def run(kind: Any = MAPPING, **changes: Any) -> None:
         usual = {"minutes": 5.0, "device": "cpu", "recipe": None, "processes": None, "begin_with": None}
-        usual |= {"is_last": False, "quick": True}
+        usual |= {"falls": None, "quick": True}
         run_train(TrainOptions(**{"folder": tmp_path / "training"} | usual | changes), kind)
 
     return run
