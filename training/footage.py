@@ -15,12 +15,12 @@ import torch
 from jaxtyping import Bool, Float, Float16, Float32, UInt8
 from torch import Tensor
 
+from longtake.spatial.overlap import overlaps
 from longtake.world.families import ANY_SIZE
 from longtake.world.render import Cameras, Pictures, render
 from longtake.world.scene import Scene, SceneSize
 from longtake.world.tour import Tour
 from training.cutting import OVERLAP_EVERY, ClipFrames, Cutter, Remembered
-from training.overlap import overlaps
 from training.walkers import Walked
 
 Size = tuple[int, int]
@@ -84,7 +84,7 @@ class Footage:
         self._intrinsics[room] = cameras.intrinsics[:count, 0]
         for at in range(count):
             some = slice(None, None, OVERLAP_EVERY)
-            views = pictures.depth[at, some], cameras.world_from_camera[at, some], cameras.intrinsics[at, 0]
+            views = pictures.depth[at, some], cameras.world_from_camera[at, some], cameras.intrinsics[at, some]
             self._overlaps.append(overlaps(*views).cpu().numpy())
 
     def cut(

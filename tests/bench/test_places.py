@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from longtake.bench.places import (
     STRETCH,
+    Belonging,
     PairQuality,
     PlaceQuality,
     PlaceSettings,
@@ -22,6 +24,7 @@ from longtake.evaluation.motion import rotation_angle_deg
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import random_model
 from longtake.runtime.build import SMALL, open_session
+from longtake.spatial.overlap import overlaps
 from longtake.types import Geometry
 from longtake.weights.presets import TINY
 from longtake.world.families import Family
@@ -92,26 +95,37 @@ def test_figures_are_those_of_a_session_that_saw_just_the_pair(model: GeometryMo
         errors.append(float(rotation_angle_deg(true.T @ turn)))
     assert found.pairs[0].seed == one.seed
     assert found.pairs[0].turn_error_deg == pytest.approx(np.median(errors), abs=1e-4)
-    assert found.pairs[0].confidence == pytest.approx(float(said.depth_confidence[STRETCH:].log().mean()))
+    assert found.pairs[0].belonging.confidence == pytest.approx(float(said.depth_confidence[STRETCH:].log().mean()))
     mixed = torch.cat([images[:STRETCH], torch.stack([view.image for view in frames[other][STRETCH:]])])
     strange = Geometry.join(list(open_session(model, SMALL, SETTINGS.size).run(mixed)))
-    assert found.strange_confidences[0] == pytest.approx(float(strange.depth_confidence[STRETCH:].log().mean()))
+    assert found.strange[0].confidence == pytest.approx(float(strange.depth_confidence[STRETCH:].log().mean()))
+    for pair, geometry in ((found.pairs[0].belonging, said), (found.strange[0], strange)):
+        shares = overlaps(geometry.depth, geometry.world_from_camera, geometry.intrinsics)
+        best = [max(shares[new, old].item() for old in range(STRETCH)) for new in range(STRETCH, 2 * STRETCH)]
+        assert pair.agreement == pytest.approx(np.mean(best))
 
 
 def test_threshold_keeps_nine_tenths_of_the_true_pairs_and_strange_ones_below_are_told() -> None:
     pairs = tuple(
-        PairQuality(seed=9, turn_error_deg=float(number), turn_deg=2.0, confidence=float(number))
+        PairQuality(
+            seed=9,
+            turn_error_deg=float(number),
+            turn_deg=2.0,
+            belonging=Belonging(confidence=float(number), agreement=number / 10),
+        )
         for number in range(11)
     )
-    quality = PlaceQuality(settings=SETTINGS, pairs=pairs, strange_confidences=(-3.0, 0.5, 1.0, 7.0))
-    assert quality.threshold == pytest.approx(1)
-    assert quality.strange_told_share == 0.5
+    strange = tuple(Belonging(confidence=each, agreement=0.05) for each in (-3.0, 0.5, 1.0, 7.0))
+    quality = PlaceQuality(settings=SETTINGS, pairs=pairs, strange=strange)
+    by_confidence, by_agreement = attrgetter("confidence"), attrgetter("agreement")
+    assert (quality.threshold(by_confidence), quality.threshold(by_agreement)) == pytest.approx((1, 0.1))
+    assert (quality.strange_told_share(by_confidence), quality.strange_told_share(by_agreement)) == (0.5, 1)
     assert (quality.turn_quantile_deg(0.5), quality.turn_quantile_deg(0.9), quality.still_deg) == (5, 9, 2)
 
 
 def test_families_have_places_too(model: GeometryModel) -> None:
     quality = measure_places(model, replace(SETTINGS, family=Family.TABLE), lambda _: None)
-    assert len(quality.pairs) == len(quality.strange_confidences) == 2
+    assert len(quality.pairs) == len(quality.strange) == 2
 
 
 def test_ways_that_are_too_short_or_never_come_back_are_refused(model: GeometryModel) -> None:

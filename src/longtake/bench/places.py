@@ -19,6 +19,7 @@ from longtake.errors import InputError, SettingError
 from longtake.evaluation.motion import motion, rotation_angle_deg, rotation_error_deg
 from longtake.geometry.model import GeometryModel
 from longtake.runtime.build import SessionSettings, open_session
+from longtake.spatial.overlap import overlaps
 from longtake.types import Geometry
 from longtake.world.families import Family
 from longtake.world.seeds import Split, seeds
@@ -81,8 +82,18 @@ class PairQuality:
     """Median over new frames of how wrong the turn since the first old frame is."""
     turn_deg: float
     """How far it is truly turned: the error of one who says that it is not."""
+    belonging: "Belonging"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belonging:
+    """How much a session's own word speaks for new frames being of the same place as old ones."""
+
     confidence: float
     """Mean logarithm of the confidence of depth, over all pixels of the new frames."""
+    agreement: float
+    """Share of a new frame's points that the old frame which sees most of them sees at the same depth, within 10 %;
+    mean over new frames."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +102,7 @@ class PlaceQuality:
 
     settings: PlaceSettings
     pairs: tuple[PairQuality, ...]
-    strange_confidences: tuple[float, ...]
+    strange: tuple[Belonging, ...]
     """Of pairs whose new frames are of another world."""
 
     def turn_quantile_deg(self, share: float) -> float:
@@ -102,15 +113,13 @@ class PlaceQuality:
         """The median error of one who says that the camera has not turned."""
         return float(np.median([pair.turn_deg for pair in self.pairs]))
 
-    @property
-    def threshold(self) -> float:
-        """The confidence that the surest 90 % of the true pairs reach."""
-        return float(np.quantile([pair.confidence for pair in self.pairs], 1 - KEPT_SHARE))
+    def threshold(self, of: Callable[[Belonging], float]) -> float:
+        """What the 90 % of the true pairs that belong together most reach."""
+        return float(np.quantile([of(pair.belonging) for pair in self.pairs], 1 - KEPT_SHARE))
 
-    @property
-    def strange_told_share(self) -> float:
+    def strange_told_share(self, of: Callable[[Belonging], float]) -> float:
         """Share of the pairs that share nothing which stay below it."""
-        return float(np.mean(np.array(self.strange_confidences) < self.threshold))
+        return float(np.mean(np.array([of(each) for each in self.strange]) < self.threshold(of)))
 
 
 def measure_places(model: GeometryModel, settings: PlaceSettings, progress: Callable[[int], None]) -> PlaceQuality:
@@ -124,9 +133,9 @@ def measure_places(model: GeometryModel, settings: PlaceSettings, progress: Call
         progress(1)
         other = films[(number + 1) % len(films)]
         images = torch.cat([film.images[:STRETCH], other.images[STRETCH:]])
-        strange.append(_confidence(_shown(model, settings, images)))
+        strange.append(_belonging(_shown(model, settings, images)))
         progress(1)
-    return PlaceQuality(settings=settings, pairs=tuple(pairs), strange_confidences=tuple(strange))
+    return PlaceQuality(settings=settings, pairs=tuple(pairs), strange=tuple(strange))
 
 
 def find_places(settings: PlaceSettings) -> Iterator[Place]:
@@ -189,12 +198,16 @@ def _judged(seed: int, found: Geometry, film: _Film) -> PairQuality:
         seed=seed,
         turn_error_deg=float(rotation_error_deg(turns, true_turns).quantile(0.5)),
         turn_deg=float(rotation_angle_deg(true_turns[:, :3, :3]).quantile(0.5)),
-        confidence=_confidence(found),
+        belonging=_belonging(found),
     )
 
 
-def _confidence(found: Geometry) -> float:
-    return float(found.depth_confidence[STRETCH:].log().mean())
+def _belonging(found: Geometry) -> Belonging:
+    seen_again = overlaps(found.depth, found.world_from_camera, found.intrinsics)[STRETCH:, :STRETCH]
+    return Belonging(
+        confidence=float(found.depth_confidence[STRETCH:].log().mean()),
+        agreement=float(seen_again.amax(dim=1).mean()),
+    )
 
 
 def _require_places(places: Sequence[Place], settings: PlaceSettings) -> Sequence[Place]:

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Annotated, Any
 
 import torch
@@ -22,10 +23,15 @@ from longtake.types import counted
 from longtake.world.families import Family, families_named
 from longtake.world.seeds import Split
 
-_HEADINGS = ("worlds", "size", "places", "rotation\ndeg", "90 %\nbelow", "no turn\ndeg", "strange\ntold")
+_TOLD_BY = {"confidence": attrgetter("confidence"), "agreement": attrgetter("agreement")}
+_HEADINGS = (
+    *("worlds", "size", "places", "rotation\ndeg", "90 %\nbelow", "no turn\ndeg"),
+    *(f"strange told\nby {name}" for name in _TOLD_BY),
+)
 _MEANING = (
     "Rotation between 8 old frames and 8 new ones that begin at most 0.5 m and 25 degrees away; no turn is the error "
-    "of saying so.\nStrange: pairs of two worlds whose confidence is below that of 90 % of the true pairs."
+    "of saying so.\nStrange: pairs of two worlds whose confidence of depth, or whose "
+    "agreement of depth between old and new frames, is below that of 90 % of the true pairs."
 )
 
 
@@ -73,10 +79,10 @@ def _record(row: PlaceQuality) -> dict[str, Any]:
         "turn_median_deg": row.turn_quantile_deg(0.5),
         "turn_90_deg": row.turn_quantile_deg(0.9),
         "still_deg": row.still_deg,
-        "threshold": row.threshold,
-        "strange_told_share": row.strange_told_share,
+        **{f"{name}_threshold": row.threshold(of) for name, of in _TOLD_BY.items()},
+        **{f"strange_told_by_{name}_share": row.strange_told_share(of) for name, of in _TOLD_BY.items()},
         "pairs": [asdict(pair) for pair in row.pairs],
-        "strange_confidences": list(row.strange_confidences),
+        "strange": [asdict(each) for each in row.strange],
     }
 
 
@@ -98,5 +104,5 @@ def _cells(row: PlaceQuality) -> tuple[str, ...]:
         f"{width}x{height}",
         str(len(row.pairs)),
         *(f"{each:.3g}" for each in degrees),
-        f"{row.strange_told_share:.0%}",
+        *(f"{row.strange_told_share(of):.0%}" for of in _TOLD_BY.values()),
     )

@@ -1,4 +1,4 @@
-"""How much of what one frame of a walk sees another sees too: from the truth, to find places that are seen again."""
+"""How much of what one frame sees another sees too, by their poses and depths."""
 
 import torch
 from jaxtyping import Float
@@ -15,7 +15,7 @@ _TOLERANCE = 0.1
 def overlaps(
     depth: Float[Tensor, "frames height width"],
     world_from_camera: Float[Tensor, "frames 4 4"],
-    intrinsics: Float[Tensor, "3 3"],
+    intrinsics: Float[Tensor, "frames 3 3"],
 ) -> Float[Tensor, "frames frames"]:
     """Of the points that each frame (row) sees, the share that each frame (column) sees too; sky counts as unseen."""
     height, width = depth.shape[1:]
@@ -31,7 +31,7 @@ def overlaps(
     camera_from_world = invert_rigid(world_from_camera)
     in_camera = camera_from_world[:, None, :3, :3] @ points + camera_from_world[:, None, :3, 3:]
     away = in_camera[:, :, 2]
-    at = (intrinsics @ in_camera)[:, :, :2] / away.clamp_min(1e-3)[:, :, None]
+    at = (intrinsics[:, None] @ in_camera)[:, :, :2] / away.clamp_min(1e-3)[:, :, None]
     column, row = at.round().long().unbind(dim=2)
     inside = (away > 0) & (column >= 0) & (column < width) & (row >= 0) & (row < height)
     camera = torch.arange(len(depth), device=depth.device)[:, None, None]

@@ -4,15 +4,15 @@ from itertools import islice
 
 import torch
 
+from longtake.spatial.overlap import overlaps
 from longtake.spatial.pose import invert_rigid
 from longtake.world.tour import Tour
-from training.overlap import overlaps
 
 
 def test_every_frame_sees_itself_and_less_of_those_farther_away() -> None:
     views = list(islice(Tour(seed=3, width=126, height=98).views(), 60))[40::4]
     poses = torch.stack([view.world_from_camera for view in views]).float()
-    got = overlaps(torch.stack([view.depth for view in views]), poses, views[0].intrinsics)
+    got = overlaps(torch.stack([view.depth for view in views]), poses, torch.stack([view.intrinsics for view in views]))
     assert bool((got.diagonal() > 0.98).all())
     neighbours, farther = got.diagonal(offset=1), got.diagonal(offset=4)
     assert float(neighbours.min()) > float(farther.max())
@@ -22,7 +22,7 @@ def test_shares_are_those_of_points_that_are_met_again() -> None:
     views = list(islice(Tour(seed=7, width=56, height=42).views(), 9))[::4]
     poses = torch.stack([view.world_from_camera for view in views]).float()
     lens = views[0].intrinsics
-    got = overlaps(torch.stack([view.depth for view in views]), poses, lens)
+    got = overlaps(torch.stack([view.depth for view in views]), poses, lens.repeat(len(views), 1, 1))
     for one, from_one in zip(views, got, strict=True):
         for other, share in zip(views, from_one, strict=True):
             met = []
@@ -41,5 +41,5 @@ def test_sky_is_seen_by_nobody() -> None:
     depth = torch.full((2, 28, 28), 2.0)
     depth[:, :14] = torch.inf
     lens = torch.tensor([[20.0, 0.0, 14.0], [0.0, 20.0, 14.0], [0.0, 0.0, 1.0]])
-    got = overlaps(depth, torch.eye(4).repeat(2, 1, 1), lens)
+    got = overlaps(depth, torch.eye(4).repeat(2, 1, 1), lens.repeat(2, 1, 1))
     assert torch.equal(got, torch.full((2, 2), 0.5))
