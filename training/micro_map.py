@@ -30,8 +30,9 @@ from training.trainer import Line, Piece, Training
 from training.validation import judge, judge_places
 from training.walkers import AT_ONCE, Group, Trip, in_groups
 
-_STREAM_PATTERNS = 3
-"""For each size and length of clips; others are drawn for the next piece of a training."""
+_STREAM_PATTERNS = 2
+"""For each size and length of clips, each recorded once, which takes a second; others are drawn for the next piece of a
+training."""
 
 
 @dataclass(frozen=True, slots=True)
