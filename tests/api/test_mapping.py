@@ -63,7 +63,7 @@ def test_notes_on_the_video_and_the_model_are_logged_and_in_the_summary(
     take = longtake.map(frames, tmp_path / "mapped", format="tum")
     assert take.summary is not None
     of_model, cut = take.summary["notes"]
-    assert of_model.endswith('for real video type model="lingbot-map-long".')
+    assert of_model.endswith('for real video type longtake.map(VIDEO, OUT, model="lingbot-map-long").')
     assert cut.endswith("of 40x90 pixels those above and below are cut off; --fit pad (fit='pad') shows all.")
     assert caplog.messages == [of_model, cut]
 

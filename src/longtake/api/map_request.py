@@ -32,7 +32,6 @@ from longtake.video.sampling import FrameSampling
 from longtake.video.source import SourceOptions
 
 _INSTEAD = 'longtake.map(VIDEO, OUT, model="{}")'
-_NAMING = 'model="{}"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,9 +169,9 @@ class CheckedRequest:
         *,
         overwrite: bool = False,
         resume: bool = False,
-        naming: str = _NAMING,
+        instead: str = _INSTEAD,
     ) -> Run:
-        """A run that maps a video into a folder; iterate to do it. `naming` is how its reader names another model."""
+        """A run that maps a video into a folder; iterate to do it. For another model its reader types `instead`."""
         request, model, name = self.request, self.model, None
         reading = SourceOptions(follow=request.follow, picture_fps=request.picture_fps, device=self.execution.device)
         opened = open_any(source, self.sampling, reading)
@@ -180,8 +179,8 @@ class CheckedRequest:
         notes: tuple[str, ...] = ()
         knowledge = None
         if not isinstance(model, GeometryModel):
-            name, knowledge = str(model), knowledge_of(model, _INSTEAD if naming == _NAMING else naming)
-            notes = model_notes(name, shows_world=opened.shows_world, naming=naming)
+            name, knowledge = str(model), knowledge_of(model, instead)
+            notes = model_notes(name, shows_world=opened.shows_world, naming=instead)
         settings = replace(
             self.settings,
             session=request.adjusted(usual_settings(network.config), execution.precision),

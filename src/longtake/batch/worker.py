@@ -19,7 +19,7 @@ from longtake.pipeline.run_folder import is_done, mend_end
 from longtake.pipeline.writer_process import WriterProcess
 
 _TOLD_EVERY_S = 0.5
-_NAMING = '--model {0} (model="{0}")'
+_INSTEAD = '--model {0} (model="{0}")'
 """A batch may be of a command or of a program."""
 _OVERWRITING = re.compile(r"(start again|replace (it|the run)) with --overwrite \(overwrite=True\)")
 """Advice of `longtake map`, which a batch has no option for."""
@@ -71,7 +71,7 @@ class Worker:
             job.storage.bring(job.name)
             with (
                 nothing_alone(folder),
-                request.open(job.source, folder, self._networks, self._writer, resume=True, naming=_NAMING) as run,
+                request.open(job.source, folder, self._networks, self._writer, resume=True, instead=_INSTEAD) as run,
             ):
                 self._run = run
                 write_asked(folder, job.asked)
