@@ -3,29 +3,23 @@
 A list may be long: it is gone through row by row, once to check it as a whole, and then again as videos are mapped.
 """
 
-import csv
 import glob
 import hashlib
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from longtake.batch.listings import LISTS, NAME, SOURCE, SPANS, Numbered, is_path, require_columns
 from longtake.batch.row_settings import settings_of
-from longtake.errors import InputError, LongtakeError, MissingExtraError
+from longtake.errors import InputError, LongtakeError
 from longtake.takes.header import is_take
 from longtake.video.addresses import shown_address
 from longtake.video.folders import VIDEO_SUFFIXES, natural_order
-
-_SOURCE, _NAME, _SPANS = "source", "name", "spans"
-Numbered = tuple[int, Mapping[str, object]]
-"""A row as it is written, with its number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +78,8 @@ class Manifest:
 
     def _row(self, written: Mapping[str, object]) -> Row:
         rest = dict(written)
-        source, name, spans = _source_of(rest), rest.pop(_NAME, None), rest.pop(_SPANS, None)
-        rest.pop(_SOURCE)
+        source, name, spans = _source_of(rest), rest.pop(NAME, None), rest.pop(SPANS, None)
+        rest.pop(SOURCE)
         if is_path(source):
             source = str(Path(source).absolute())  # workers may be elsewhere
         return Row(
@@ -94,48 +88,6 @@ class Manifest:
             settings={**self._defaults, **settings_of(rest)},
             spans=self._spans if spans in (None, "") else _whole(spans),
         )
-
-
-def _text_rows(path: Path) -> Iterator[Numbered]:
-    """A source in each line; those that are empty or begin with # are none."""
-    with _reading(path), path.open(encoding="utf-8-sig") as lines:
-        for number, line in enumerate(lines, start=1):
-            if (text := line.strip()) and not text.startswith("#"):
-                yield number, {_SOURCE: _beside(path, text)}
-
-
-def _csv_rows(path: Path) -> Iterator[Numbered]:
-    """The first line has the names of columns."""
-    with _reading(path), path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file)
-        _require_columns(reader.fieldnames or (), path)
-        for row in reader:
-            if None in row or None in row.values():
-                raise InputError(
-                    f"Expected {len(reader.fieldnames or ())} values in line {reader.line_num} of {path}, as its first "
-                    "line names, but there are more or fewer; quote texts that have commas."
-                )
-            yield reader.line_num, {**row, _SOURCE: _beside(path, str(row[_SOURCE]))}
-
-
-def _parquet_rows(path: Path) -> Iterator[Numbered]:
-    try:
-        parquet = import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise MissingExtraError(
-            f"The list {path} needs pyarrow, which is not installed; run: pip install pyarrow, or write it as CSV."
-        ) from error
-    try:
-        table = parquet.ParquetFile(path)
-    except Exception as error:  # pyarrow's own kinds
-        raise InputError(f"The list {path} cannot be read as Parquet ({error}); check the file.") from error
-    _require_columns(table.schema_arrow.names, path)
-    rows = (row for batch in table.iter_batches(batch_size=1024) for row in batch.to_pylist())
-    for number, row in enumerate(rows, start=1):
-        yield number, {**row, _SOURCE: _beside(path, str(row[_SOURCE]))}
-
-
-_LISTS = {".txt": _text_rows, ".list": _text_rows, ".csv": _csv_rows, ".parquet": _parquet_rows}
 
 
 def open_manifest(
@@ -151,9 +103,9 @@ def open_manifest(
     """
     defaults = settings_of(defaults or {})
     if not isinstance(named, str | Path):
-        rows = tuple({_SOURCE: str(one)} if isinstance(one, str | Path) else dict(one) for one in named)
+        rows = tuple({SOURCE: str(one)} if isinstance(one, str | Path) else dict(one) for one in named)
         for row in rows:
-            _require_columns(row, "the list")
+            require_columns(row, "the list")
         return Manifest("the list", partial(enumerate, rows, 1), defaults, spans)
     text, path = str(named), Path(named)
     if path.is_dir():
@@ -161,10 +113,10 @@ def open_manifest(
         if not videos:
             raise InputError(f"Expected videos in the folder {path} or below it, but there are none; check the path.")
         return Manifest(text, _told_apart(videos), defaults, spans)
-    if path.is_file() and (rows_of := _LISTS.get(path.suffix.lower())) is not None:
+    if path.is_file() and (rows_of := LISTS.get(path.suffix.lower())) is not None:
         return Manifest(text, partial(rows_of, path), defaults, spans)
     if path.is_file() or text.startswith("world:"):
-        return Manifest(text, partial(enumerate, [{_SOURCE: text}], 1), defaults, spans)
+        return Manifest(text, partial(enumerate, [{SOURCE: text}], 1), defaults, spans)
     found = sorted(glob.glob(text, recursive=True), key=natural_order) if glob.has_magic(text) else []  # noqa: PTH207
     if not found:
         raise InputError(
@@ -179,25 +131,12 @@ def _told_apart(videos: list[str]) -> Callable[[], Iterator[Numbered]]:
     root = _common_folder(videos)
     stems = Counter(_name_of(video, root) for video in videos)
     rows = [
-        {_SOURCE: video}
+        {SOURCE: video}
         if stems[name := _name_of(video, root)] == 1
-        else {_SOURCE: video, _NAME: name + Path(video).suffix.replace(".", "_")}
+        else {SOURCE: video, NAME: name + Path(video).suffix.replace(".", "_")}
         for video in videos
     ]
     return partial(enumerate, rows, 1)
-
-
-def _require_columns(names: Iterable[str], where: object) -> None:
-    columns = list(names)
-    if _SOURCE not in columns:
-        raise InputError(
-            f"Expected a column 'source' in {where}, but it has {', '.join(map(str, columns)) or 'none'}; name the "
-            "videos there."
-        )
-    try:
-        settings_of(dict.fromkeys(set(columns) - {_SOURCE, _NAME, _SPANS}))
-    except LongtakeError as error:
-        raise InputError(f"The columns of {where} cannot be used: {error}") from error
 
 
 def _videos_below(folder: Path, apart_from: Path | None) -> Iterator[str]:
@@ -223,20 +162,8 @@ def _unreadable(error: OSError) -> None:
     raise InputError(f"The folder {error.filename} cannot be read ({error.strerror}); check its permissions.")
 
 
-def _beside(listing: Path, source: str) -> str:
-    """A path as it is written in a list: beside it, unless it says where."""
-    if not is_path(source) or Path(source).is_absolute():
-        return source
-    return str(listing.parent / source)
-
-
-def is_path(source: str) -> bool:
-    """And not an address, a world or a camera."""
-    return "://" not in source and (":" not in source or Path(source).exists())
-
-
 def _source_of(written: Mapping[str, object]) -> str:
-    source = str(written.get(_SOURCE) or "").strip()
+    source = str(written.get(SOURCE) or "").strip()
     if not source:
         raise InputError("Expected a video in every row, but the column 'source' is empty.")
     return source
@@ -280,12 +207,3 @@ def _whole(value: object) -> int:
     if number < 1:
         raise InputError(f"Expected spans as a whole number from 1, but got '{value}'.")
     return number
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """What is wrong with a file, in a sentence."""
-    try:
-        yield
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"The list {path} cannot be read ({error}); check the file.") from error
