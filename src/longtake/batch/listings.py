@@ -10,8 +10,8 @@ from longtake.batch.row_settings import settings_of
 from longtake.errors import InputError, LongtakeError, MissingExtraError
 
 SOURCE, NAME, SPANS = "source", "name", "spans"
-Numbered = tuple[int, Mapping[str, object]]
-"""A row as it is written, with its number."""
+Numbered = tuple[int, Mapping[str, object] | InputError]
+"""A row as it is written, or why it is none, with its number."""
 
 
 def _text_rows(path: Path) -> Iterator[Numbered]:
@@ -26,14 +26,18 @@ def _csv_rows(path: Path) -> Iterator[Numbered]:
     """The first line has the names of columns."""
     with _reading(path), path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file)
-        require_columns(reader.fieldnames or (), path)
+        _require_columns(reader.fieldnames or (), path)
         for row in reader:
             if None in row or None in row.values():
-                raise InputError(
-                    f"Expected {len(reader.fieldnames or ())} values in line {reader.line_num} of {path}, as its first "
-                    "line names, but there are more or fewer; quote texts that have commas."
+                yield (
+                    reader.line_num,
+                    InputError(
+                        f"Expected {len(reader.fieldnames or ())} values, as the first line names, but there are more "
+                        "or fewer; quote texts that have commas."
+                    ),
                 )
-            yield reader.line_num, {**row, SOURCE: _beside(path, str(row[SOURCE]))}
+            else:
+                yield reader.line_num, {**row, SOURCE: _beside(path, row[SOURCE])}
 
 
 def _parquet_rows(path: Path) -> Iterator[Numbered]:
@@ -47,17 +51,16 @@ def _parquet_rows(path: Path) -> Iterator[Numbered]:
         table = parquet.ParquetFile(path)
     except Exception as error:  # pyarrow's own kinds
         raise InputError(f"The list {path} cannot be read as Parquet ({error}); check the file.") from error
-    require_columns(table.schema_arrow.names, path)
+    _require_columns(table.schema_arrow.names, path)
     rows = (row for batch in table.iter_batches(batch_size=1024) for row in batch.to_pylist())
     for number, row in enumerate(rows, start=1):
-        yield number, {**row, SOURCE: _beside(path, str(row[SOURCE]))}
+        yield number, {**row, SOURCE: _beside(path, row[SOURCE])}
 
 
 LISTS = {".txt": _text_rows, ".list": _text_rows, ".csv": _csv_rows, ".parquet": _parquet_rows}
 
 
-def require_columns(names: Iterable[str], where: object) -> None:
-    """A source, and nothing that has no meaning."""
+def _require_columns(names: Iterable[str], where: object) -> None:
     columns = list(names)
     if SOURCE not in columns:
         raise InputError(
@@ -70,9 +73,10 @@ def require_columns(names: Iterable[str], where: object) -> None:
         raise InputError(f"The columns of {where} cannot be used: {error}") from error
 
 
-def _beside(listing: Path, source: str) -> str:
-    """A path as it is written in a list: beside it, unless it says where."""
-    if not is_path(source) or Path(source).is_absolute():
+def _beside(listing: Path, written: object) -> str:
+    """A path as it is written in a list: beside it, unless it says where; nothing stays nothing."""
+    source = str(written or "").strip()
+    if not source or not is_path(source) or Path(source).is_absolute():
         return source
     return str(listing.parent / source)
 

@@ -14,12 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from longtake.batch.listings import LISTS, NAME, SOURCE, SPANS, Numbered, is_path, require_columns
+from longtake.batch.listings import LISTS, NAME, SOURCE, SPANS, Numbered, is_path
 from longtake.batch.row_settings import settings_of
 from longtake.errors import InputError, LongtakeError
 from longtake.takes.header import is_take
+from longtake.types import counted
 from longtake.video.addresses import shown_address
 from longtake.video.folders import VIDEO_SUFFIXES, natural_order
+
+_MOST_TOLD = 5
+"""Rows that are wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,21 +45,25 @@ class Manifest:
     def __init__(
         self, title: str, read: Callable[[], Iterator[Numbered]], defaults: Mapping[str, Any], spans: int = 1
     ) -> None:
-        """Refuses, in a sentence, a list that cannot be mapped as a whole, before any video of it is."""
+        """Refuses a list that cannot be mapped as a whole, with a sentence for each row, before any video of it is."""
         self.title, self._read, self._defaults, self._spans = title, read, defaults, spans
-        self._root: str | None = None
-        seen: dict[bytes, int] = {}
+        self._root = _common_folder(source for _, written in read() if (source := _source_in(written)))
         self._num_rows = 0
-        self._root = _common_folder(_source_of(written) for _, written in read())
+        seen: dict[bytes, int] = {}
+        wrong = _WrongRows(title)
         for line, row in self._rows():
+            if isinstance(row, LongtakeError):
+                wrong.add(f"Row {line}", f"cannot be used: {row}")
+                continue
             digest = hashlib.blake2b(row.name.encode(), digest_size=8).digest()
             if digest in seen:
-                raise InputError(
-                    f"Rows {seen[digest]} and {line} of {title} would both go to '{row.name}'; give each a name of its "
-                    "own in a column 'name'."
+                wrong.add(
+                    f"Rows {seen[digest]} and {line}",
+                    f"would both go to '{row.name}'; give each a name of its own in a column 'name'.",
                 )
-            seen[digest] = line
+            seen.setdefault(digest, line)
             self._num_rows += 1
+        wrong.require_none()
         if not self._num_rows:
             raise InputError(f"Expected videos in {title}, but there are none; check the path.")
 
@@ -63,22 +71,28 @@ class Manifest:
         return self._num_rows
 
     def __iter__(self) -> Iterator[Row]:
-        return (row for _, row in self._rows())
+        for line, row in self._rows():
+            if isinstance(row, LongtakeError):  # the list is no longer what was checked
+                raise InputError(f"Row {line} of {self.title} cannot be used: {row}") from row
+            yield row
 
     def is_usual(self, row: Row, *names: str) -> bool:
         """Whether a row says nothing of its own of these settings."""
         return all(row.settings.get(name) == self._defaults.get(name) for name in names)
 
-    def _rows(self) -> Iterator[tuple[int, Row]]:
+    def _rows(self) -> Iterator[tuple[int, Row | LongtakeError]]:
+        """Each with its number; what is wrong with one in its place."""
         for line, written in self._read():
             try:
-                yield line, self._row(written)
+                yield line, written if isinstance(written, InputError) else self._row(written)
             except LongtakeError as error:
-                raise InputError(f"Row {line} of {self.title} cannot be used: {error}") from error
+                yield line, error
 
     def _row(self, written: Mapping[str, object]) -> Row:
         rest = dict(written)
-        source, name, spans = _source_of(rest), rest.pop(NAME, None), rest.pop(SPANS, None)
+        source, name, spans = _source_in(rest), rest.pop(NAME, None), rest.pop(SPANS, None)
+        if source is None:
+            raise InputError("Expected a video in every row, but its 'source' is empty.")
         rest.pop(SOURCE)
         if is_path(source):
             source = str(Path(source).absolute())  # workers may be elsewhere
@@ -88,6 +102,28 @@ class Manifest:
             settings={**self._defaults, **settings_of(rest)},
             spans=self._spans if spans in (None, "") else _whole(spans),
         )
+
+
+class _WrongRows:
+    """What keeps a list from being used: the first few in words, the others as a number."""
+
+    def __init__(self, title: str) -> None:
+        self._title, self._told, self._num_more = title, list[tuple[str, str]](), 0
+
+    def add(self, which: str, what: str) -> None:
+        if len(self._told) < _MOST_TOLD:
+            self._told.append((which, what))
+        else:
+            self._num_more += 1
+
+    def require_none(self) -> None:
+        if not self._told:
+            return
+        (which, what), *others = self._told
+        sentences = [f"{which} of {self._title} {what}", *(f"{which} {what}" for which, what in others)]
+        if self._num_more:
+            sentences.append(f"{counted(self._num_more, 'more row')} {'is' if self._num_more == 1 else 'are'} wrong.")
+        raise InputError(" ".join(sentences))
 
 
 def open_manifest(
@@ -104,8 +140,6 @@ def open_manifest(
     defaults = settings_of(defaults or {})
     if not isinstance(named, str | Path):
         rows = tuple({SOURCE: str(one)} if isinstance(one, str | Path) else dict(one) for one in named)
-        for row in rows:
-            require_columns(row, "the list")
         return Manifest("the list", partial(enumerate, rows, 1), defaults, spans)
     text, path = str(named), Path(named)
     if path.is_dir():
@@ -162,11 +196,9 @@ def _unreadable(error: OSError) -> None:
     raise InputError(f"The folder {error.filename} cannot be read ({error.strerror}); check its permissions.")
 
 
-def _source_of(written: Mapping[str, object]) -> str:
-    source = str(written.get(SOURCE) or "").strip()
-    if not source:
-        raise InputError("Expected a video in every row, but the column 'source' is empty.")
-    return source
+def _source_in(written: Mapping[str, object] | InputError) -> str | None:
+    """None where a row has none."""
+    return None if isinstance(written, InputError) else str(written.get(SOURCE) or "").strip() or None
 
 
 def _common_folder(sources: Iterable[str]) -> str | None:
