@@ -15,7 +15,8 @@ import typer
 
 import longtake
 from benchmarks.batching import files_but_times, short_worlds
-from longtake.batch.driver import Batch, Ended, Progress, Retried
+from longtake.batch.driver import Batch
+from longtake.batch.events import Ended, Progress, Retried
 from longtake.batch.local_pool import LocalPool
 from longtake.batch.manifest import open_manifest
 from longtake.batch.open_storage import open_storage

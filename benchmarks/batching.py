@@ -16,7 +16,8 @@ import typer
 
 import longtake
 from benchmarks.following import pose_errors
-from longtake.batch.driver import Batch, Ended, Progress
+from longtake.batch.driver import Batch
+from longtake.batch.events import Ended, Progress
 from longtake.batch.job import Finished, Job, Told, Watched
 from longtake.batch.local_pool import LocalPool
 from longtake.batch.manifest import open_manifest

@@ -11,7 +11,7 @@ import pytest
 import longtake
 from longtake.api.map_request import MapRequest
 from longtake.batch.asked import ASKED_NAME, asked_of, read_asked, require_same
-from longtake.batch.driver import BatchSummary
+from longtake.batch.events import BatchSummary
 from longtake.batch.folder_storage import FolderStorage
 from longtake.batch.job import Failed, Finished, Stopped
 from longtake.batch.manifest import Row

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from prompt_pool import PromptPool, done, run, table
 
-from longtake.batch.driver import Batch, Ended
+from longtake.batch.driver import Batch
+from longtake.batch.events import Ended
 from longtake.batch.job import Cause, Failed, Job, Told
 from longtake.batch.manifest import open_manifest
 from longtake.batch.open_storage import open_storage

@@ -6,7 +6,8 @@ import pytest
 from prompt_pool import PromptPool, done, run, table
 
 from longtake.batch.asked import asked_of, write_asked
-from longtake.batch.driver import Batch, Ended, Progress, Retried
+from longtake.batch.driver import Batch
+from longtake.batch.events import Ended, Progress, Retried
 from longtake.batch.folder_storage import FolderStorage
 from longtake.batch.job import Failed, Finished, Job, Told
 from longtake.batch.manifest import Row, open_manifest

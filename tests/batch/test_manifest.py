@@ -86,9 +86,10 @@ def test_a_program_may_list_sources_or_rows() -> None:
         ("source,name\na.mp4,x\nb.mp4,x\n", "Rows 2 and 3 of .* would both go to 'x'"),
         ("source,name\na.mp4,../x\n", "Row 2 of .* a name of letters"),
         ("source,fps\na.mp4,fast\n", "Row 2 of .* Expected fps as a number, but got 'fast'"),
+        ("source,name\n,x\n", "Row 2 of .* Expected a video in every row, but its 'source' is empty"),
         ("source,loops\na.mp4,maybe\n", "Expected loops as true or false, but got 'maybe'"),
         ("source,spans\na.mp4,0\n", "Expected spans as a whole number from 1, but got '0'"),
-        ("source,fps\na.mp4\n", "Expected 2 values in line 2"),
+        ("source,fps\na.mp4\n", "Row 2 of .* Expected 2 values, as the first line names"),
         ("source\n\n", "Expected videos in .*, but there are none"),
         ("source,follow\na.mp4,yes\n", "no setting 'follow'"),
     ],
@@ -99,6 +100,52 @@ def test_a_table_that_cannot_be_used_is_refused_before_any_video(content: str, p
     with pytest.raises(InputError, match=problem) as refused:
         open_manifest(listing)
     assert "\n" not in str(refused.value)
+
+
+def test_all_rows_that_are_wrong_are_told_at_once(tmp_path: Path) -> None:
+    listing = tmp_path / "list.csv"
+    listing.write_text(
+        "source,name,fps,spans\n"
+        "a.mp4,x,fast,\n"  # 2
+        "b.mp4,good,,\n"
+        "c.mp4,good,,\n"  # 4
+        "d.mp4,../d,,\n"  # 5
+        ",e,,\n"  # 6
+        "f.mp4\n"  # 7
+        "g.mp4,g,,0\n"  # 8
+        "h.mp4,h,,none\n"  # 9
+    )
+    with pytest.raises(InputError) as refused:
+        open_manifest(listing)
+    assert str(refused.value) == (
+        f"Row 2 of {listing} cannot be used: Expected fps as a number, but got 'fast'. "
+        "Rows 3 and 4 would both go to 'good'; give each a name of its own in a column 'name'. "
+        "Row 5 cannot be used: Expected a name of letters, digits, '.', '_' and '-', but got '../d'. "
+        "Row 6 cannot be used: Expected a video in every row, but its 'source' is empty. "
+        "Row 7 cannot be used: Expected 4 values, as the first line names, but there are more or fewer; quote "
+        "texts that have commas. 2 more rows are wrong."
+    )
+
+
+def test_all_rows_of_a_program_that_are_wrong_are_told_at_once() -> None:
+    rows: list[str | Mapping[str, object]] = ["world:1", {"name": "x"}, {"source": "world:2", "fsp": 3}, "world:1"]
+    with pytest.raises(InputError) as refused:
+        open_manifest(rows)
+    told = str(refused.value)
+    assert told.startswith(
+        "Row 2 of the list cannot be used: Expected a video in every row, but its 'source' is empty. "
+    )
+    assert "Row 3 cannot be used: There is no setting 'fsp'; perhaps you mean 'fps'" in told
+    assert told.endswith("Rows 1 and 4 would both go to 'world_1'; give each a name of its own in a column 'name'.")
+
+
+def test_a_row_that_became_wrong_since_the_list_was_checked_is_told(tmp_path: Path) -> None:
+    listing = tmp_path / "list.csv"
+    listing.write_text("source,fps\na.mp4,3\n")
+    manifest = open_manifest(listing)
+    listing.write_text("source,fps\na.mp4,fast\n")
+    with pytest.raises(InputError, match=r"Row 2 of .* cannot be used: Expected fps as a number"):
+        list(manifest)
 
 
 def test_what_is_not_there_is_one_sentence(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ import pytest
 from selected import rest_by_hand
 
 import longtake
-from longtake.batch.driver import Batch, BatchSummary, Ended, Retried
+from longtake.batch.driver import Batch
+from longtake.batch.events import BatchSummary, Ended, Retried
 from longtake.batch.job import Finished, Told
 from longtake.batch.local_pool import LocalPool
 from longtake.batch.manifest import open_manifest

@@ -5,7 +5,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from longtake.batch.driver import Batch, BatchEvent
+from longtake.batch.driver import Batch
+from longtake.batch.events import BatchEvent
 from longtake.batch.job import Finished, Job, Stopped, Told
 from longtake.batch.manifest import open_manifest
 from longtake.batch.open_storage import open_storage

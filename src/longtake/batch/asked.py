@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from longtake.api.map_request import MapRequest
-from longtake.batch.manifest import Row, is_path
+from longtake.batch.listings import is_path
+from longtake.batch.manifest import Row
 from longtake.batch.storage import parsed_record
 from longtake.errors import SettingError
 from longtake.pipeline.run_record import RUN_NAME, plain, value_differences

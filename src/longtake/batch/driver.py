@@ -3,14 +3,14 @@
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 from longtake.api.map_request import CheckedRequest, MapRequest
 from longtake.batch.asked import ASKED_NAME, asked_of, require_same
+from longtake.batch.events import BatchEvent, BatchSummary, Ended, Progress, Retried
 from longtake.batch.frame_count import FrameCount
 from longtake.batch.job import Cause, Failed, Finished, Job, Stopped, Watched
 from longtake.batch.manifest import Manifest, Row
@@ -28,66 +28,6 @@ _PASSING = (Cause.CHANCE, Cause.LOST)
 """What another try may come further than."""
 _OF_WORKERS = ("model", "device", "precision", "backend", "continue_from")
 """Settings by which workers can be wrong for a video."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """A video is done, or was set aside."""
-
-    name: str
-    source: str
-    folder: str
-    tries: int
-    problem: str | None = None
-    """Why it was set aside; None where it is done."""
-    summary: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retried:
-    """A video failed, and is tried again."""
-
-    name: str
-    problem: str
-    tries: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far the whole is."""
-
-    num_videos: int
-    done: int
-    """Those that an earlier batch did too."""
-    running: int
-    num_workers: int
-    """That there are as of now: those of a GPU may become more."""
-    failed: int
-    frames_per_s: float
-    """Of the last half minute, over all workers."""
-    eta_s: float | None
-    """Until all are done, at the pace so far; None where nobody can know."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchSummary:
-    """What came of a batch."""
-
-    out: str
-    table: str
-    num_videos: int
-    done: int
-    skipped: int
-    """Of these, done before."""
-    failed: int
-    num_frames: int
-    """That this batch looked at."""
-    seconds: float
-    is_complete: bool
-    """Whether it was not stopped before all were tried."""
-
-
-BatchEvent = Ended | Retried | Progress
 
 
 @dataclass(slots=True, eq=False)

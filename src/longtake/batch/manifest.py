@@ -3,29 +3,27 @@
 A list may be long: it is gone through row by row, once to check it as a whole, and then again as videos are mapped.
 """
 
-import csv
 import glob
 import hashlib
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from longtake.batch.listings import LISTS, NAME, SOURCE, SPANS, Numbered, is_path
 from longtake.batch.row_settings import settings_of
-from longtake.errors import InputError, LongtakeError, MissingExtraError
+from longtake.errors import InputError, LongtakeError
 from longtake.takes.header import is_take
+from longtake.types import counted
 from longtake.video.addresses import shown_address
 from longtake.video.folders import VIDEO_SUFFIXES, natural_order
 
-_SOURCE, _NAME, _SPANS = "source", "name", "spans"
-Numbered = tuple[int, Mapping[str, object]]
-"""A row as it is written, with its number."""
+_MOST_TOLD = 5
+"""Rows that are wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,21 +45,25 @@ class Manifest:
     def __init__(
         self, title: str, read: Callable[[], Iterator[Numbered]], defaults: Mapping[str, Any], spans: int = 1
     ) -> None:
-        """Refuses, in a sentence, a list that cannot be mapped as a whole, before any video of it is."""
+        """Refuses a list that cannot be mapped as a whole, with a sentence for each row, before any video of it is."""
         self.title, self._read, self._defaults, self._spans = title, read, defaults, spans
-        self._root: str | None = None
-        seen: dict[bytes, int] = {}
+        self._root = _common_folder(source for _, written in read() if (source := _source_in(written)))
         self._num_rows = 0
-        self._root = _common_folder(_source_of(written) for _, written in read())
+        seen: dict[bytes, int] = {}
+        wrong = _WrongRows(title)
         for line, row in self._rows():
+            if isinstance(row, LongtakeError):
+                wrong.add(f"Row {line}", f"cannot be used: {row}")
+                continue
             digest = hashlib.blake2b(row.name.encode(), digest_size=8).digest()
             if digest in seen:
-                raise InputError(
-                    f"Rows {seen[digest]} and {line} of {title} would both go to '{row.name}'; give each a name of its "
-                    "own in a column 'name'."
+                wrong.add(
+                    f"Rows {seen[digest]} and {line}",
+                    f"would both go to '{row.name}'; give each a name of its own in a column 'name'.",
                 )
-            seen[digest] = line
+            seen.setdefault(digest, line)
             self._num_rows += 1
+        wrong.require_none()
         if not self._num_rows:
             raise InputError(f"Expected videos in {title}, but there are none; check the path.")
 
@@ -69,23 +71,29 @@ class Manifest:
         return self._num_rows
 
     def __iter__(self) -> Iterator[Row]:
-        return (row for _, row in self._rows())
+        for line, row in self._rows():
+            if isinstance(row, LongtakeError):  # the list is no longer what was checked
+                raise InputError(f"Row {line} of {self.title} cannot be used: {row}") from row
+            yield row
 
     def is_usual(self, row: Row, *names: str) -> bool:
         """Whether a row says nothing of its own of these settings."""
         return all(row.settings.get(name) == self._defaults.get(name) for name in names)
 
-    def _rows(self) -> Iterator[tuple[int, Row]]:
+    def _rows(self) -> Iterator[tuple[int, Row | LongtakeError]]:
+        """Each with its number; what is wrong with one in its place."""
         for line, written in self._read():
             try:
-                yield line, self._row(written)
+                yield line, written if isinstance(written, InputError) else self._row(written)
             except LongtakeError as error:
-                raise InputError(f"Row {line} of {self.title} cannot be used: {error}") from error
+                yield line, error
 
     def _row(self, written: Mapping[str, object]) -> Row:
         rest = dict(written)
-        source, name, spans = _source_of(rest), rest.pop(_NAME, None), rest.pop(_SPANS, None)
-        rest.pop(_SOURCE)
+        source, name, spans = _source_in(rest), rest.pop(NAME, None), rest.pop(SPANS, None)
+        if source is None:
+            raise InputError("Expected a video in every row, but its 'source' is empty.")
+        rest.pop(SOURCE)
         if is_path(source):
             source = str(Path(source).absolute())  # workers may be elsewhere
         return Row(
@@ -96,46 +104,26 @@ class Manifest:
         )
 
 
-def _text_rows(path: Path) -> Iterator[Numbered]:
-    """A source in each line; those that are empty or begin with # are none."""
-    with _reading(path), path.open(encoding="utf-8-sig") as lines:
-        for number, line in enumerate(lines, start=1):
-            if (text := line.strip()) and not text.startswith("#"):
-                yield number, {_SOURCE: _beside(path, text)}
+class _WrongRows:
+    """What keeps a list from being used: the first few in words, the others as a number."""
 
+    def __init__(self, title: str) -> None:
+        self._title, self._told, self._num_more = title, list[tuple[str, str]](), 0
 
-def _csv_rows(path: Path) -> Iterator[Numbered]:
-    """The first line has the names of columns."""
-    with _reading(path), path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file)
-        _require_columns(reader.fieldnames or (), path)
-        for row in reader:
-            if None in row or None in row.values():
-                raise InputError(
-                    f"Expected {len(reader.fieldnames or ())} values in line {reader.line_num} of {path}, as its first "
-                    "line names, but there are more or fewer; quote texts that have commas."
-                )
-            yield reader.line_num, {**row, _SOURCE: _beside(path, str(row[_SOURCE]))}
+    def add(self, which: str, what: str) -> None:
+        if len(self._told) < _MOST_TOLD:
+            self._told.append((which, what))
+        else:
+            self._num_more += 1
 
-
-def _parquet_rows(path: Path) -> Iterator[Numbered]:
-    try:
-        parquet = import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise MissingExtraError(
-            f"The list {path} needs pyarrow, which is not installed; run: pip install pyarrow, or write it as CSV."
-        ) from error
-    try:
-        table = parquet.ParquetFile(path)
-    except Exception as error:  # pyarrow's own kinds
-        raise InputError(f"The list {path} cannot be read as Parquet ({error}); check the file.") from error
-    _require_columns(table.schema_arrow.names, path)
-    rows = (row for batch in table.iter_batches(batch_size=1024) for row in batch.to_pylist())
-    for number, row in enumerate(rows, start=1):
-        yield number, {**row, _SOURCE: _beside(path, str(row[_SOURCE]))}
-
-
-_LISTS = {".txt": _text_rows, ".list": _text_rows, ".csv": _csv_rows, ".parquet": _parquet_rows}
+    def require_none(self) -> None:
+        if not self._told:
+            return
+        (which, what), *others = self._told
+        sentences = [f"{which} of {self._title} {what}", *(f"{which} {what}" for which, what in others)]
+        if self._num_more:
+            sentences.append(f"{counted(self._num_more, 'more row')} {'is' if self._num_more == 1 else 'are'} wrong.")
+        raise InputError(" ".join(sentences))
 
 
 def open_manifest(
@@ -151,9 +139,7 @@ def open_manifest(
     """
     defaults = settings_of(defaults or {})
     if not isinstance(named, str | Path):
-        rows = tuple({_SOURCE: str(one)} if isinstance(one, str | Path) else dict(one) for one in named)
-        for row in rows:
-            _require_columns(row, "the list")
+        rows = tuple({SOURCE: str(one)} if isinstance(one, str | Path) else dict(one) for one in named)
         return Manifest("the list", partial(enumerate, rows, 1), defaults, spans)
     text, path = str(named), Path(named)
     if path.is_dir():
@@ -161,10 +147,10 @@ def open_manifest(
         if not videos:
             raise InputError(f"Expected videos in the folder {path} or below it, but there are none; check the path.")
         return Manifest(text, _told_apart(videos), defaults, spans)
-    if path.is_file() and (rows_of := _LISTS.get(path.suffix.lower())) is not None:
+    if path.is_file() and (rows_of := LISTS.get(path.suffix.lower())) is not None:
         return Manifest(text, partial(rows_of, path), defaults, spans)
     if path.is_file() or text.startswith("world:"):
-        return Manifest(text, partial(enumerate, [{_SOURCE: text}], 1), defaults, spans)
+        return Manifest(text, partial(enumerate, [{SOURCE: text}], 1), defaults, spans)
     found = sorted(glob.glob(text, recursive=True), key=natural_order) if glob.has_magic(text) else []  # noqa: PTH207
     if not found:
         raise InputError(
@@ -179,25 +165,12 @@ def _told_apart(videos: list[str]) -> Callable[[], Iterator[Numbered]]:
     root = _common_folder(videos)
     stems = Counter(_name_of(video, root) for video in videos)
     rows = [
-        {_SOURCE: video}
+        {SOURCE: video}
         if stems[name := _name_of(video, root)] == 1
-        else {_SOURCE: video, _NAME: name + Path(video).suffix.replace(".", "_")}
+        else {SOURCE: video, NAME: name + Path(video).suffix.replace(".", "_")}
         for video in videos
     ]
     return partial(enumerate, rows, 1)
-
-
-def _require_columns(names: Iterable[str], where: object) -> None:
-    columns = list(names)
-    if _SOURCE not in columns:
-        raise InputError(
-            f"Expected a column 'source' in {where}, but it has {', '.join(map(str, columns)) or 'none'}; name the "
-            "videos there."
-        )
-    try:
-        settings_of(dict.fromkeys(set(columns) - {_SOURCE, _NAME, _SPANS}))
-    except LongtakeError as error:
-        raise InputError(f"The columns of {where} cannot be used: {error}") from error
 
 
 def _videos_below(folder: Path, apart_from: Path | None) -> Iterator[str]:
@@ -223,23 +196,9 @@ def _unreadable(error: OSError) -> None:
     raise InputError(f"The folder {error.filename} cannot be read ({error.strerror}); check its permissions.")
 
 
-def _beside(listing: Path, source: str) -> str:
-    """A path as it is written in a list: beside it, unless it says where."""
-    if not is_path(source) or Path(source).is_absolute():
-        return source
-    return str(listing.parent / source)
-
-
-def is_path(source: str) -> bool:
-    """And not an address, a world or a camera."""
-    return "://" not in source and (":" not in source or Path(source).exists())
-
-
-def _source_of(written: Mapping[str, object]) -> str:
-    source = str(written.get(_SOURCE) or "").strip()
-    if not source:
-        raise InputError("Expected a video in every row, but the column 'source' is empty.")
-    return source
+def _source_in(written: Mapping[str, object] | InputError) -> str | None:
+    """None where a row has none."""
+    return None if isinstance(written, InputError) else str(written.get(SOURCE) or "").strip() or None
 
 
 def _common_folder(sources: Iterable[str]) -> str | None:
@@ -280,12 +239,3 @@ def _whole(value: object) -> int:
     if number < 1:
         raise InputError(f"Expected spans as a whole number from 1, but got '{value}'.")
     return number
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """What is wrong with a file, in a sentence."""
-    try:
-        yield
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"The list {path} cannot be read ({error}); check the file.") from error

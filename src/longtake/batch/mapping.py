@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from longtake.api.map_request import MapRequest
-from longtake.batch.driver import Batch, BatchSummary
+from longtake.batch.driver import Batch
+from longtake.batch.events import BatchSummary
 from longtake.batch.folder_storage import FolderStorage
 from longtake.batch.gpus import GpuShare, environments, free_bytes, gpu_share
 from longtake.batch.local_pool import LocalPool

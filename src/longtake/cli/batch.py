@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from longtake.api.progress import plain_console
-from longtake.batch.driver import Batch, BatchEvent, BatchSummary, Ended, Progress, Retried
+from longtake.batch.driver import Batch
+from longtake.batch.events import BatchEvent, BatchSummary, Ended, Progress, Retried
 from longtake.batch.mapping import LOCAL, open_batch
 from longtake.cli import options
 from longtake.cli.progress import TaskProgress
