@@ -38,6 +38,20 @@ def test_answers_are_there_after_a_restart_and_in_a_fork(start: Start, frames: S
     assert [kept["key"] for kept in again.conversation.exchanges] == ["first", "second"]
 
 
+def test_who_hears_of_an_answer_finds_it_in_the_conversation(start: Start, frames: Sequence[VideoFrame]) -> None:
+    session, found = open_session(start(), ASK), list[list[str]]()
+
+    def look(event: SessionEvent) -> None:
+        if event.type == "response.output_text.done":
+            found.append([kept["key"] for kept in session.conversation.exchanges])
+
+    push(session, frames[:2])
+    session.events.listen(look)
+    for id in ("first", "second"):
+        session.ask(id, QUESTION).result(timeout=60)
+    assert found == [["first"], ["first", "second"]]
+
+
 def test_a_problem_and_a_finding_are_kept_and_what_was_given_up_is_not(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as writer:
         conversation = Conversation(tmp_path / CONVERSATION_NAME, writer)

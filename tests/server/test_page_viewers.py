@@ -1,6 +1,7 @@
 """Pages that watch one session, in a real browser on a real server: two at once, one that sleeps, a fork, a pause."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,6 +74,7 @@ def test_a_second_viewer_sees_the_same_and_one_that_sleeps_loses_nothing_and_hol
     wait_for_words(second, "#status-words", "Live|Ended")
     for page, question in zip((first, second, first), QUESTIONS, strict=True):
         ask(page, question)
+        wait_for_words(page, "#log", re.escape(question))  # the server has it: pages ask side by side, in no order
     seen = wait_for_all(first, *QUESTIONS)
     wake_up()
     assert [question for question, _, _ in seen["answers"]] == [*QUESTIONS]

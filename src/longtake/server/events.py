@@ -34,11 +34,14 @@ class EventLog:
         *,
         first_id: int = 1,
         most: int = KEPT,
+        keep: Listener = lambda _: None,
         observe: Listener = lambda _: None,
         shown: Callable[[str], str] = lambda message: message,
     ) -> None:
-        """`observe` is called with every event, after all who listen; `shown` makes messages fit for clients."""
-        self._next_id, self._observe, self.shown = first_id, observe, shown
+        """`keep` is called with every event before all who listen, so that what it keeps is there when they look for it;
+        `observe` after them. `shown` makes messages fit for clients.
+        """
+        self._next_id, self._keep, self._observe, self.shown = first_id, keep, observe, shown
         self._kept: deque[SessionEvent] = deque(maxlen=most)
         self._listeners: list[Listener] = []
         self._lock = threading.RLock()
@@ -61,6 +64,7 @@ class EventLog:
             event = SessionEvent(self._next_id, type, fields)
             self._next_id += 1
             self._kept.append(event)
+            self._keep(event)
             for listener in self._listeners:
                 listener(event)
             self._observe(event)

@@ -19,7 +19,7 @@ from longtake.language.question_grammar import known_ids, question_ids
 from longtake.pipeline.scheduler import Work, WorkKind
 from longtake.runtime.steps import LoopUse
 from longtake.server.conversation import Conversation
-from longtake.server.events import EventLog, SessionEvent
+from longtake.server.events import EventLog
 from longtake.server.life import Life
 from longtake.server.machine import Machine, PushedFrame, SessionState, StepResult
 from longtake.server.notes import session_notes
@@ -48,7 +48,9 @@ class ServedSession:
         self.id, self._machine = id, machine
         self.conversation = Conversation(shelf.folder / CONVERSATION_NAME, machine.writer)
         shown = partial(without_place, sessions=shelf.folder.parent)
-        self.events = EventLog(first_id=record.next_event, observe=self._observe, shown=shown)
+        self.events = EventLog(
+            first_id=record.next_event, keep=self.conversation.hear, observe=partial(machine.observe, id), shown=shown
+        )
         self._life = Life(id, shelf, record, machine, self.events)
         self._works = Works(machine.scheduler, machine.settings.limits)
         self._watches = Watches(record.watches)
@@ -70,10 +72,6 @@ class ServedSession:
         self.removable_from_s = 0.0
         """When to remove it again for its age, after that failed."""
         self._tell_beginning(is_new=is_new)
-
-    def _observe(self, event: SessionEvent) -> None:
-        self.conversation.hear(event)
-        self._machine.observe(self.id, event)
 
     @property
     def record(self) -> SessionRecord:
