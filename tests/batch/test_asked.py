@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,19 @@ def batch(out: Path, source: str = WORLD, **settings: object) -> BatchSummary:
     return map_many([{"source": source, "name": "walk"}], out=out, jobs=1, **words)
 
 
+def test_a_result_that_continues_another_is_of_that_one(tmp_path: Path) -> None:
+    earlier = tmp_path / "earlier"
+    longtake.map(WORLD, earlier, model="tiny", size=56, format="tum")
+    row = Row(name="walk", source=WORLD, settings={"continue_from": str(earlier)})
+    before = asked_of(row)
+    (tmp_path / "far").mkdir()
+    moved = replace(row, settings={"continue_from": str(earlier.rename(tmp_path / "far" / "earlier"))})
+    require_same("walk", before, asked_of(moved))
+    longtake.map("world:4?frames=6&size=112x84", earlier, model="tiny", size=56, format="tum")
+    with pytest.raises(SettingError, match="continue_from"):
+        require_same("walk", before, asked_of(row))
+
+
 def problem(out: Path) -> str:
     with (out / "videos.csv").open(newline="") as file:
         return next(csv.DictReader(file))["problem"]
@@ -47,6 +61,14 @@ def test_a_result_of_other_settings_is_not_taken_for_done_and_stays_as_it_is(tmp
     assert "of another video" in problem(tmp_path)
     assert (tmp_path / "walk" / "poses.tum").read_bytes() == poses
     assert batch(tmp_path).skipped == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes have names there")
+def test_nobody_waits_for_what_a_pipe_might_say(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.mp4")
+    assert asked_of(Row(name="pipe", source=str(tmp_path / "pipe.mp4")))["video"] is None
+    assert batch(tmp_path / "out", str(tmp_path / "pipe.mp4")).failed == 1
+    assert "is a pipe or a device" in problem(tmp_path / "out")
 
 
 def test_a_file_is_known_by_what_is_in_it(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A batch against workers that tell what a test lets them tell: tried again, set aside, stopped, summed up."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from longtake.batch.asked import asked_of, write_asked
 from longtake.batch.driver import Batch
 from longtake.batch.events import Ended, Progress, Retried
 from longtake.batch.folder_storage import FolderStorage
-from longtake.batch.job import Failed, Finished, Job, Told
+from longtake.batch.job import Failed, Finished, Job, Told, Watched
 from longtake.batch.manifest import Row, open_manifest
 from longtake.batch.open_storage import open_storage
 from longtake.batch.pool import Pool
@@ -107,6 +108,48 @@ def test_progress_says_how_far_the_whole_is(tmp_path: Path, monkeypatch: pytest.
     assert [event.done for event in told] == sorted(event.done for event in told)
 
 
+def test_progress_of_one_long_video_is_told_by_its_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("longtake.batch.driver._TOLD_EVERY_S", 0.0)
+
+    class SlowPool(PromptPool):
+        def give(self, job: Job) -> None:
+            self._reports.extend(Watched(name=job.name, num_frames=n, num_in_all=40) for n in (10, 20, 30))
+            super().give(job)
+
+    _, events = run(tmp_path, SlowPool(done, num_workers=1), num_videos=1)
+    told = [event for event in events if isinstance(event, Progress)]
+    assert [event.share for event in told] == [0.25, 0.5, 0.75, 1.0, 1.0]
+    assert [event.done for event in told] == [0, 0, 0, 1, 1]
+    assert [event.num_frames for event in told[:3]] == [10, 20, 30]
+    assert all(event.eta_s is not None and event.eta_s > 0 for event in told[:3])
+
+
+def test_a_batch_that_passes_over_what_is_done_tells_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path, PromptPool(done))
+    monkeypatch.setattr("longtake.batch.driver._TOLD_EVERY_S", 1e-9)
+    pool, timeouts = PromptPool(done), list[float]()
+    told, pool.told = pool.told, lambda timeout_s: (timeouts.append(timeout_s), told(timeout_s))[1]  # type: ignore[method-assign]
+    _, events = run(tmp_path, pool)
+    assert [event.done for event in events if isinstance(event, Progress)] == [1, 2, 3, 4, 4]
+    assert timeouts == [0.0] * 4  # workers are heard, and not waited for
+    assert pool.given == []
+
+
+def test_a_batch_that_passes_over_what_is_done_can_be_stopped_and_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path / "out", PromptPool(done))
+    monkeypatch.setattr("longtake.batch.driver._TOLD_EVERY_S", 1e-9)
+    rows = [{"source": f"world:{number}", "name": f"w{number}"} for number in range(4)]
+    batch = Batch(open_manifest(rows, {"model": "tiny"}), open_storage(tmp_path / "out"), PromptPool(done))
+    assert isinstance(next(batch), Progress)
+    (tmp_path / "out").rename(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="out was moved or deleted while the batch wrote there"):
+        next(batch)
+
+
 def test_nothing_is_written_while_another_batch_writes(tmp_path: Path) -> None:
     pool = PromptPool(done)
     with FolderStorage(tmp_path).held(), pytest.raises(Exception, match="Another run is writing to"):
@@ -195,6 +238,40 @@ def test_each_span_may_be_lost_as_often_as_a_video(tmp_path: Path) -> None:
     assert [(event.name, event.problem, event.tries) for event in ended] == [("long", None, 3)]
 
 
+def test_what_a_kill_has_left_of_spans_is_removed_by_the_next_batch(tmp_path: Path) -> None:
+    list(cut_in_two(tmp_path, PromptPool(done)))
+    (tmp_path / "long" / "join.json").write_text('{"spans": [{}, {}]}')
+    spans = {tmp_path / f"long.span-{number}-of-2" for number in (1, 2)}
+    assert all(span.exists() for span in spans)  # nobody joined them
+    (tmp_path / "long.span-2-of-3").mkdir()  # of something else
+    pool = PromptPool(done)
+    list(cut_in_two(tmp_path, pool))
+    assert pool.given == []
+    assert {path.name for path in tmp_path.iterdir()} == {"long", "long.span-2-of-3", "videos.csv"}
+
+
+def test_a_joined_video_whose_end_is_missing_is_not_mapped_anew(tmp_path: Path) -> None:
+    list(cut_in_two(tmp_path, PromptPool(done)))
+    for span in tmp_path.glob("long.span-*"):
+        shutil.rmtree(span)
+    (tmp_path / "long" / "report.html").unlink()
+    pool = PromptPool(done)
+    list(cut_in_two(tmp_path, pool))
+    assert pool.given == ["long"]
+
+
+def test_a_place_where_spans_cannot_be_joined_is_refused_before_they_are_mapped(tmp_path: Path) -> None:
+    (tmp_path / "long").mkdir()
+    (tmp_path / "long" / "notes.txt").touch()
+    pool = PromptPool(done)
+    (ended,) = [event for event in cut_in_two(tmp_path, pool) if isinstance(event, Ended)]
+    assert ended.problem == (
+        f"Expected nothing in {tmp_path / 'long'}, where spans are joined, but there is notes.txt; move that folder "
+        "away."
+    )
+    assert pool.given == []
+
+
 def test_a_video_that_was_begun_in_one_piece_is_not_cut_into_spans(tmp_path: Path) -> None:
     (tmp_path / "long").mkdir()
     whole = Row(name="long", source="world:1?frames=300&size=56x42", settings={"model": "tiny", "size": 56})
@@ -209,10 +286,53 @@ def test_a_table_is_written_whatever_summaries_and_names_hold(tmp_path: Path) ->
     def outcome(job: Job) -> Told:
         folder = job.storage.folder(job.name)
         folder.mkdir(parents=True)
-        (folder / "summary.json").write_text('{"is_complete": true, "num_frames": 5, "notes": null}')
+        notes = "null" if job.name == "walk" else "3"
+        (folder / "summary.json").write_text(f'{{"is_complete": true, "num_frames": 5, "notes": {notes}}}')
         (folder / "report.html").touch()
         return Finished(name=job.name, num_frames=5, summary=job.storage.summary(job.name) or {})
 
     rows = [{"source": "world:1", "name": "walk"}, {"source": "/nowhere/\udcff.mp4", "name": "odd"}]
     list(Batch(open_manifest(rows, {"model": "tiny"}), open_storage(tmp_path), PromptPool(outcome)))
     assert [row["state"] for row in table(tmp_path)] == ["done", "done"]
+
+
+def test_a_result_that_cannot_be_read_is_not_mapped_again(tmp_path: Path) -> None:
+    run(tmp_path, PromptPool(done))
+    summary = tmp_path / "w1" / "summary.json"
+    summary.unlink()
+    summary.symlink_to(summary)  # a disk that fails, or a file of somebody else
+    pool = PromptPool(done)
+    _, events = run(tmp_path, pool)
+    assert pool.given == []
+    aside = [event for event in events if isinstance(event, Ended)]
+    assert [event.name for event in aside] == ["w1"]
+    assert "cannot be read" in str(aside[0].problem)
+    assert [row["state"] for row in table(tmp_path)] == ["done", "failed", "done", "done"]
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+def test_a_file_of_somebody_is_not_replaced_by_the_table(is_remote: bool, tmp_path: Path) -> None:
+    pytest.importorskip("fsspec").filesystem("memory").store.clear()
+    storage = open_storage("memory://own" if is_remote else tmp_path, tmp_path)
+    storage.write("videos.csv", b"source,state\na.mp4,TX\n")
+    pool = PromptPool(done)
+    with pytest.raises(InputError, match=r"would replace .*/videos.csv, which is none"):
+        list(Batch(open_manifest(["world:1"], {"model": "tiny"}), storage, pool))
+    assert pool.given == []
+    assert storage.beginning("videos.csv", 100) == b"source,state\na.mp4,TX\n"
+
+
+def test_a_folder_that_is_moved_away_meanwhile_ends_the_batch(tmp_path: Path) -> None:
+    """Another batch that makes one there has a lock of its own."""
+    out = tmp_path / "out"
+
+    def moving(job: Job) -> Told:
+        if job.name == "w1":
+            out.rename(tmp_path / "elsewhere")
+        return done(job)
+
+    pool = PromptPool(moving, num_workers=1)
+    with pytest.raises(InputError, match="out was moved or deleted while the batch wrote there"):
+        run(out, pool)
+    assert pool.given == ["w0", "w1"]
+    assert not (out / "videos.csv").exists()

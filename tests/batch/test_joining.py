@@ -20,16 +20,18 @@ from longtake.exports.frame import MappedFrame
 from longtake.pipeline.merging import moved_frames
 from longtake.places.chain import close_loops
 from longtake.places.index import IndexRule
-from longtake.places.verification import Verifier
-from longtake.places.walk import LoopRule
+from longtake.places.key_view import KeyView
+from longtake.places.loop_rule import LoopRule
+from longtake.places.verification import Verdict, Verifier
 from longtake.spatial.pose import nearest_rotation
 from longtake.spatial.similarity import Similarity, best_similarity
 from longtake.takes.take import Take, read_take
+from longtake.types import Tracking, TrackingReason, TrackingState
 
 TINY = MapRequest(model="tiny", size=56, format="tum")
 MICRO = MapRequest(format="tum")
 """Its model has a card of loops."""
-SOON = LoopRule(index=IndexRule(every=2, gap_frames=12))
+SOON = LoopRule(index=IndexRule(every_frames=2, gap_frames=12))
 NUM_THERE = 24
 CUTS = ((0, 28), (20, 40), (32, 48))
 
@@ -114,6 +116,58 @@ def test_links_that_are_not_believed_move_nothing(
     declined = join(replace(MICRO, loops=False))
     monkeypatch.setattr(joining, "Verifier", lambda card: Verifier(replace(card, least_agreeing=100_000)))
     assert files(join(MICRO)) == files(declined)
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> FolderStorage:
+    """Lost in the second span, of which a part lies apart, and so all of the third, which begins there."""
+    storage, frames = FolderStorage(tmp_path), drifted(there_and_back(NUM_THERE))
+    ok, apart = (Tracking(state=TrackingState.OK, sub_map=number) for number in (0, 1))
+    lost = Tracking(state=TrackingState.LOST, reason=TrackingReason.CUT, sub_map=None)
+    told = {0: [ok] * 28, 1: [*[ok] * 10, lost, *[apart] * 9], 2: [ok] * 16}
+    for number, (first, stop) in enumerate(CUTS):
+        seen = [replace(frame, tracking=one) for frame, one in zip(frames[first:stop], told[number], strict=True)]
+        written(storage.folder(f"span-{number}"), seen)
+        path = storage.folder(f"span-{number}") / "summary.json"
+        parts = {"num_sub_maps": 1 + (number == 1), "apart": [1] if number == 1 else []}
+        loops = {"are_closed": True, "num_loops": 3, "num_withdrawn": 1, **parts}
+        counted = {"states": {}, "reasons": {}, **parts}
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"loops": loops, "tracking": counted}))
+    return storage
+
+
+def joined(storage: FolderStorage, request: MapRequest) -> Take:
+    spans, out = tuple(f"span-{number}" for number in range(len(CUTS))), storage.folder("walk")
+    join_spans(JoinJob(name="walk", source="x", spans=spans, request=request, storage=storage), out)
+    return read_take(out)
+
+
+@pytest.mark.usefixtures("soon")
+def test_what_lies_apart_is_no_place_of_the_whole(broken: FolderStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    verify, asked = Verifier.verify, set[int]()
+
+    def heard(verifier: Verifier, old: KeyView, new: KeyView) -> Verdict:
+        asked.update((old.frame_index, new.frame_index))
+        return verify(verifier, old, new)
+
+    monkeypatch.setattr(Verifier, "verify", heard)
+    joined(broken, MICRO)
+    assert asked
+    assert max(asked) < 30
+
+
+def test_where_the_camera_was_lost_is_told_of_the_whole(broken: FolderStorage) -> None:
+    take = joined(broken, TINY)
+    sub_maps = [record.tracking and record.tracking.sub_map for record in take.records]
+    assert sub_maps == [*[0] * 30, None, *[1] * 17]
+    summary = json.loads((take.folder / "summary.json").read_text())
+    assert summary["tracking"] == {
+        "states": {"ok": 47, "lost": 1},
+        "reasons": {"lost": {"cut": 1}},
+        "num_sub_maps": 2,
+        "apart": [1],
+    }
+    assert summary["loops"] == {"are_closed": True, "num_loops": 9, "num_withdrawn": 3, "num_sub_maps": 2, "apart": [1]}
 
 
 @pytest.mark.parametrize("asked", [replace(MICRO, loops=False), TINY, replace(MICRO, pixels="source")])

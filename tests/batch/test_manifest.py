@@ -1,10 +1,11 @@
 """Lists of videos: whatever names them, each gets a folder of its own, or the whole is refused in a sentence."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from longtake.batch.asked import asked_of
 from longtake.batch.manifest import Manifest, Row, open_manifest
 from longtake.errors import InputError, LongtakeError, SettingError
 
@@ -24,14 +25,18 @@ def names(manifest: Manifest) -> list[str]:
 def test_a_tree_is_gone_through_in_natural_order_but_for_results(tmp_path: Path) -> None:
     touch(tmp_path, "b10.mp4", "b2.mp4", "more/c.mkv", "notes.txt", ".hidden.mp4", "out/x.mp4")
     manifest = open_manifest(tmp_path, apart_from=tmp_path / "out")
-    assert names(manifest) == ["b2", "b10", "more_c"]
+    assert names(manifest) == ["b2", "b10", "more_c_mkv"]
     assert [row.source for row in manifest] == [str(tmp_path / name) for name in ("b2.mp4", "b10.mp4", "more/c.mkv")]
     assert len(manifest) == 3
 
 
-def test_files_that_differ_in_their_ending_alone_are_told_apart(tmp_path: Path) -> None:
-    touch(tmp_path, "a.mp4", "a.avi", "b.mp4")
-    assert names(open_manifest(tmp_path)) == ["a_avi", "a_mp4", "b"]
+def test_a_folder_of_pictures_is_a_video(tmp_path: Path) -> None:
+    frames = touch(tmp_path / "frames", "1.jpg", "2.jpg")
+    assert list(open_manifest(frames, spans=2)) == [Row(name="frames", source=str(frames), spans=2)]
+    touch(frames, "more/a.mp4")
+    assert names(open_manifest(frames)) == ["more_a"]
+    with pytest.raises(InputError, match=r"or pictures in it, but there are none; .* as .*/x/\*"):
+        open_manifest(touch(tmp_path / "x", "one/1.jpg"))
 
 
 def test_a_glob_names_what_it_finds(tmp_path: Path) -> None:
@@ -54,6 +59,66 @@ def test_columns_of_a_table_are_settings_of_each_row(tmp_path: Path) -> None:
     first, second = open_manifest(listing, {"fps": 10.0, "stride": 2}, spans=2)
     assert (first.name, first.settings, first.spans) == ("first", {"fps": 2.5, "stride": 2, "loops": False}, 3)
     assert (second.name, second.settings, second.spans) == ("b", {"fps": 10.0, "stride": 2, "size": 126}, 2)
+
+
+def test_paths_of_a_table_are_beside_it_and_spans_continue_nothing(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text("source,continue_from\na.mp4,monday\nb.mp4,\nc.mp4,/far/monday\n")
+    rows = list(open_manifest(tmp_path / "list.csv"))
+    assert [row.settings.get("continue_from") for row in rows] == [str(tmp_path / "monday"), None, "/far/monday"]
+    (tmp_path / "list.csv").write_text("source,continue_from,spans\na.mp4,monday,3\n")
+    with pytest.raises(InputError, match="Expected one span of a video that continues another result, but got 3"):
+        open_manifest(tmp_path / "list.csv")
+
+
+def test_a_video_whose_name_has_a_colon_is_no_address_wherever_the_shell_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (touch(tmp_path, "walks/12:30.mp4", "other/x") / "walks/list.txt").write_text("12:30.mp4\nworld:7?frames=9\n")
+    for shell, named in (
+        ("walks", "list.txt"),
+        ("other", "../walks/list.txt"),
+        (".", str(tmp_path / "walks/list.txt")),
+    ):
+        monkeypatch.chdir(tmp_path / shell)
+        film, world = open_manifest(named)
+        assert film.name == "12_30"
+        assert Path(film.source).samefile(tmp_path / "walks/12:30.mp4")
+        assert world.source == "world:7?frames=9"
+    (tmp_path / "walks/12:30.mp4").unlink()
+    assert asked_of(film)["video"] is None  # it is not another one
+
+
+def test_paths_of_settings_are_the_same_from_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    touch(tmp_path, "other/x").joinpath("list.csv").write_text("source,mask,sky\nworld:1,masks,sky.onnx\nworld:2,,\n")
+    expected = {"mask": str(tmp_path / "masks"), "sky": str(tmp_path / "sky.onnx")}
+    for shell, named in ((tmp_path, "list.csv"), (tmp_path / "other", str(tmp_path / "list.csv"))):
+        monkeypatch.chdir(shell)
+        assert [row.settings for row in open_manifest(named)] == [expected, {}]
+    monkeypatch.chdir(tmp_path)
+    rows: list[Mapping[str, object]] = [{"source": "world:1", "mask": Path("masks"), "sky": "sky.onnx"}]
+    assert [row.settings for row in open_manifest(rows)] == [expected]
+    assert [row.settings for row in open_manifest(["world:1"], {"mask": "masks", "sky": Path("sky.onnx")})] == [
+        expected
+    ]
+
+
+def test_a_table_with_gaps_may_write_whole_numbers_as_others(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text("source,spans,stride\na.mp4,2.0,3.0\nb.mp4,,\n")
+    rows: list[Mapping[str, object]] = [{"source": "c.mp4", "spans": 4.0, "stride": 5.0}]
+    found = [*open_manifest(tmp_path / "list.csv"), *open_manifest(rows)]
+    assert [(row.spans, row.settings) for row in found] == [(2, {"stride": 3}), (1, {}), (4, {"stride": 5})]
+
+
+@pytest.mark.parametrize("spans", ["2.5", 2.5, "0.0", "nan", float("nan"), "1e1", True])
+def test_spans_that_are_no_whole_number_are_refused(spans: object) -> None:
+    with pytest.raises(InputError, match=f"Expected spans as a whole number from 1, but got '{spans}'"):
+        open_manifest([{"source": "world:1", "spans": spans}])
+
+
+def test_rows_that_a_spreadsheet_leaves_empty_are_none(tmp_path: Path) -> None:
+    listing = tmp_path / "list.csv"
+    listing.write_bytes(b"\xef\xbb\xbfsource,name,fps\r\na.mp4,first,\r\n\r\n,,\r\nb.mp4,,2\r\n,,\r\n")
+    assert [(row.name, row.settings) for row in open_manifest(listing)] == [("first", {}), ("b", {"fps": 2.0})]
 
 
 def test_parquet_is_read_where_pyarrow_is_there(tmp_path: Path) -> None:
@@ -92,6 +157,9 @@ def test_a_program_may_list_sources_or_rows() -> None:
         ("source,fps\na.mp4\n", "Row 2 of .* Expected 2 values, as the first line names"),
         ("source\n\n", "Expected videos in .*, but there are none"),
         ("source,follow\na.mp4,yes\n", "no setting 'follow'"),
+        ("source,nme\na.mp4,x\n", "no setting 'nme'; perhaps you mean 'name'; choose among source, name, spans, model"),
+        ("source, name\na.mp4,x\n", "no setting ' name'; perhaps you mean 'name'"),
+        ("source,fps,name,fps\na.mp4,2,x,5\n", "Expected each column of .* once, but fps comes more than once"),
     ],
 )
 def test_a_table_that_cannot_be_used_is_refused_before_any_video(content: str, problem: str, tmp_path: Path) -> None:
@@ -119,7 +187,7 @@ def test_all_rows_that_are_wrong_are_told_at_once(tmp_path: Path) -> None:
         open_manifest(listing)
     assert str(refused.value) == (
         f"Row 2 of {listing} cannot be used: Expected fps as a number, but got 'fast'. "
-        "Rows 3 and 4 would both go to 'good'; give each a name of its own in a column 'name'. "
+        "Rows 3 and 4 would both go to 'good'; give each its own name, in a column 'name' of a .csv. "
         "Row 5 cannot be used: Expected a name of letters, digits, '.', '_' and '-', but got '../d'. "
         "Row 6 cannot be used: Expected a video in every row, but its 'source' is empty. "
         "Row 7 cannot be used: Expected 4 values, as the first line names, but there are more or fewer; quote "
@@ -136,16 +204,62 @@ def test_all_rows_of_a_program_that_are_wrong_are_told_at_once() -> None:
         "Row 2 of the list cannot be used: Expected a video in every row, but its 'source' is empty. "
     )
     assert "Row 3 cannot be used: There is no setting 'fsp'; perhaps you mean 'fps'" in told
-    assert told.endswith("Rows 1 and 4 would both go to 'world_1'; give each a name of its own in a column 'name'.")
+    assert told.endswith(
+        "Rows 1 and 4 would both go to 'world_1'; give each its own name, in a column 'name' of a .csv."
+    )
 
 
-def test_a_row_that_became_wrong_since_the_list_was_checked_is_told(tmp_path: Path) -> None:
+def _changed(listing: Path) -> None:
+    listing.write_text("source,fps\na.mp4,fast\na.mp4,fast\n")
+
+
+@pytest.mark.parametrize("change", [_changed, Path.unlink])
+def test_what_becomes_of_a_list_while_it_is_worked_through_is_for_another_batch(
+    change: Callable[[Path], None], tmp_path: Path
+) -> None:
     listing = tmp_path / "list.csv"
-    listing.write_text("source,fps\na.mp4,3\n")
+    listing.write_text("source,fps\na.mp4,3\nb.mp4,2\n")
     manifest = open_manifest(listing)
-    listing.write_text("source,fps\na.mp4,fast\n")
-    with pytest.raises(InputError, match=r"Row 2 of .* cannot be used: Expected fps as a number"):
-        list(manifest)
+    change(listing)
+    assert [(row.name, row.settings) for row in manifest] == [("a", {"fps": 3.0}), ("b", {"fps": 2.0})]
+
+
+@pytest.mark.parametrize(("ending", "between"), [("csv", ";"), ("csv", "\t"), ("tsv", "\t")])
+def test_spreadsheets_of_other_languages_put_other_signs_between(between: str, ending: str, tmp_path: Path) -> None:
+    listing = tmp_path / f"list.{ending}"
+    rows = ("name", "source", "fps"), ("one", "a, b.mp4", "2"), ("two", "world:1", "")
+    listing.write_text("".join(f"{between.join(row)}\r\n" for row in rows), encoding="utf-8-sig", newline="")
+    assert [(row.name, Path(row.source).name, row.settings) for row in open_manifest(listing)] == [
+        ("one", "a, b.mp4", {"fps": 2.0}),
+        ("two", "world:1", {}),
+    ]
+
+
+def test_lines_that_end_as_on_an_old_mac_are_read(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_bytes(b"source;name\ra.mp4;one\rworld:1;two\r")
+    assert [row.name for row in open_manifest(tmp_path / "list.csv")] == ["one", "two"]
+
+
+def test_a_list_in_another_code_says_which_is_read(tmp_path: Path) -> None:
+    listing = tmp_path / "list.csv"
+    for code in ("utf-16", "latin-1"):
+        listing.write_text("source,name\ncafé.mp4,x\n", encoding=code)
+        with pytest.raises(InputError, match=r"list.csv cannot be read as UTF-8 \(.*\); save it as that"):
+            open_manifest(listing)
+
+
+def test_an_empty_text_is_not_the_folder_of_the_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(touch(tmp_path, "a.mp4"))
+    with pytest.raises(InputError, match="Expected videos, but got an empty text"):
+        open_manifest("")
+
+
+def test_a_path_that_no_system_takes_is_one_sentence(tmp_path: Path) -> None:
+    long = "x" * 300
+    with pytest.raises(InputError, match=r"'xxx.*' cannot be looked at \(File name too long\)"):
+        open_manifest(f"{long}.mp4")
+    (tmp_path / "list.txt").write_text(f"ab:{long}\n")
+    assert len(open_manifest(tmp_path / "list.txt")) == 1  # that video is set aside
 
 
 def test_what_is_not_there_is_one_sentence(tmp_path: Path) -> None:

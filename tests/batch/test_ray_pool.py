@@ -3,15 +3,20 @@
 import socket
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from longtake import __version__
+from longtake.api.map_request import MapRequest
+from longtake.batch.folder_storage import FolderStorage
 from longtake.batch.gpus import GpuShare
-from longtake.batch.ray_actor import Actor
+from longtake.batch.job import Finished, Job, MapJob, Watched
+from longtake.batch.ray_actor import Actor, python_version
 from longtake.batch.ray_pool import RayPool
-from longtake.errors import InputError
+from longtake.errors import InputError, SettingError
 
 
 class RayDiedError(Exception):
@@ -98,8 +103,29 @@ def test_the_words_are_those_of_the_real_ray() -> None:
 
 def test_whatever_else_a_cluster_says_is_one_sentence(monkeypatch: pytest.MonkeyPatch, listening: str) -> None:
     with_ray(monkeypatch, refusal="no\nroom")
-    with pytest.raises(InputError, match=r"cannot be used \(no room\); check its address\."):
+    with pytest.raises(
+        InputError, match=r"cannot be used \(no room\); check its address, .* set RAY_AUTH_MODE=token\."
+    ):
         RayPool(listening)
+
+
+@pytest.mark.parametrize("on", ["ray://", "ray://head", "ray://:6379", "ray://head:first"])
+def test_an_address_without_a_host_or_a_port_is_refused(on: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_ray(monkeypatch)
+    with pytest.raises(SettingError, match=f"Expected a Ray cluster as ray://HOST:6379, or ray://auto, but got '{on}'"):
+        RayPool(on)
+
+
+def test_where_no_cluster_runs_it_is_told_how_to_begin_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = with_ray(monkeypatch)
+
+    def init(**_: object) -> None:
+        raise ConnectionError("Could not find any running Ray instance. Please specify the one by setting `--address`.")
+
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(InputError, match="'ray://auto', but none runs; begin one with ray start --head") as refused:
+        RayPool("ray://auto")
+    assert "--address" not in str(refused.value)
 
 
 def test_a_cluster_without_longtake_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,3 +162,63 @@ def test_a_cluster_whose_gpus_do_not_answer_gets_one_worker_on_each(monkeypatch:
     ray = with_ray(monkeypatch, death="No GPU was free.")
     assert RayPool("ray", gpus=GpuShare(per_gpu=None, worker_bytes=1)).num_workers == 2
     assert ray.claims == [1.0, 1.0]
+
+
+class Asked:
+    """What an actor was asked, and its answer once there is one."""
+
+    answer: object = None
+
+
+class Busy(StandIn):
+    """One whose actor answers when the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, Asked]] = []
+
+    def ask(self, what: str) -> Asked:
+        self.asked.append((what, Asked()))
+        return self.asked[-1][1]
+
+    def answer(self, what: str, value: object) -> None:
+        """The oldest question of that kind."""
+        next(asked for kind, asked in self.asked if kind == what and asked.answer is None).answer = value
+
+    def _made(self, *_: object) -> Any:
+        words = {
+            word: SimpleNamespace(remote=lambda *_, word=word: self.ask(word)) for word in ("ready", "do", "watched")
+        }
+        return SimpleNamespace(**words)
+
+    def wait(self, refs: list[Any], *, num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
+        ready = [ref for ref in refs if ref.answer is not None][:num_returns]
+        return ready, [ref for ref in refs if ref not in ready]
+
+    def get(self, ref: Any, timeout: float | None = None) -> Any:
+        return ref.answer
+
+
+def test_how_far_a_job_was_that_has_ended_is_told_of_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("longtake.batch.ray_pool._ASKED_EVERY_S", 0.0)
+    ray = Busy()
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    pool = RayPool("ray", 1)
+    ray.answer("ready", (__version__, python_version(), 7))
+    assert pool.told(0.0) == []
+
+    def job(name: str) -> Job:
+        request = MapRequest(model="tiny")
+        return MapJob(name=name, source="world:1", request=request, storage=FolderStorage(tmp_path))
+
+    first = Finished(name="first", num_frames=5, summary={})
+    pool.give(job("first"))
+    assert pool.told(0.0) == []  # it was asked how far it is
+    ray.answer("do", first)
+    assert pool.told(0.0) == [first]
+    pool.give(job("second"))
+    ray.answer("watched", Watched(name="first", num_frames=4))
+    assert pool.told(0.0) == []
+    pool.told(0.0)  # it is asked again
+    ray.answer("watched", Watched(name="second", num_frames=1))
+    assert pool.told(0.0) == [Watched(name="second", num_frames=1)]

@@ -1,6 +1,8 @@
 """Where results go: there when they are whole, and written by one batch at a time."""
 
+import errno
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from longtake.batch.folder_storage import FolderStorage
+from longtake.batch.object_files import ObjectFiles
 from longtake.batch.open_storage import open_storage
 from longtake.batch.remote_storage import RemoteStorage
-from longtake.errors import InputError
+from longtake.errors import InputError, StorageError
 from longtake.pipeline.outputs import Outputs
 
 fsspec = pytest.importorskip("fsspec")
@@ -57,6 +60,41 @@ def test_a_video_is_there_when_all_of_it_is(remote: RemoteStorage, monkeypatch: 
     assert (remote.fetched("walk") / "depth/000000.png").read_bytes() == b"depth"
     remote.remove("walk")
     assert remote.summary("walk") is None
+
+
+def test_what_was_fetched_in_part_is_fetched_again(remote: RemoteStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    (mapped(remote, "walk") / "take.json").write_text("{}")  # which comes after the summary
+    remote.deliver("walk")
+    get = type(remote.files).get
+
+    def failing(files: ObjectFiles, name: str, path: Path) -> None:
+        if name.endswith("take.json"):
+            raise StorageError("nobody answers")
+        get(files, name, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectFiles, "get", failing)
+        with pytest.raises(StorageError):
+            remote.fetched("walk")
+    assert (remote.fetched("walk") / "take.json").exists()
+
+
+def test_a_batch_that_ends_as_it_begins_keeps_nobody_out(
+    remote: RemoteStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, answers = ObjectFiles.read, iter([True, False])
+
+    def failing(files: ObjectFiles, name: str, num_bytes: int | None = None) -> bytes | None:
+        if not next(answers, True):
+            raise StorageError("nobody answers")
+        return read(files, name, num_bytes)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectFiles, "read", failing)
+        with pytest.raises(StorageError), remote.held():
+            pass
+    with remote.held():
+        pass
 
 
 def test_two_batches_do_not_write_to_one_storage(remote: RemoteStorage) -> None:
@@ -128,6 +166,11 @@ def test_places_that_cannot_be_are_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(InputError, match="is a file; name another"):
         open_storage(tmp_path / "file")
+    for empty in ("", "file://"):
+        with pytest.raises(InputError, match="Expected a folder for the results, or an address, but got an empty"):
+            open_storage(empty)
+    with pytest.raises(InputError, match=r"cannot be used \(File name too long\)"):
+        open_storage(tmp_path / ("x" * 300))
     storage = open_storage("nosuch://bucket/x")
     with pytest.raises(InputError, match="nosuch://bucket/x cannot be opened"):
         storage.summary("walk")
@@ -139,3 +182,45 @@ def test_a_folder_is_the_same_storage_by_whatever_name(tmp_path: Path, scheme: s
     assert named == open_storage(tmp_path)
     with open_storage(tmp_path).held(), pytest.raises(InputError, match="Another run is writing"), named.held():
         pass
+
+
+def _ways_to_read(storage: FolderStorage) -> list[Callable[[], object]]:
+    return [
+        lambda: storage.record("walk", "batch.json"),
+        lambda: storage.summary("walk"),
+        lambda: storage.is_done("walk", Outputs()),
+        lambda: storage.beginning("videos.csv", 9),
+    ]
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Whatever is read."""
+
+    def refuse(path: Path, *_: object) -> None:
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
+
+
+@pytest.mark.parametrize("name", ["EIO", "ESTALE", "ENOTCONN", "ETIMEDOUT", "EHOSTDOWN"])
+def test_a_mount_that_does_not_answer_is_wrong_for_all_videos(name: str, tmp_path: Path) -> None:
+    storage = FolderStorage(tmp_path)
+    number = getattr(errno, name)
+    for read in _ways_to_read(storage):
+        with pytest.MonkeyPatch.context() as patched:
+            refusing(patched, number)
+            with pytest.raises(StorageError, match=r"cannot be read .*check the disk or the network") as refused:
+                read()
+        assert os.strerror(number) in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["ELOOP", "EACCES", "ENAMETOOLONG"])
+def test_what_is_wrong_with_one_folder_is_wrong_for_it_alone(name: str, tmp_path: Path) -> None:
+    storage = FolderStorage(tmp_path)
+    for read in _ways_to_read(storage):
+        with pytest.MonkeyPatch.context() as patched:
+            refusing(patched, getattr(errno, name))
+            with pytest.raises(InputError, match="cannot be read") as refused:
+                read()
+        assert not isinstance(refused.value, StorageError)

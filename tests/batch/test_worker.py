@@ -1,5 +1,6 @@
 """One worker by itself: what keeps it from writing is one sentence, and costs nothing that was written."""
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,10 @@ from full_disk import files_no_longer_than
 from PIL import Image
 
 from longtake.api.map_request import MapRequest
-from longtake.batch.job import Cause, Failed, Finished, MapJob, Told
+from longtake.batch.job import Cause, Failed, Finished, JoinJob, MapJob, Stopped, Told
 from longtake.batch.open_storage import open_storage
 from longtake.batch.worker import Worker
+from longtake.errors import InputError
 from longtake.exports.report.page import write_report
 from longtake.takes.folder_lock import locked
 
@@ -27,13 +29,15 @@ def job_into(out: str | Path, scratch: Path | None = None) -> MapJob:
     return MapJob(name="walk", source="world:3?frames=20&size=112x84", request=request, storage=storage)
 
 
-def test_a_full_disk_is_one_sentence_and_the_video_goes_on_later(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("num_bytes", "first"), [(2000, "run.json"), (8000, "session.safetensors")])
+def test_a_full_disk_is_one_sentence_and_the_video_goes_on_later(num_bytes: int, first: str, tmp_path: Path) -> None:
     job = job_into(tmp_path)
-    with files_no_longer_than(2000), Worker() as worker:
+    with files_no_longer_than(num_bytes), Worker() as worker:
         full = worker.do(job, nobody)
     assert isinstance(full, Failed)
-    assert "cannot be written (File too large); make room there" in full.problem
+    assert f"{first} cannot be written (File too large); make room there" in full.problem
     assert "\n" not in full.problem
+    assert full.cause is Cause.STORAGE  # of the next video it would be the same
     with Worker() as worker:
         done = worker.do(job, nobody)
     assert isinstance(done, Finished)
@@ -122,6 +126,70 @@ def test_a_worker_knows_what_would_fail_again(tmp_path: Path) -> None:
     assert unknown.cause is Cause.WORKER
     assert isinstance(occupied, Failed)
     assert occupied.cause is Cause.CHANCE
+
+
+def test_a_worker_knows_whether_masks_are_what_is_wrong(tmp_path: Path) -> None:
+    job = job_into(tmp_path)
+    masked = replace(job.request, mask=str(tmp_path / "gone"))
+    with Worker() as worker:
+        alone = worker.do(replace(job, request=masked), nobody)
+        with_others = worker.do(replace(job, request=replace(masked, fit="round")), nobody)
+    assert isinstance(alone, Failed)
+    assert alone.cause is Cause.MASKS
+    assert alone.problem.startswith("Expected a folder of masks at ")
+    assert isinstance(with_others, Failed)
+    assert with_others.cause is Cause.WORKER
+
+
+def joining(job: MapJob) -> JoinJob:
+    spans = ("walk.span-1-of-2", "walk.span-2-of-2")
+    return JoinJob(name=job.name, source=job.source, spans=spans, request=job.request, storage=job.storage)
+
+
+def test_a_joined_video_gets_back_what_a_kill_in_its_end_has_left_to_do(tmp_path: Path) -> None:
+    job = job_into(tmp_path)
+    with Worker() as worker:
+        worker.do(job, nobody)
+        (tmp_path / "walk" / "report.html").unlink()
+        poses = (tmp_path / "walk" / "poses.tum").read_bytes()
+        assert isinstance(worker.do(joining(job), nobody), Finished)
+    assert job.storage.is_done("walk", job.request.checked().outputs)
+    assert (tmp_path / "walk" / "poses.tum").read_bytes() == poses
+
+
+def test_a_worker_that_is_stopped_begins_no_joining(tmp_path: Path) -> None:
+    with Worker() as worker:
+        worker.stop()
+        assert worker.do(joining(job_into(tmp_path)), nobody) == Stopped(name="walk")
+
+
+def test_a_disk_that_does_not_answer_for_a_moment_costs_one_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_into(tmp_path)
+
+    def refuse(folder: Path, outputs: object) -> bool:
+        raise InputError("It cannot be read.") from OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("longtake.batch.worker.is_done", refuse)
+    with Worker() as worker:
+        failed = worker.do(job, nobody)
+    assert isinstance(failed, Failed)
+    assert failed.cause is Cause.CHANCE
+
+
+def test_a_file_in_the_place_of_a_folder_is_told_in_a_sentence(tmp_path: Path) -> None:
+    job = job_into(tmp_path)
+    job.storage.folder(job.name).write_text("mine")
+    with Worker() as worker:
+        failed = worker.do(job, nobody)
+    assert isinstance(failed, Failed)
+    assert failed.cause is Cause.STORAGE
+    assert (
+        failed.problem
+        == f"{tmp_path / 'walk'} cannot be written (File exists); make room there or name another folder."
+    )
+    assert job.storage.folder(job.name).read_text() == "mine"
 
 
 def test_a_video_that_is_cut_off_is_mapped_as_far_as_it_goes_and_says_so(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Depth comes back from 16 bits within half a step, from floats exactly, and damage is one sentence."""
 
 import math
+import os
 import zipfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
@@ -228,6 +229,7 @@ def claim_a_huge_shape(path: Path) -> None:
         (lambda path: np.savez(path, depth=np.zeros((4, 3))), r"shape \(3, 4\), but got float64 of shape \(4, 3\)"),
         (lambda path: np.savez(path, depth=np.zeros(SIZE, np.uint16)), "but got uint16"),
         (claim_a_huge_shape, "cannot be read"),
+        (os.mkfifo, "it is a pipe or a device"),
     ],
 )
 def test_damaged_npz_is_one_sentence(tmp_path: Path, damage: Callable[[Path], None], sentence: str) -> None:

@@ -1,5 +1,6 @@
 """Images come back from files and videos, videos at their true times, and damage is one sentence."""
 
+import os
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
@@ -184,6 +185,7 @@ def claim_a_huge_image(path: Path) -> None:
         (lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n"), "cannot be read"),
         (lambda path: Image.fromarray(picture(0)[1:]).save(path), "Expected 64x48 pixels in .*, but got 64x47"),
         (claim_a_huge_image, "cannot be read"),
+        (os.mkfifo, "it is a pipe or a device"),
     ],
 )
 def test_damaged_image_is_one_sentence(tmp_path: Path, damage: Callable[[Path], None], sentence: str) -> None:

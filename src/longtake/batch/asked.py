@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ from longtake.batch.listings import is_path
 from longtake.batch.manifest import Row
 from longtake.batch.storage import parsed_record
 from longtake.errors import SettingError
-from longtake.pipeline.run_record import RUN_NAME, plain, value_differences
+from longtake.exports.report.folder import RUN_NAME
+from longtake.pipeline.continuing import identity_of
+from longtake.pipeline.run_record import plain, value_differences
 from longtake.takes.atomic_files import replace_file
+from longtake.takes.header import POSES_NAME
 
 ASKED_NAME = "batch.json"
 _READ_BYTES = 65_536
@@ -26,7 +30,22 @@ def asked_of(row: Row) -> dict[str, Any]:
     """The video, by its contents where they lie on a disk, and all settings."""
     settings = plain(MapRequest(**row.settings))
     kept = {name: value for name, value in settings.items() if name not in _SAME_RESULT}
+    if (earlier := row.settings.get("continue_from")) is not None:
+        kept["continue_from"] = _identity_of(Path(earlier))
     return {"video": _video(row.source), "settings": kept | {"spans": row.spans}}
+
+
+def _identity_of(earlier: Path) -> Mapping[str, str] | None:
+    """Of a result that is continued, wherever it lies; None where it cannot be read."""
+    try:
+        return _identity(earlier, (earlier / POSES_NAME).stat().st_mtime_ns)
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=8)
+def _identity(earlier: Path, written_ns: int) -> Mapping[str, str]:  # noqa: ARG001 (many videos continue one)
+    return identity_of(earlier)
 
 
 def differences(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> list[str]:
@@ -63,9 +82,9 @@ def nothing_alone(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if not (folder / RUN_NAME).exists():
-            (folder / ASKED_NAME).unlink(missing_ok=True)
-            with suppress(OSError):  # something else lies there
+        with suppress(OSError):  # something else lies there
+            if not (folder / RUN_NAME).exists():
+                (folder / ASKED_NAME).unlink(missing_ok=True)
                 folder.rmdir()
 
 
@@ -87,6 +106,8 @@ def _video(source: str) -> str | None:
         if path.is_dir():
             sizes = sorted((file.name, file.stat().st_size) for file in path.iterdir() if file.is_file())
             return _digest(json.dumps(sizes).encode())
+        if not path.is_file():
+            return None  # opening a pipe would wait for whoever writes to it
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             ends = [file.read(_READ_BYTES)]

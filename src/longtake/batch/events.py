@@ -38,6 +38,10 @@ class Progress:
     num_workers: int
     """That there are as of now: those of a GPU may become more."""
     failed: int
+    share: float
+    """Of all videos that is over, parts of those that run included."""
+    num_frames: int
+    """That this batch looked at."""
     frames_per_s: float
     """Of the last half minute, over all workers."""
     eta_s: float | None

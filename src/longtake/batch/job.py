@@ -45,6 +45,10 @@ class Watched:
 
     name: str
     num_frames: int
+    num_before: int = 0
+    """That others had looked at, where it goes on after them."""
+    num_in_all: int | None = None
+    """None where nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +75,14 @@ class Cause(StrEnum):
     """It may pass."""
     LOST = "lost"
     """Its worker died: another may come further."""
+    STORAGE = "storage"
+    """What was mapped cannot be written: there may be room later, but not for the next video."""
     VIDEO = "video"
     """Of this video or what was asked of it: the next try would come to the same."""
     WORKER = "worker"
     """What computes cannot be had, such as the model: no video that asks for the same can be mapped."""
+    MASKS = "masks"
+    """Nor one that asks for the same masks, or the same sky model, which are not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

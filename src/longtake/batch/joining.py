@@ -11,7 +11,7 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ import torch
 from longtake.api.map_request import CheckedRequest
 from longtake.batch.asked import write_asked
 from longtake.batch.job import JoinJob
+from longtake.batch.naming import JOINING
+from longtake.batch.spans import JOIN_NAME
 from longtake.errors import InputError
 from longtake.exports.frame import MappedFrame
 from longtake.exports.record import EXPORT_FOLDER
@@ -27,8 +29,10 @@ from longtake.exports.reexport import export_take
 from longtake.exports.report.folder import SUMMARY_NAME
 from longtake.exports.report.page import write_report
 from longtake.exports.take import PixelGrid
-from longtake.pipeline.merging import moved_frame, moved_frames
+from longtake.exports.tracking import TrackingSummary
+from longtake.pipeline.merging import moved_frame, moved_frames, with_sub_maps_later
 from longtake.pipeline.outputs import open_sinks
+from longtake.pipeline.tracked import count_tracking, tracking_summary
 from longtake.places.chain import Closed, LaidTake, close_loops
 from longtake.places.verification import Verifier
 from longtake.runtime.alignment import Alignment, Anchoring
@@ -39,7 +43,6 @@ from longtake.takes.sealed_json import sealed
 from longtake.takes.take import Take, read_take
 from longtake.types import FrameKind, Geometry, counted
 
-JOIN_NAME = "join.json"
 _FEWEST_SHARED = 4
 
 
@@ -47,7 +50,7 @@ def join_spans(job: JoinJob, out: Path) -> None:
     """Writes the whole as if it had been mapped in one go; it is there at once, or not at all."""
     takes = [read_take(job.storage.fetched(name)) for name in job.spans]
     summaries = [job.storage.summary(name) or {} for name in job.spans]
-    laid = _laid(takes)
+    laid = _laid(takes, summaries)
     checked = job.request.checked()
     closed = _closed(laid, checked)
     num_links = 0 if closed is None else closed.num_links
@@ -55,7 +58,7 @@ def join_spans(job: JoinJob, out: Path) -> None:
     outputs = checked.outputs
     network = takes[0].header.network
     outputs = replace(outputs, take=replace(outputs.take, network=network, unit=takes[0].header.unit))
-    making = out.with_name(f"{out.name}.joining")
+    making = out.with_name(out.name + JOINING)
     shutil.rmtree(making, ignore_errors=True)
     sink = open_sinks(making, outputs)
     kinds: Counter[str] = Counter()
@@ -75,17 +78,19 @@ def join_spans(job: JoinJob, out: Path) -> None:
         "spans": [_span_record(one, moves, summary) for one, summary in zip(laid, summaries, strict=True)],
     }
     replace_file(making / JOIN_NAME, sealed(record))
-    replace_file(making / SUMMARY_NAME, json.dumps(_summary(summaries, kinds, num_links), indent=1).encode())
+    replace_file(making / SUMMARY_NAME, json.dumps(_summary(laid, summaries, kinds, num_links), indent=1).encode())
     write_report(making)
     write_asked(making, job.asked)
     making.rename(out)
 
 
-def _laid(takes: list[Take]) -> list[LaidTake]:
+def _laid(takes: list[Take], summaries: list[dict[str, Any]]) -> list[LaidTake]:
     """Each where the one before says by the frames that they share."""
     laid: list[LaidTake] = []
-    world, frames_later, windows_later, first = Similarity.of_matrix(torch.eye(4, dtype=torch.float64)), 0, 0, 0
-    for number, take in enumerate(takes):
+    world, first = Similarity.of_matrix(torch.eye(4, dtype=torch.float64)), 0
+    frames_later = windows_later = sub_maps_later = 0
+    for number, (take, summary) in enumerate(zip(takes, summaries, strict=True)):
+        apart = frozenset((summary.get("tracking") or {}).get("apart", ()))
         if number:
             before = laid[-1]
             pairs = _shared(before.take, take)
@@ -99,18 +104,28 @@ def _laid(takes: list[Take]) -> list[LaidTake]:
             frames_later = before.frames_later + old.frame_index[0] - new.frame_index[0]
             stop, first = pairs[len(pairs) // 2]
             windows_later = before.window(stop - 1) + 1
+            sub_maps_later = before.newest_sub_map(stop - 1)
             laid[-1] = replace(before, stop=stop)
+            if sub_maps_later - before.sub_maps_later in before.apart:  # it hangs on what lies apart
+                apart = _sub_maps(take)
         laid.append(
             LaidTake(
                 take=take,
                 world_from_take=world,
                 frames_later=frames_later,
                 windows_later=windows_later,
+                sub_maps_later=sub_maps_later,
                 first=first,
                 stop=len(take),
+                apart=apart,
             )
         )
     return laid
+
+
+def _sub_maps(take: Take) -> frozenset[int]:
+    tracked = [record.tracking for record in take.records if record.tracking is not None]
+    return frozenset(one.sub_map for one in tracked if one.sub_map is not None)
 
 
 def _closed(laid: list[LaidTake], checked: CheckedRequest) -> Closed | None:
@@ -171,7 +186,8 @@ def _frames(laid: list[LaidTake], moves: Corrections) -> Iterator[MappedFrame]:
     for one in laid:
         for position, frame in enumerate(moved_frames(one.take, None)):
             if one.first <= position < one.stop:
-                yield moved_frame(replace(frame, index=one.frame(position), window=one.window(position)), moves)
+                there = with_sub_maps_later(frame, one.sub_maps_later)
+                yield moved_frame(replace(there, index=one.frame(position), window=one.window(position)), moves)
 
 
 def _span_record(one: LaidTake, moves: Corrections, summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,11 +199,14 @@ def _span_record(one: LaidTake, moves: Corrections, summary: Mapping[str, Any]) 
     }
 
 
-def _summary(summaries: list[dict[str, Any]], kinds: Counter[str], num_links: int) -> dict[str, Any]:
+def _summary(
+    laid: list[LaidTake], summaries: list[dict[str, Any]], kinds: Counter[str], num_links: int
+) -> dict[str, Any]:
     """Of the whole, by those of its spans: figures of time and memory are of them all, or the largest."""
     first = summaries[0]
     num_keyframes = kinds.pop("keyframes")
     num_frames, seconds = sum(kinds.values()), sum(one["seconds"] for one in summaries)
+    tracking = _tracking(laid)
     known = [one["unlikeness"] for one in summaries if one.get("unlikeness") is not None]
     return {
         **first,
@@ -196,6 +215,8 @@ def _summary(summaries: list[dict[str, Any]], kinds: Counter[str], num_links: in
         "statuses": dict(kinds),
         "num_keyframes": num_keyframes,
         "num_windows": sum(one["num_windows"] for one in summaries),
+        "loops": _loops([one.get("loops") or {} for one in summaries], tracking, num_links),
+        "tracking": None if tracking is None else asdict(tracking),
         "unlikeness": max(known) if known else None,
         "seconds": seconds,
         "frames_per_s": num_frames / seconds if seconds else 0.0,
@@ -211,6 +232,26 @@ def _summary(summaries: list[dict[str, Any]], kinds: Counter[str], num_links: in
             )
         ),
     }
+
+
+def _tracking(laid: list[LaidTake]) -> TrackingSummary | None:
+    """Of the whole."""
+    counts, apart = Counter[str](), set[int]()
+    for one in laid:
+        for record in one.take.records[one.first : one.stop]:
+            count_tracking(counts, record.tracking)
+        within = range(one.sub_maps_later, one.newest_sub_map(one.stop - 1) + 1)
+        apart |= {one.sub_maps_later + number for number in one.apart} & set(within)
+    return tracking_summary(counts, num_sub_maps=laid[-1].newest_sub_map(laid[-1].stop - 1) + 1, apart=sorted(apart))
+
+
+def _loops(of_spans: list[dict[str, Any]], tracking: TrackingSummary | None, num_links: int) -> dict[str, Any]:
+    """Those of the spans and between them."""
+    counts = {name: sum(one.get(name, 0) for one in of_spans) for name in ("num_loops", "num_withdrawn")}
+    counts["num_loops"] += num_links
+    largest = {name: max(one[name] for one in of_spans) for name in ("num_bytes", "most_bytes") if name in of_spans[0]}
+    parts = {} if tracking is None else {"num_sub_maps": tracking.num_sub_maps, "apart": tracking.apart}
+    return of_spans[0] | (counts if "num_loops" in of_spans[0] else {}) | largest | parts
 
 
 def _and_places(num_links: int) -> str:

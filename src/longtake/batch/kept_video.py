@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from longtake.batch.naming import COMING
 from longtake.batch.object_files import ObjectFiles
 from longtake.batch.storage import parsed_record
 from longtake.exports.report.folder import SUMMARY_NAME
@@ -49,8 +50,7 @@ class KeptVideo:
         complete, own = self._complete(), Checkpoints(self._folder).newest_files()
         if not complete or (own is not None and own.num_frames >= max(complete)):
             return
-        coming = self._folder.with_name(f"{self._name}.coming")
-        shutil.rmtree(coming, ignore_errors=True)
+        coming = self._coming()
         self._get(f"{self._kept}/{max(complete):06d}", coming)
         numbered = [name for name in self._files.names_below(self._name) if _is_numbered(name)]
         for name in numbered:
@@ -60,8 +60,11 @@ class KeptVideo:
         self._note({name: _state(self._folder / name) for name in numbered})
 
     def fetch(self) -> None:
-        """Here again, a result that was delivered."""
-        self._get(self._name, self._folder)
+        """Here again, a result that was delivered: there as a whole, or not."""
+        coming = self._coming()
+        self._get(self._name, coming)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        coming.rename(self._folder)
 
     def deliver(self) -> None:
         """All of it, and last the file that says so."""
@@ -106,6 +109,13 @@ class KeptVideo:
         for place in sorted(place for place in places if int(place) < num_frames):
             self._files.delete(f"{self._kept}/{place}{_MARK}")
             self._files.delete_folder(f"{self._kept}/{place}")
+
+    def _coming(self) -> Path:
+        """A new place beside the folder, for what shall take it when it is whole."""
+        coming = self._folder.with_name(self._name + COMING)
+        shutil.rmtree(coming, ignore_errors=True)
+        coming.mkdir(parents=True)
+        return coming
 
     def _get(self, place: str, folder: Path) -> None:
         for name in self._files.names_below(place):

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from longtake.batch.naming import LEASE_NAME
 from longtake.batch.object_files import ObjectFiles
 from longtake.batch.storage import parsed_record
 from longtake.errors import InputError
 
-_LEASE_NAME = "batch-lease.json"
 _RENEWED_S, _STALE_S = 15.0, 60.0
 _WATCHED_S = 20.0
 """For which a lease that seems old is looked at before it is taken over: clocks of two machines may differ."""
@@ -31,8 +31,8 @@ class Lease:
     @contextmanager
     def held(self) -> Iterator[Callable[[], None]]:
         """Gives what refuses, in a sentence, to go on once another has it."""
-        self._take()
         try:
+            self._take()
             with self._renewed():
                 yield self._require_held
         finally:
@@ -54,7 +54,7 @@ class Lease:
     def _give_back(self) -> None:
         with suppress(InputError, OSError):
             if self._holder().get("id") == self._id:
-                self._files.delete(_LEASE_NAME)
+                self._files.delete(LEASE_NAME)
 
     @contextmanager
     def _renewed(self) -> Iterator[None]:
@@ -82,17 +82,20 @@ class Lease:
 
     def _renew(self) -> None:
         record = {"id": self._id, "host": socket.gethostname(), "pid": os.getpid(), "renewed_s": time.time()}
-        self._files.write(_LEASE_NAME, json.dumps(record).encode())
+        self._files.write(LEASE_NAME, json.dumps(record).encode())
 
     def _holder(self) -> dict[str, Any]:
-        return parsed_record(self._files.read(_LEASE_NAME) or b"{}") or {}
+        return parsed_record(self._files.read(LEASE_NAME) or b"{}") or {}
 
     def _require_free(self) -> None:
         holder = self._holder()
         if holder.get("id") in (None, self._id):
             return
         if _is_fresh(holder) or self._is_renewed(holder):
-            raise InputError(f"{_named(holder)} writes to {self._files.url}; wait for its end, or name another place.")
+            raise InputError(
+                f"{_named(holder)} writes to {self._files.url}; wait for its end, or name another place. One that was "
+                f"killed is taken for ended after {_STALE_S:.0f} s."
+            )
 
     def _is_renewed(self, holder: dict[str, Any]) -> bool:
         """Whether one that seems old changes, by whatever clock."""

@@ -6,21 +6,21 @@ A list may be long: it is gone through row by row, once to check it as a whole, 
 import glob
 import hashlib
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from longtake.batch.listings import LISTS, NAME, SOURCE, SPANS, Numbered, is_path
-from longtake.batch.row_settings import settings_of
+from longtake.batch.listings import LISTS, NAME, SOURCE, SPANS, Numbered, content_of_list, is_path
+from longtake.batch.naming import name_of, plain_name, told_apart
+from longtake.batch.row_settings import settings_of, whole_number
 from longtake.errors import InputError, LongtakeError
 from longtake.takes.header import is_take
 from longtake.types import counted
-from longtake.video.addresses import shown_address
-from longtake.video.folders import VIDEO_SUFFIXES, natural_order
+from longtake.video.folders import VIDEO_SUFFIXES, natural_order, pictures_in
 
 _MOST_TOLD = 5
 """Rows that are wrong."""
@@ -43,11 +43,19 @@ class Manifest:
     """Rows in an order that stays; iterate as often as needed."""
 
     def __init__(
-        self, title: str, read: Callable[[], Iterator[Numbered]], defaults: Mapping[str, Any], spans: int = 1
+        self,
+        title: str,
+        read: Callable[[], Iterator[Numbered]],
+        defaults: Mapping[str, Any],
+        *,
+        spans: int = 1,
+        root: Path | None = None,
     ) -> None:
-        """Refuses a list that cannot be mapped as a whole, with a sentence for each row, before any video of it is."""
-        self.title, self._read, self._defaults, self._spans = title, read, defaults, spans
-        self._root = _common_folder(source for _, written in read() if (source := _source_in(written)))
+        """Refuses a list that cannot be mapped as a whole, with a sentence for each row, before any video of it is.
+
+        `root` is the folder below which videos are called by what they have of their own.
+        """
+        self.title, self._read, self._defaults, self._spans, self._root = title, read, defaults, spans, root
         self._num_rows = 0
         seen: dict[bytes, int] = {}
         wrong = _WrongRows(title)
@@ -59,7 +67,7 @@ class Manifest:
             if digest in seen:
                 wrong.add(
                     f"Rows {seen[digest]} and {line}",
-                    f"would both go to '{row.name}'; give each a name of its own in a column 'name'.",
+                    f"would both go to '{row.name}'; give each its own name, in a column 'name' of a .csv.",
                 )
             seen.setdefault(digest, line)
             self._num_rows += 1
@@ -71,9 +79,8 @@ class Manifest:
         return self._num_rows
 
     def __iter__(self) -> Iterator[Row]:
-        for line, row in self._rows():
-            if isinstance(row, LongtakeError):  # the list is no longer what was checked
-                raise InputError(f"Row {line} of {self.title} cannot be used: {row}") from row
+        for _, row in self._rows():
+            assert isinstance(row, Row)  # as it was checked
             yield row
 
     def is_usual(self, row: Row, *names: str) -> bool:
@@ -94,14 +101,18 @@ class Manifest:
         if source is None:
             raise InputError("Expected a video in every row, but its 'source' is empty.")
         rest.pop(SOURCE)
-        if is_path(source):
-            source = str(Path(source).absolute())  # workers may be elsewhere
-        return Row(
-            name=_plain_name(str(name)) if name not in (None, "") else _name_of(source, self._root),
-            source=source,
+        row = Row(
+            name=plain_name(str(name)) if name not in (None, "") else name_of(source, self._root),
+            source=str(Path(source).absolute()) if is_path(source) else source,  # workers may be elsewhere
             settings={**self._defaults, **settings_of(rest)},
             spans=self._spans if spans in (None, "") else _whole(spans),
         )
+        if row.spans > 1 and row.settings.get("continue_from") is not None:
+            raise InputError(
+                f"Expected one span of a video that continues another result, but got {row.spans}; leave spans out, or "
+                "continue_from and merge the results."
+            )
+        return row
 
 
 class _WrongRows:
@@ -140,35 +151,53 @@ def open_manifest(
     defaults = settings_of(defaults or {})
     if not isinstance(named, str | Path):
         rows = tuple({SOURCE: str(one)} if isinstance(one, str | Path) else dict(one) for one in named)
-        return Manifest("the list", partial(enumerate, rows, 1), defaults, spans)
+        return Manifest("the list", partial(enumerate, rows, 1), defaults, spans=spans)
     text, path = str(named), Path(named)
+    _require_readable(text)
     if path.is_dir():
         videos = list(_videos_below(path, apart_from))
+        if not videos and pictures_in(path):
+            return Manifest(text, partial(enumerate, [{SOURCE: text}], 1), defaults, spans=spans, root=path.parent)
         if not videos:
-            raise InputError(f"Expected videos in the folder {path} or below it, but there are none; check the path.")
-        return Manifest(text, _told_apart(videos), defaults, spans)
+            raise InputError(
+                f"Expected videos in the folder {path} or below it, or pictures in it, but there are none; check the "
+                f"path, or name several folders of pictures, as {path}/*."
+            )
+        return Manifest(text, _told_apart(videos, path), defaults, spans=spans, root=path)
     if path.is_file() and (rows_of := LISTS.get(path.suffix.lower())) is not None:
-        return Manifest(text, partial(rows_of, path), defaults, spans)
+        return Manifest(text, partial(rows_of, path, content_of_list(path)), defaults, spans=spans, root=path.parent)
     if path.is_file() or text.startswith("world:"):
-        return Manifest(text, partial(enumerate, [{SOURCE: text}], 1), defaults, spans)
+        return Manifest(text, partial(enumerate, [{SOURCE: text}], 1), defaults, spans=spans, root=path.parent)
     found = sorted(glob.glob(text, recursive=True), key=natural_order) if glob.has_magic(text) else []  # noqa: PTH207
     if not found:
         raise InputError(
             f"Expected a folder of videos, a glob, or a list as .txt, .csv or .parquet, but there is no '{text}'; "
             "check the path."
         )
-    return Manifest(text, _told_apart(found), defaults, spans)
+    root = Path(*takewhile(lambda part: not glob.has_magic(part), path.parts[:-1]))
+    return Manifest(text, _told_apart(found, root), defaults, spans=spans, root=root)
 
 
-def _told_apart(videos: list[str]) -> Callable[[], Iterator[Numbered]]:
-    """Files of one name but for their endings are called by these too."""
-    root = _common_folder(videos)
-    stems = Counter(_name_of(video, root) for video in videos)
+def _require_readable(text: str) -> None:
+    """And said at all: without a word, the folder of the shell would be meant."""
+    if not text:
+        raise InputError("Expected videos, but got an empty text; name a folder, a glob or a list.")
+    try:
+        Path(text).stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        pass  # it may be anything else
+    except OSError as error:
+        raise InputError(
+            f"'{text:.200}' cannot be looked at ({error.strerror}); check the path and its permissions."
+        ) from error
+
+
+def _told_apart(videos: list[str], root: Path) -> Callable[[], Iterator[Numbered]]:
+    names = [name_of(video, root) for video in videos]
+    counts = Counter(names)
     rows = [
-        {SOURCE: video}
-        if stems[name := _name_of(video, root)] == 1
-        else {SOURCE: video, NAME: name + Path(video).suffix.replace(".", "_")}
-        for video in videos
+        {SOURCE: video} if counts[name] == 1 else {SOURCE: video, NAME: told_apart(name, video, root)}
+        for video, name in zip(videos, names, strict=True)
     ]
     return partial(enumerate, rows, 1)
 
@@ -201,39 +230,9 @@ def _source_in(written: Mapping[str, object] | InputError) -> str | None:
     return None if isinstance(written, InputError) else str(written.get(SOURCE) or "").strip() or None
 
 
-def _common_folder(sources: Iterable[str]) -> str | None:
-    """What all paths have in common, by which they need not be told apart."""
-    common: str | None = None
-    for source in sources:
-        if not is_path(source):
-            continue
-        folder = str(Path(source).absolute().parent)
-        common = folder if common is None else os.path.commonpath([common, folder])
-    return common
-
-
-def _name_of(source: str, root: str | None) -> str:
-    """Of a path, what it has beside others; of anything else, itself."""
-    if root is None or not is_path(source):
-        return _plain(shown_address(source))
-    path = Path(source).absolute()
-    is_video = path.suffix.lower() in VIDEO_SUFFIXES
-    return _plain(str((path.with_suffix("") if is_video else path).relative_to(root)))
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"[^\w.-]+", "_", text).strip("._") or "video"
-
-
-def _plain_name(name: str) -> str:
-    if name != _plain(name):
-        raise InputError(f"Expected a name of letters, digits, '.', '_' and '-', but got '{name}'.")
-    return name
-
-
 def _whole(value: object) -> int:
     try:
-        number = int(str(value))
+        number = whole_number(value)
     except ValueError:
         number = 0
     if number < 1:

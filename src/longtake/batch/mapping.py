@@ -12,12 +12,12 @@ from longtake.batch.folder_storage import FolderStorage
 from longtake.batch.gpus import GpuShare, environments, free_bytes, gpu_share
 from longtake.batch.local_pool import LocalPool
 from longtake.batch.manifest import open_manifest
+from longtake.batch.naming import TABLE_NAME
 from longtake.batch.open_storage import open_storage
 from longtake.batch.pool import Pool
 from longtake.batch.ray_pool import RayPool, is_ray
 from longtake.batch.row_settings import settings_of
 from longtake.batch.sharing import Growth, Sharing
-from longtake.batch.table import TABLE_NAME
 from longtake.errors import InputError, SettingError
 from longtake.runtime.execution import AUTO
 

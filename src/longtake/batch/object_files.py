@@ -15,12 +15,12 @@ class ObjectFiles:
 
     url: str
 
-    def read(self, name: str) -> bytes | None:
-        """A file; None where there is none."""
+    def read(self, name: str, num_bytes: int | None = None) -> bytes | None:
+        """A file, or so many bytes of its beginning; None where there is none."""
         system, root = self._opened()
         with self._speaking():
             try:
-                content: bytes = system.cat_file(f"{root}/{name}")
+                content: bytes = system.cat_file(f"{root}/{name}", end=num_bytes)
             except FileNotFoundError:
                 return None
             return content

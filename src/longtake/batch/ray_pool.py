@@ -114,6 +114,11 @@ class RayPool(Pool):
             )
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             self._ray.shutdown()
+            if address == _RUNNING and isinstance(error, ConnectionError):
+                raise InputError(
+                    f"Expected a Ray cluster on this machine for '{on}', but none runs; begin one with ray start "
+                    f"--head, name another as ray://HOST:6379, or use one for this batch alone: {FRESH}."
+                ) from error
             raise InputError(_why_unusable(on, str(error), self._ray.__version__)) from error
 
     def _most_workers(self) -> int:
@@ -169,7 +174,8 @@ class RayPool(Pool):
             return []
         if ref == member.asked:
             member.asked = None
-            return [value] if isinstance(value, Watched) and member.doing is not None else []
+            job = member.job  # the answer may be of the one before
+            return [value] if isinstance(value, Watched) and job is not None and value.name == job.name else []
         assert isinstance(value, Finished | Stopped | Failed)
         member.job = member.doing = None
         return [value]
@@ -245,7 +251,10 @@ def _why_unusable(on: str, said: str, own_ray: str) -> str:
             f"Expected Ray {own_ray} with Python {platform.python_version()} on the cluster '{on}', as here, but it "
             f"has Ray {found[1]} with Python {found[2]}; install the same on all machines."
         )
-    return f"The Ray cluster '{on}' cannot be used ({' '.join(said.split()):.300}); check its address."
+    return (
+        f"The Ray cluster '{on}' cannot be used ({' '.join(said.split()):.300}); check its address, whose port is the "
+        "head's own (6379), and, if it asks for a token, set RAY_AUTH_MODE=token."
+    )
 
 
 def _require_reachable(on: str, address: str) -> None:
@@ -253,9 +262,11 @@ def _require_reachable(on: str, address: str) -> None:
     host, _, port = address.rpartition(":")
     if address == _RUNNING:
         return
+    if not host or not port.isdecimal():
+        raise SettingError(f"Expected a Ray cluster as ray://HOST:6379, or ray://auto, but got '{on}'.")
     try:
         socket.create_connection((host, int(port)), timeout=_REACHED_S).close()
-    except (OSError, ValueError, OverflowError) as error:
+    except (OSError, OverflowError) as error:
         raise InputError(
             f"Expected a Ray cluster at '{on}', but nobody answers there ({error}); name its head as "
             "ray://HOST:6379, or ray://auto for the one that runs on this machine."

@@ -14,10 +14,13 @@ from longtake.api.map_request import CheckedRequest
 from longtake.batch.asked import ASKED_NAME, require_same
 from longtake.batch.job import Job, JoinJob, MapJob
 from longtake.batch.manifest import Row
+from longtake.batch.naming import span_name
 from longtake.batch.storage import Storage
 from longtake.errors import InputError
 from longtake.video.source import SourceOptions, open_source
 
+JOIN_NAME = "join.json"
+"""Says in the folder of a video what it was joined of."""
 SHARED_FRAMES = 32
 """That two neighbouring spans both see."""
 FEWEST_FRAMES = 128
@@ -35,12 +38,16 @@ class Plan:
     jobs: Mapping[str, Job]
 
     def owed(self) -> list[Job]:
-        """Those that need no other, and are not done; that of the video where all of them are.
+        """Those that need no other, and are not done; that of the video where all are, or only its end is missing.
 
-        A span that was done for something else is refused.
+        A span that was done for something else is refused, and so is a place where they cannot be joined.
         """
+        whole = self.jobs[self.name]
         spans = [job for name, job in self.jobs.items() if name != self.name]
-        return [job for job in spans if not _is_mapped(job)] or [self.jobs[self.name]]
+        if not spans or _is_mapped(whole):
+            return [whole]
+        whole.storage.require_free(self.name)
+        return [job for job in spans if not _is_mapped(job)] or [whole]
 
     def job(self, name: str) -> Job:
         return self.jobs[name]
@@ -65,13 +72,21 @@ def plan_of(row: Row, checked: CheckedRequest, storage: Storage, asked: Mapping[
         return Plan(row.name, {row.name: whole})
     jobs: dict[str, Job] = {}
     for number, (start_s, end_s) in enumerate(starts_s):
-        name = f"{row.name}.span-{number + 1}-of-{len(starts_s)}"
+        name = span_name(row.name, number + 1, len(starts_s))
         part = replace(request, start=start_s, end=end_s, format=_SPAN_FORMATS)
         jobs[name] = MapJob(name=name, source=row.source, request=part, storage=storage, asked=known)
     jobs[row.name] = JoinJob(
         name=row.name, source=row.source, spans=tuple(jobs), request=request, storage=storage, asked=known
     )
     return Plan(row.name, jobs)
+
+
+def remove_joined(name: str, storage: Storage) -> None:
+    """What a kill after the end of a video may have left of its spans."""
+    joined = storage.record(name, JOIN_NAME) or {}
+    count = len(joined.get("spans", ()))
+    for number in range(1, count + 1):
+        storage.remove(span_name(name, number, count))
 
 
 def _starts_s(row: Row, checked: CheckedRequest) -> list[tuple[float, float | None]]:

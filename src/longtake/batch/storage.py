@@ -1,14 +1,21 @@
 """What a batch needs of the place where its results go: a folder for each video, which is there as a whole or not."""
 
+import errno
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from longtake.exports.report.folder import SUMMARY_NAME
 from longtake.pipeline.outputs import Outputs
+
+_GONE = {
+    *(errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN),
+    *(errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH, errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED),
+}
+"""What a disk or a mount says that does not answer."""
 
 
 class Storage(ABC):
@@ -56,8 +63,16 @@ class Storage(ABC):
         """A folder with a delivered video, for who has to read it again."""
 
     @abstractmethod
+    def require_free(self, name: str) -> None:
+        """Refuse a place where no result can be put that is made beside it."""
+
+    @abstractmethod
     def remove(self, name: str) -> None:
         """Take away what was mapped on the way to a result."""
+
+    @abstractmethod
+    def beginning(self, name: str, num_bytes: int) -> bytes | None:
+        """Of a file beside the folders; None where there is none."""
 
     @abstractmethod
     def write(self, name: str, content: bytes) -> None:
@@ -71,3 +86,8 @@ def parsed_record(content: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return record if isinstance(record, dict) else None
+
+
+def is_gone(error: BaseException | None) -> TypeGuard[OSError]:
+    """Whether a whole disk or mount does not answer, which may pass, and not one file of it is wrong."""
+    return isinstance(error, OSError) and error.errno in _GONE

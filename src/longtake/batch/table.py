@@ -3,17 +3,30 @@
 import csv
 import io
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from longtake.batch.manifest import Manifest, Row
+from longtake.batch.naming import TABLE_NAME
 from longtake.batch.storage import Storage
+from longtake.errors import InputError, StorageError
 from longtake.video.addresses import shown_address
 
-TABLE_NAME = "videos.csv"
 _OF_SUMMARY = (
     *("num_frames", "num_keyframes", "num_windows", "num_dropped", "unlikeness"),
     *("seconds", "frames_per_s", "memory_bytes", "peak_resident_bytes", "model"),
 )
 COLUMNS = ("name", "source", "state", "tries", "problem", *_OF_SUMMARY, "notes")
+
+
+def require_own_table(storage: Storage) -> None:
+    """Refuse to put the table in place of somebody's file of its name."""
+    own = ",".join(COLUMNS[:3]).encode()
+    found = storage.beginning(TABLE_NAME, len(own))
+    if found not in (None, own):
+        raise InputError(
+            f"The table of results would replace {storage.address}/{TABLE_NAME}, which is none; move it away, or name "
+            "another place."
+        )
 
 
 def write_table(
@@ -24,10 +37,20 @@ def write_table(
     writer = csv.writer(text)
     writer.writerow(COLUMNS)
     for row in manifest:
-        summary = storage.summary(row.name) or {}
+        summary = _summary(storage, row.name)
         tries, problem = problems.get(row.name, ("", ""))
         state = "failed" if problem else "done" if summary.get("is_complete") and is_done(row) else "missing"
         figures = ["" if summary.get(name) is None else summary[name] for name in _OF_SUMMARY]
-        notes = " ".join(map(str, summary.get("notes") or ()))
+        notes = " ".join(map(str, listed)) if isinstance(listed := summary.get("notes"), list) else ""
         writer.writerow([row.name, shown_address(row.source), state, tries, problem, *figures, notes])
     storage.write(TABLE_NAME, text.getvalue().encode(errors="backslashreplace"))
+
+
+def _summary(storage: Storage, name: str) -> Mapping[str, Any]:
+    """One that cannot be read costs the table its figures alone."""
+    try:
+        return storage.summary(name) or {}
+    except StorageError:
+        raise  # nothing can be written there either
+    except InputError:
+        return {}

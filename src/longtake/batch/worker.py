@@ -5,12 +5,14 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 
-from longtake.api.map_request import Networks
+from longtake.api.map_request import MapRequest, Networks
 from longtake.batch.asked import nothing_alone, read_asked, require_same, write_asked
 from longtake.batch.job import Cause, Failed, Finished, Job, JoinJob, MapJob, Stopped, Told, Watched
 from longtake.batch.joining import join_spans
+from longtake.batch.storage import is_gone
 from longtake.errors import InputError, LongtakeError, OccupiedError, SettingError, StorageError
 from longtake.pipeline.checkpoint import CheckpointRule
 from longtake.pipeline.events import Frame, Saved, Unreadable
@@ -60,9 +62,12 @@ class Worker:
     def _map(self, job: MapJob, tell: Callable[[Told], None]) -> Told:
         try:
             request = job.request.checked()
+        except (LongtakeError, ImportError) as error:
+            return _refused(job, error, _blamed(job.request))
+        try:
             self._networks.get(request.model, job.request)
         except (LongtakeError, ImportError) as error:
-            return Failed(name=job.name, problem=" ".join(str(error).split()), cause=Cause.WORKER)
+            return _refused(job, error, Cause.WORKER)
         folder, num_frames = job.storage.folder(job.name), 0
         if is_done(folder, request.outputs):
             require_same(job.name, read_asked(folder), job.asked)
@@ -87,9 +92,12 @@ class Worker:
         return _delivered(job, num_frames)
 
     def _join(self, job: JoinJob) -> Told:
+        if self._is_stopped.is_set():
+            return Stopped(name=job.name)
         folder = job.storage.folder(job.name)
         if is_done(folder):
             require_same(job.name, read_asked(folder), job.asked)
+            mend_end(folder)
         else:
             join_spans(job, folder)
         finished = _delivered(job)
@@ -98,9 +106,24 @@ class Worker:
         return finished
 
 
+def _refused(job: MapJob, error: LongtakeError | ImportError, cause: Cause) -> Failed:
+    return Failed(name=job.name, problem=" ".join(str(error).split()), cause=cause)
+
+
+def _blamed(request: MapRequest) -> Cause:
+    """Of one that is refused: its masks, where it would not be without them."""
+    try:
+        replace(request, mask=None, sky=None).checked()
+    except (LongtakeError, ImportError):
+        return Cause.WORKER
+    return Cause.MASKS
+
+
 def _cause(job: Job, error: LongtakeError) -> Cause:
-    """What lies on other machines, or is being written by others, may be there the next time; a disk may have room."""
-    is_here = "://" not in job.source and not isinstance(error, StorageError | OccupiedError)
+    """What lies on other machines, or is being written by others, may be there the next time."""
+    if isinstance(error, StorageError):
+        return Cause.STORAGE
+    is_here = "://" not in job.source and not isinstance(error, OccupiedError) and not is_gone(error.__cause__)
     return Cause.VIDEO if is_here and isinstance(error, InputError | SettingError) else Cause.CHANCE
 
 
@@ -131,7 +154,8 @@ def _watch(job: MapJob, run: Run, tell: Callable[[Told], None], keeping: _Keepin
             keeping.saved(event.num_frames)
         if time.monotonic() - told_s >= _TOLD_EVERY_S:
             told_s = time.monotonic()
-            tell(Watched(name=job.name, num_frames=num_frames))
+            before, in_all = run.num_told - num_frames, run.source.num_frames
+            tell(Watched(name=job.name, num_frames=num_frames, num_before=before, num_in_all=in_all))
     return num_frames
 
 

@@ -1,15 +1,17 @@
 """`longtake batch`: many videos, by many workers, here or on a Ray cluster; run again, it does what is missing."""
 
 import json
+import re
 import sys
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from longtake.api.progress import plain_console
+from longtake.api.progress import left_in_words, plain_console
 from longtake.batch.driver import Batch
 from longtake.batch.events import BatchEvent, BatchSummary, Ended, Progress, Retried
 from longtake.batch.mapping import LOCAL, open_batch
@@ -22,13 +24,15 @@ from longtake.types import counted
 
 app = options.command_app()
 _MOST_NOTES = 5
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+"""In which notes of one kind differ."""
 
 
 @app.command()
 def batch(
     videos: Annotated[
-        str,
-        typer.Argument(help="A folder or tree of videos, a quoted glob, or a list as .txt, .csv or .parquet."),
+        list[str],
+        typer.Argument(help="A folder or tree of videos, a quoted glob, a list as .txt, .csv or .parquet; or videos."),
     ],
     out: Annotated[
         str, typer.Option(help="Where results go, a folder each: a path, or what fsspec opens, as s3://…")
@@ -56,12 +60,13 @@ def batch(
     fps: options.Fps = None,
     stride: Annotated[int | None, typer.Option(min=1, help="Every n-th of these frames.")] = None,
     size: Annotated[int | None, typer.Option(help="Longer side of what the network sees, in pixels.")] = None,
+    fit: Annotated[str | None, typer.Option(help="As in longtake map.")] = None,
     loops: options.Loops = True,
     device: options.Device = "auto",
     precision: options.PrecisionName = "auto",
     more: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any other option of longtake map, as fit=pad; repeat it."),
+        typer.Option("--set", metavar="NAME=VALUE", help="Any other option of longtake map, as voxel=0.01; repeat it."),
     ] = None,
     as_json: options.JsonEvents = False,
 ) -> None:
@@ -75,13 +80,14 @@ def batch(
         "fps": fps,
         "stride": stride,
         "size": size,
+        "fit": fit,
         "loops": None if loops else False,
         "device": None if device == "auto" else device,
         "precision": None if precision == "auto" else precision,
     }
     settings = {name: value for name, value in named.items() if value is not None} | dict(map(_setting, more or ()))
     begun = open_batch(
-        videos,
+        videos[0] if len(videos) == 1 else videos,
         out,
         jobs=jobs,
         on=on,
@@ -127,15 +133,33 @@ def _emit(kind: str, record: dict[str, Any]) -> None:
     print(json.dumps({"event": kind, **record}), flush=True)
 
 
+def _state(event: Progress) -> str:
+    parts = [f"{int(100 * event.share)}%", f"{event.running} running", f"{event.failed} failed"]
+    parts += [counted(event.num_frames, "frame"), f"{event.frames_per_s:.1f} frames/s"]
+    return ", ".join(parts if event.eta_s is None else [*parts, left_in_words(event.eta_s)])
+
+
+def _told_once(notes: Iterable[tuple[str, str]]) -> list[str]:
+    """Those of videos by their names, each kind once; what most have comes first."""
+    kinds = defaultdict[str, list[tuple[str, str]]](list)
+    for name, note in notes:
+        kinds[_NUMBER.sub("", note)].append((name, note))
+    lines = []
+    for (name, note), *others in sorted(kinds.values(), key=len, reverse=True):
+        more = f" and {counted(len(others), 'more video')}" if others else ""
+        lines.append(f"{name}{more}: {note}")
+    return lines
+
+
 def _reported(begun: Batch) -> BatchSummary:
     console = plain_console(stderr=False)
-    notes: Counter[str] = Counter()
-    with TaskProgress(plain_console(stderr=True)) as bar:
+    notes: list[tuple[str, str]] = []
+    with TaskProgress(plain_console(stderr=True), tells_left=False, state_below=True) as bar:
         task = bar.begin("Mapping videos", None)
         for event in begun:
             match event:
                 case Ended(problem=None):
-                    notes.update(event.summary.get("notes", ()))
+                    notes += [(event.name, note) for note in event.summary.get("notes", ())]
                     frames = counted(int(event.summary.get("num_frames", 0)), "frame")
                     console.print(f"{event.name}: {frames}, {event.folder}", soft_wrap=True)
                 case Ended():
@@ -143,9 +167,12 @@ def _reported(begun: Batch) -> BatchSummary:
                 case Retried():
                     console.print(f"{event.name}: tried again: {event.problem}", style="yellow", soft_wrap=True)
                 case Progress():
-                    state = f"{event.running} running, {event.failed} failed, {event.frames_per_s:.1f} frames/s"
-                    completed = event.done + event.failed
-                    bar.update(task, total=event.num_videos, completed=completed, state=state)
+                    bar.update(
+                        task,
+                        total=event.num_videos,
+                        completed=event.share * event.num_videos,
+                        state=_state(event),
+                    )
     summary = begun.summary
     assert summary is not None
     rate = summary.num_frames / summary.seconds if summary.seconds else 0.0
@@ -155,10 +182,11 @@ def _reported(begun: Batch) -> BatchSummary:
         f"{counted(summary.num_frames, 'frame')} in {summary.seconds:.1f} s, {rate:.1f} a second; {summary.table}",
         soft_wrap=True,
     )
-    for note, count in notes.most_common(_MOST_NOTES):
-        console.print(f"Of {counted(count, 'video')}: {note}", soft_wrap=True)
-    if len(notes) > _MOST_NOTES:
-        console.print(f"And {counted(len(notes) - _MOST_NOTES, 'note')} more, each in the summary.json of its video.")
+    told = _told_once(notes)
+    for line in told[:_MOST_NOTES]:
+        console.print(line, soft_wrap=True)
+    if len(told) > _MOST_NOTES:
+        console.print(f"And {counted(len(told) - _MOST_NOTES, 'note')} more, each in the summary.json of its video.")
     if not summary.is_complete:
         console.print("Stopped; the same command goes on.")
     return summary

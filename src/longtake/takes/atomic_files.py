@@ -1,7 +1,8 @@
-"""Files that a full disk or a kill leaves whole: grown piece by piece, or replaced all at once."""
+"""Files and folders that a full disk or a kill leaves whole: grown piece by piece, or replaced all at once."""
 
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -161,6 +162,38 @@ def replace_file(path: Path, content: bytes) -> None:
     """Put a whole file in place of what was there; whatever keeps it from being written is one sentence."""
     with writing(str(path)), replacing(path) as file:
         file.write(content)
+
+
+@contextmanager
+def making_folder(folder: Path) -> Iterator[Path]:
+    """A folder to fill that takes the place of this empty one when the block ends; if it fails, nothing is left."""
+    require_makeable(folder)
+    folder = folder.resolve()
+    unfinished = folder.with_name(folder.name + UNFINISHED)
+    with writing(str(folder)):
+        unfinished.mkdir()
+    try:
+        yield unfinished
+        with writing(str(folder)):
+            if os.name != "posix":
+                folder.rmdir()  # no folder takes the place of another there
+            unfinished.replace(folder)
+            sync_path(folder.parent)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+
+
+def require_makeable(folder: Path) -> None:
+    """Refuse a folder that another cannot take the place of."""
+    folder = folder.resolve()
+    if folder == Path.cwd():
+        raise InputError(f"Expected a folder beside or below {folder}, where you are, but got that; name another.")
+    unfinished = folder.with_name(folder.name + UNFINISHED)
+    if unfinished.exists():
+        raise InputError(
+            f"Expected no {unfinished}, which a run that was killed leaves; delete it, or name another folder."
+        )
 
 
 def sync_path(path: Path) -> None:

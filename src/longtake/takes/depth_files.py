@@ -16,7 +16,7 @@ from jaxtyping import Float, UInt16
 from PIL import Image
 
 from longtake.errors import InputError, SettingError
-from longtake.takes.fields import JsonObject
+from longtake.takes.fields import JsonObject, require_file
 from longtake.takes.images import encode_image, load_image
 
 LARGEST_VALUE = 65535
@@ -143,6 +143,7 @@ def read_array(path: Path, name: str, size: tuple[int, int]) -> Float[np.ndarray
 
 def _read_member(path: Path, name: str, size: tuple[int, int]) -> bytes:
     """The whole member, its checksum verified before numpy believes the shape it claims."""
+    require_file(path)
     with zipfile.ZipFile(path) as archive:
         num_bytes = archive.getinfo(name).file_size
         if num_bytes > _LARGEST_NPY_HEADER + size[0] * size[1] * np.dtype(np.float64).itemsize:

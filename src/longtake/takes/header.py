@@ -23,6 +23,8 @@ ANSWERS_NAME = "answers.json"
 DESCRIPTORS_NAME = "descriptors.txt"
 ONLINE_POSES_NAME = "poses_online.tum"
 CORRECTIONS_NAME = "corrections.json"
+NUMBERED_FOLDERS = ("images", "depth", "confidence")
+"""With a file a frame."""
 _FORMAT = "longtake-take"
 _VERSION = 1
 _DESCRIPTORS_VERSION = 1

@@ -10,6 +10,7 @@ from warnings import catch_warnings
 from PIL import Image
 
 from longtake.errors import InputError
+from longtake.takes.fields import require_file
 
 LARGEST_PIXELS = 50_000_000
 """Of a frame, counted before there is memory for them; video of 8K has 33 million."""
@@ -38,6 +39,7 @@ _PICTURE_ERRORS = (
 def open_picture(path: Path, what: str = "a picture") -> Iterator[Image.Image]:
     """A picture of a size that can be held; whatever is wrong with it, here or while it is read, is an InputError."""
     with reading_picture(f"{what} at {path}", "check the file"):
+        require_file(path)
         with catch_warnings(action="error", category=Image.DecompressionBombWarning):
             opened = Image.open(path, formats=_FORMATS)
         with opened as image:
@@ -64,5 +66,6 @@ def require_pixels(width: int, height: int, name: str) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
+    told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    lines = told.strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__

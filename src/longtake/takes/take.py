@@ -75,8 +75,10 @@ class Take:
         channels, path = self.header.descriptor_channels, self.folder / DESCRIPTORS_NAME
         if channels is None:
             raise InputError(f"The take {self.folder} has no descriptors; map the video again.")
-        lines = _complete_lines(path)[: len(self)]
-        if len(lines) < len(self):
+        lines = _complete_lines(path)
+        if self.header.num_frames is None:
+            lines = lines[: len(self)]  # a frame that is being written has its line here before it has the others
+        if len(lines) != len(self):
             raise InputError(
                 f"Expected {counted(len(self), 'line')} in {path}, but it has {len(lines)}; make the take again."
             )

@@ -31,6 +31,7 @@ from longtake.takes.header import (
     DESCRIPTORS_NAME,
     FRAMES_NAME,
     HEADER_NAME,
+    NUMBERED_FOLDERS,
     ONLINE_POSES_NAME,
     POSES_NAME,
     QUESTIONS_NAME,
@@ -41,7 +42,6 @@ from longtake.takes.header import (
 from longtake.takes.images import ImageFiles, ImageWriter, open_image_writer, require_writable_size
 from longtake.takes.tum import tum_line
 
-_NUMBERED_FOLDERS = ("images", "depth", "confidence")
 _MOST_UNSYNCED = 256
 
 
@@ -348,7 +348,7 @@ def _delete_take(folder: Path) -> None:
 
 def _delete_numbered(folder: Path, *, after: int) -> None:
     """Delete the pixels of all frames after one; links to folders elsewhere are not followed."""
-    for name in _NUMBERED_FOLDERS:
+    for name in NUMBERED_FOLDERS:
         for path in () if (folder / name).is_symlink() else (folder / name).glob("*"):
             if re.fullmatch(r"\d{6,}\.(png|jpg|npz)", path.name) and int(path.stem) > after:
                 path.unlink()

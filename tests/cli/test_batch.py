@@ -1,0 +1,53 @@
+"""`longtake batch` as a user meets it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from done import Done
+
+from longtake.batch.events import Progress
+from longtake.cli.batch import _state, _told_once
+
+
+def test_what_notes_advise_is_an_option(run_here: Callable[..., Done], tmp_path: Path) -> None:
+    done = run_here("batch", "world:1", "--out", str(tmp_path / "out"), "--fit", "stretch")
+    assert done.returncode == 2
+    assert "Expected fit as crop, pad" in done.stderr
+
+
+@pytest.mark.parametrize(("left_s", "told"), [(None, ""), (250.0, ", 0:04:10 left")])
+def test_a_line_says_how_far_the_whole_is(left_s: float | None, told: str) -> None:
+    progress = Progress(
+        num_videos=1,
+        done=0,
+        running=1,
+        num_workers=2,
+        failed=0,
+        share=0.254,
+        num_frames=223,
+        frames_per_s=21.64,
+        eta_s=left_s,
+    )
+    assert _state(progress) == f"25%, 1 running, 0 failed, 223 frames, 21.6 frames/s{told}"
+
+
+def test_notes_that_differ_in_a_number_are_told_once_with_a_video_that_has_them() -> None:
+    notes = [("a", "Cut off."), ("b", "It is 1.7 times as far."), ("c", "It is 12 times as far.")]
+    assert _told_once(notes) == ["b and 1 more video: It is 1.7 times as far.", "a: Cut off."]
+
+
+def test_what_comes_to_nothing_leaves_no_folder(run_here: Callable[..., Done], tmp_path: Path) -> None:
+    done = run_here("batch", str(tmp_path / "nowhere"), "--out", str(tmp_path / "out"))
+    assert done.returncode == 1
+    assert "there is no" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_several_videos_are_a_list_as_a_shell_writes_one_for_a_glob(
+    run_here: Callable[..., Done], tmp_path: Path
+) -> None:
+    worlds = [f"world:{seed}?frames=2&size=56x42" for seed in (9, 19)]
+    done = run_here("batch", *worlds, "--out", str(tmp_path), "--model", "tiny", "--jobs", "1")
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.glob("*/summary.json"))) == 2
