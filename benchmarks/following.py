@@ -30,6 +30,10 @@ class Followed:
             self._tell(moved.geometry)
         self._tell(geometry)
 
+    def copy(self) -> "Followed":
+        """That hears something else from here on."""
+        return replace(self, cameras=dict(self.cameras), kept=dict(self.kept))
+
     def trajectory(self) -> Float64[Tensor, "frames 4 4"]:
         """All cameras in order."""
         return torch.stack([self.cameras[frame] for frame in sorted(self.cameras)])

@@ -2,6 +2,7 @@
 
 import bisect
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,10 +14,10 @@ from benchmarks.following import Followed
 from benchmarks.loop_network import SIZE, LoopNetwork
 from longtake.places.index import PlaceIndex
 from longtake.places.key_view import KeyView, shared_intrinsics
+from longtake.places.loop_rule import LoopRule
 from longtake.places.looped_session import LoopedSession
 from longtake.places.spans import Spans, begins_of
 from longtake.places.verification import Verifier, rigid
-from longtake.places.walk import LoopRule
 from longtake.spatial.similarity import Similarity
 from longtake.types import FrameKind, Geometry
 from longtake.world.tour import Tour
@@ -34,27 +35,48 @@ class KnownWalk:
     """Of places."""
     truth: Float64[Tensor, "frames 4 4"]
     intrinsics: Float64[Tensor, "3 3"]
+    is_settled: bool
+    """Whether loops laid it."""
 
     @classmethod
-    def walked(cls, network: LoopNetwork, seed: int, walk: int, num_frames: int) -> "KnownWalk":
-        """One of the ways through a house."""
+    def walked(cls, network: LoopNetwork, seed: int, walk: int, *ends: int) -> list["KnownWalk"]:
+        """One of the ways through a house, as it is known where it ends after so many frames, or so many, ..."""
         tour = Tour(seed=seed, width=SIZE[1], height=SIZE[0], walk=walk)
         session = LoopedSession(network.open(), Verifier(network.card))
-        followed, truth, pictures = Followed(every=1), [], {}
-        for view in itertools.islice(tour.views(), num_frames):
+        followed, truth, pictures, known = Followed(every=1), list[Tensor](), dict[int, Tensor](), []
+        for view in itertools.islice(tour.views(), max(ends)):
             truth.append(view.world_from_camera.double())
             pictures[view.index] = (view.image * 255).round().byte()
             followed.hear(session.step(pictures[view.index], view.timestamp_s))
-        followed.hear(session.finish())
-        frames = [followed.kept[frame] for frame in range(num_frames)]
+            if view.index + 1 in ends:
+                heard, branch = followed.copy(), session.fork()
+                heard.hear(branch.finish())
+                loops = branch.progress.loops
+                branch.close()
+                known.append(
+                    cls._of(heard, torch.stack(truth), pictures, is_settled=loops is not None and loops.num_loops > 0)
+                )
+        return known
+
+    @classmethod
+    def _of(
+        cls,
+        followed: Followed,
+        truth: Float64[Tensor, "frames 4 4"],
+        pictures: Mapping[int, Tensor],
+        *,
+        is_settled: bool,
+    ) -> "KnownWalk":
+        frames = [followed.kept[frame] for frame in range(len(truth))]
         index = _index_of(frames)
         return cls(
             index=index,
             frames=frames,
             cameras=followed.trajectory(),
             pictures={int(frame): pictures[int(frame)] for frame in index.frame},
-            truth=torch.stack(truth),
+            truth=truth,
             intrinsics=shared_intrinsics([one.intrinsics[0].double() for one in frames]),
+            is_settled=is_settled,
         )
 
     def view(self, frame: int) -> KeyView:
@@ -72,6 +94,7 @@ class KnownWalk:
             len(self.frames) - 1,
             tuple(rigid(self.cameras[position]) for position in begins),
             tuple(_median_depth(self.frames[position]) for position in begins),
+            is_settled=self.is_settled,
         )
 
     def moved(self, spans: Spans, moves: list[Similarity]) -> Float64[Tensor, "frames 4 4"]:

@@ -64,6 +64,10 @@ class CandidateSettings:
     size: tuple[int, int] = (98, 126)
     """Height and width."""
 
+    def seeds(self) -> list[int]:
+        """Of the worlds."""
+        return list(itertools.islice(seeds(self.split), self.num_worlds))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
@@ -96,18 +100,32 @@ class _Known:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Looks:
+    """What some frames of the way through a world look like."""
+
+    tour: Tour
+    frames: Sequence[int]
+    descriptors: Float[Tensor, "frames channels"]
+
+    def most_alike(self, descriptor: Float[Tensor, " channels"]) -> tuple[float, int]:
+        """How alike the most similar frame is, and which."""
+        alike = torch.nn.functional.cosine_similarity(self.descriptors, descriptor, dim=1)
+        place = int(alike.argmax())
+        return float(alike[place]), self.frames[place]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Way:
-    """A world with some frames of the way through it, and what each looks like."""
+    """A world with some views of the way through it, and what each looks like."""
 
     tour: Tour
     views: Sequence[View]
     descriptors: Float[Tensor, "views channels"]
 
-    def most_alike(self, descriptor: Float[Tensor, " channels"]) -> tuple[float, int]:
-        """How alike the most similar view is, and which."""
-        alike = torch.nn.functional.cosine_similarity(self.descriptors, descriptor, dim=1)
-        place = int(alike.argmax())
-        return float(alike[place]), self.views[place].index
+    @property
+    def looks(self) -> Looks:
+        """Without the views themselves."""
+        return Looks(tour=self.tour, frames=[view.index for view in self.views], descriptors=self.descriptors)
 
     def only(self, fits: Callable[[View], bool]) -> "_Way":
         """Some of its views alone."""
@@ -119,16 +137,33 @@ def candidates(
     model: GeometryModel, settings: CandidateSettings, progress: Callable[[int], None]
 ) -> Iterator[Candidate]:
     """World by world: places seen again, what looks most like them elsewhere, and in the worlds before."""
-    before: list[_Way] = []
-    for seed in itertools.islice(seeds(settings.split), settings.num_worlds):
-        height, width = settings.size
-        way = _way(model, Tour(seed=seed, width=width, height=height, family=settings.family), settings.way)
-        order = np.random.default_rng([seed, CLIP]).permutation(len(way.views)).tolist()
-        known = (place for place in order if _again(way, way.views[place]).views)
-        for place in itertools.islice(known, settings.num_places):
-            yield from _of_place(model, settings, way, before, place)
-        before.append(way)
+    before: list[Looks] = []
+    for seed in settings.seeds():
+        way = _way(model, settings, seed)
+        yield from _of_world(model, settings, way, before)
+        before.append(way.looks)
         progress(1)
+
+
+def world_looks(model: GeometryModel, settings: CandidateSettings, seed: int) -> Looks:
+    """Of one world, for those that come after it."""
+    return _way(model, settings, seed).looks
+
+
+def world_candidates(
+    model: GeometryModel, settings: CandidateSettings, seed: int, before: Sequence[Looks]
+) -> Iterator[Candidate]:
+    """Of one world alone, among the looks of those before it."""
+    return _of_world(model, settings, _way(model, settings, seed), before)
+
+
+def _of_world(
+    model: GeometryModel, settings: CandidateSettings, way: _Way, before: Sequence[Looks]
+) -> Iterator[Candidate]:
+    order = np.random.default_rng([way.tour.seed, CLIP]).permutation(len(way.views)).tolist()
+    known = (place for place in order if _again(way, way.views[place]).views)
+    for place in itertools.islice(known, settings.num_places):
+        yield from _of_place(model, settings, way, before, place)
 
 
 def _again(way: _Way, view: View) -> _Way:
@@ -141,14 +176,14 @@ def _again(way: _Way, view: View) -> _Way:
 
 
 def _of_place(
-    model: GeometryModel, settings: CandidateSettings, way: _Way, before: Sequence[_Way], place: int
+    model: GeometryModel, settings: CandidateSettings, way: _Way, before: Sequence[Looks], place: int
 ) -> Iterator[Candidate]:
     view, descriptor = way.views[place], way.descriptors[place]
     new = _look(model, way.tour, view.index - CLIP, CLIP)
-    olds = [(Kind.TRUE, way.tour, _again(way, view).most_alike(descriptor)[1])]
+    olds = [(Kind.TRUE, way.tour, _again(way, view).looks.most_alike(descriptor)[1])]
     elsewhere = way.only(lambda other: max(shared(other, view), shared(view, other)) < _SAME_SHARE)
     if elsewhere.views:
-        olds.append((Kind.SAME_WORLD, way.tour, elsewhere.most_alike(descriptor)[1]))
+        olds.append((Kind.SAME_WORLD, way.tour, elsewhere.looks.most_alike(descriptor)[1]))
     if before:
         alike = [(*other.most_alike(descriptor), other.tour) for other in before]
         _, frame, tour = max(alike, key=lambda one: one[0])
@@ -171,8 +206,10 @@ def _of_place(
         )
 
 
-def _way(model: GeometryModel, tour: Tour, num_frames: int) -> _Way:
-    views = list(tour.views_at(range(_STRETCH - 1, num_frames, _EVERY)))
+def _way(model: GeometryModel, settings: CandidateSettings, seed: int) -> _Way:
+    height, width = settings.size
+    tour = Tour(seed=seed, width=width, height=height, family=settings.family)
+    views = list(tour.views_at(range(_STRETCH - 1, settings.way, _EVERY)))
     return _Way(tour=tour, views=views, descriptors=_describe(model, views))
 
 

@@ -9,9 +9,11 @@ import torch
 import typer
 from rich.table import Table
 
-from benchmarks.loop_candidates import CandidateSettings, candidates
-from benchmarks.loop_scores import Judged, Method, MethodFigures, choose_card, figures, judge
-from longtake.cli.options import AsJson, Families, split_names
+from benchmarks.loop_candidates import CandidateSettings
+from benchmarks.loop_judging import judge_worlds, judge_worlds_apart
+from benchmarks.loop_scores import Judged, Method, MethodFigures, choose_card, figures
+from longtake.bench.workers import open_workers
+from longtake.cli.options import AsJson, Families, Processes, split_names
 from longtake.cli.progress import counting
 from longtake.cli.tables import require_folder, show, table, write_json
 from longtake.errors import SettingError
@@ -19,8 +21,6 @@ from longtake.hub.bundled import DEFAULT_MODEL
 from longtake.hub.load import load_model
 from longtake.hub.resolve import resolve
 from longtake.places.loop_card import LoopCard, read_loop_card
-from longtake.places.side_look import SideLook
-from longtake.runtime.build import usual_settings
 from longtake.world.families import Family, families_named
 from longtake.world.seeds import Split
 
@@ -57,6 +57,7 @@ def loop_pairs(
     points_only: Annotated[
         bool, typer.Option("--points-only", help="Do not ask the network; a card chosen so does not either.")
     ] = False,
+    processes: Processes = 1,
     card: Annotated[Path | None, typer.Option(help="Write all figures into this file, as JSON.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -68,20 +69,24 @@ def loop_pairs(
     network, path = load_model(model), resolve(model)
     families = families_named(split_names(family))
     limits = None if choose else _require_card(path)
-    side = None if points_only else SideLook(network, usual_settings(network.config))
     methods = [Method.POINTS] if points_only else list(Method)
-    judged: list[Judged] = []
+    asked = [
+        CandidateSettings(
+            family=kind,
+            split=split,
+            num_worlds=worlds,
+            num_places=places,
+            way=way,
+            size=(network.config.sizes or (_FIRST_SIZE,))[0],
+        )
+        for kind in families
+    ]
     with counting("coming back", len(families) * worlds) as advance:
-        for kind in families:
-            settings = CandidateSettings(
-                family=kind,
-                split=split,
-                num_worlds=worlds,
-                num_places=places,
-                way=way,
-                size=(network.config.sizes or (_FIRST_SIZE,))[0],
-            )
-            judged += [judge(candidate, side) for candidate in candidates(network, settings, advance)]
+        if processes == 1:
+            judged = judge_worlds(network, asked, advance, points_only=points_only)
+        else:
+            with open_workers(processes) as workers:
+                judged = judge_worlds_apart(model, asked, workers, advance, points_only=points_only)
     if limits is None:
         limits = choose_card(judged, families_named(split_names(family)[:1])[0])
         limits.save(path)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.loop_tables import Pair, recall_curve
-from longtake.evaluation.plots import new_figure, save_figure
+from longtake.evaluation.figures import new_figure, save_figure
 
 _TRUE, _FOUND, _WAY = "#bdc1c6", "#1a6fb0", "#e0301e"
 _PANEL = 2.6
@@ -20,7 +20,7 @@ def draw_recall(pairs: Sequence[Pair], path: Path) -> None:
     precision, recall = figure.subplots(1, 2, sharex=True)
     for family in dict.fromkeys(pair.task["family"] for pair in pairs):
         curve = recall_curve(
-            [place for pair in pairs if pair.task["family"] == family for place in pair.known["places"]]
+            [place for pair in pairs if pair.task["family"] == family for place in pair.walk["places"]]
         )
         told = [(least, share) for least, share in zip(curve.least, curve.precision, strict=True) if share is not None]
         precision.plot(*zip(*told, strict=True), label=family)

@@ -17,6 +17,10 @@ _LEAST = tuple(round(0.05 * number, 2) for number in range(17))
 """Similarities at which precision and recall are told."""
 
 
+_LONG = ("loops", "places", "above", "way", "without", "with")
+"""What programs are not told of a walk, or elsewhere."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """One world without loops and with them."""
@@ -24,15 +28,18 @@ class Pair:
     task: Mapping[str, Any]
     without: Mapping[str, Any]
     known: Mapping[str, Any]
+    """Errors, points and ways, of each."""
+    walk: Mapping[str, Any]
+    """What became of the walk with loops besides: loops, places, sub-maps, what it took."""
 
     @property
     def num_returns(self) -> int:
         """Places that the walk had truly seen before."""
-        return sum(place["is_known"] for place in self.known["places"])
+        return sum(place["is_known"] for place in self.walk["places"])
 
     @property
     def accepted(self) -> list[Mapping[str, Any]]:
-        return [loop for loop in self.known["loops"] if loop["is_accepted"]]
+        return [loop for loop in self.walk["loops"] if loop["is_accepted"]]
 
     @property
     def num_wrong(self) -> int:
@@ -51,14 +58,8 @@ class RecallCurve:
 
 
 def pairs_of(rows: Sequence[Row]) -> list[Pair]:
-    """Of worlds that were walked both ways."""
-
-    def world(row: Row) -> tuple[Any, ...]:
-        return tuple(row.task[name] for name in ("family", "seed", "frames", "model"))
-
-    without = {world(row): row.figures for row in rows if not row.task["has_loops"]}
-    known = [row for row in rows if row.task["has_loops"] and world(row) in without]
-    return [Pair(row.task, without[world(row)], row.figures) for row in known]
+    """A pair a row."""
+    return [Pair(row.task, row.figures["without"], row.figures["with"], row.figures) for row in rows]
 
 
 def walk_blocks(rows: Sequence[Row]) -> Iterator[Table | str]:
@@ -66,14 +67,14 @@ def walk_blocks(rows: Sequence[Row]) -> Iterator[Table | str]:
     pairs = pairs_of(rows)
     headings = [
         *("family", "seed", "frames", "m without", "m with", "degrees without", "with", "F1 without", "with"),
-        *("seen again", "loops, withdrawn, wrong", "sub-maps, apart", "ms a frame without", "with", "MB"),
+        *("seen again", "loops, withdrawn, wrong", "sub-maps, apart", "ms a frame", "MB"),
     ]
     yield table(headings, map(_cells, pairs))
     for name, some in _groups(pairs).items():
         yield f"{name}: {_summary(some)}"
     if pairs:
         yield _wrong_line(pairs)
-        yield _recall_table(recall_curve([place for pair in pairs for place in pair.known["places"]]))
+        yield _recall_table(recall_curve([place for pair in pairs for place in pair.walk["places"]]))
 
 
 def recall_curve(places: Sequence[Mapping[str, Any]]) -> RecallCurve:
@@ -98,6 +99,7 @@ def walk_record(rows: Sequence[Row]) -> dict[str, Any]:
                 **pair.task,
                 "without": _figures(pair.without),
                 "with": _figures(pair.known),
+                **_figures(pair.walk),
                 "num_returns": pair.num_returns,
                 "num_accepted": len(pair.accepted),
                 "num_wrong": pair.num_wrong,
@@ -109,7 +111,7 @@ def walk_record(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _figures(figures: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in figures.items() if name not in ("loops", "places", "above", "way")}
+    return {name: value for name, value in figures.items() if name not in _LONG}
 
 
 def _groups(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
@@ -162,12 +164,12 @@ def _recall_table(curve: RecallCurve) -> Table:
 
 
 def _cells(pair: Pair) -> list[str]:
-    without, known = pair.without, pair.known
+    without, known, walk = pair.without, pair.known, pair.walk
     return [
         *(pair.task["family"], str(pair.task["seed"]), str(pair.task["frames"])),
         *(f"{without['metres']:.3f}", f"{known['metres']:.3f}", f"{without['degrees']:.1f}", f"{known['degrees']:.1f}"),
         *(f"{without['points']['f1']:.3f}", f"{known['points']['f1']:.3f}", str(pair.num_returns)),
-        f"{len(pair.accepted)}, {known['num_withdrawn']}, {pair.num_wrong}",
-        f"{known['num_sub_maps']}, {known['num_apart']}",
-        *(f"{without['ms']:.1f}", f"{known['ms']:.1f}", f"{known['megabytes']:.0f}"),
+        f"{len(pair.accepted)}, {walk['num_withdrawn']}, {pair.num_wrong}",
+        f"{walk['num_sub_maps']}, {walk['num_apart']}",
+        *(f"{walk['ms']:.1f}", f"{walk['megabytes']:.0f}"),
     ]

@@ -54,6 +54,7 @@ class JudgedLoop:
     similarity: float | None
     """By which the index proposed it."""
     is_accepted: bool
+    """By its points, and by where the walk knows the two places to be."""
     shared: float
     """Part of both pictures that the two truly have in common."""
     turn_deg: float | None = None
@@ -71,9 +72,14 @@ class LoopWatch:
     similarities: dict[tuple[int, int], float] = field(default_factory=dict)
     seen: dict[int, TruePlace] = field(default_factory=dict)
     """Frames whose results may still be waited for."""
+    believed: list[bool] = field(default_factory=list)
+    """Of each candidate that was verified, whether the walk has it as a loop."""
+    num_loops: int = 0
+    """That the walk has come to believe."""
 
     def see(self, view: View, walk: Walk) -> None:
-        """After the step that a frame was shown in."""
+        """After the step that a frame was shown in, with which one candidate was verified, or none."""
+        self.note_loops(0 if walk.graph is None else int(walk.graph.loops.number.max(initial=-1)) + 1)
         self.seen[view.index] = TruePlace.of(view)
         index = walk.index
         come = [] if index is None else [int(frame) for frame in index.frame if int(frame) not in self.places]
@@ -87,16 +93,21 @@ class LoopWatch:
 
     def loops(self) -> list[JudgedLoop]:
         """All that were verified."""
-        return [self._judged(asked) for asked in self.verifier.asked]
+        return [self._judged(asked, is_loop) for asked, is_loop in zip(self.verifier.asked, self.believed, strict=True)]
 
-    def _judged(self, asked: Asked) -> JudgedLoop:
+    def note_loops(self, num_loops: int) -> None:
+        """So many are believed by now: one more than before if what was verified last is."""
+        self.believed += [num_loops > self.num_loops] * (len(self.verifier.asked) - len(self.believed))
+        self.num_loops = num_loops
+
+    def _judged(self, asked: Asked, is_loop: bool) -> JudgedLoop:
         old, new = self.places[asked.old_frame], self.places[asked.new_frame]
-        errors: Mapping[str, Any] = {} if not asked.verdict.is_accepted else _errors(asked, old, new)
+        errors: Mapping[str, Any] = _errors(asked, old, new) if is_loop else {}
         return JudgedLoop(
             old_frame=asked.old_frame,
             new_frame=asked.new_frame,
             similarity=self.similarities.get((asked.old_frame, asked.new_frame)),
-            is_accepted=asked.verdict.is_accepted,
+            is_accepted=is_loop,
             shared=float(shares(new, [old])[0]),
             **errors,
         )
@@ -105,7 +116,7 @@ class LoopWatch:
 def _begin_of_sub_map(walk: Walk) -> int:
     assert walk.graph is not None
     broken = walk.graph.is_broken.nonzero()[0]
-    return walk.starts[int(broken[-1]) if len(broken) else 0]
+    return walk.nodes.starts[int(broken[-1]) if len(broken) else 0]
 
 
 def _errors(asked: Asked, old: TruePlace, new: TruePlace) -> dict[str, float]:

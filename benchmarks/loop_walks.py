@@ -1,13 +1,15 @@
-"""What closing loops is worth: walks through unseen worlds without loops and with them, one row each."""
+"""What closing loops is worth: walks through unseen worlds with loops, and what they were without, a row each."""
 
 import itertools
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float64, UInt8
+from torch import Tensor
 
 from benchmarks.following import Followed, PoseErrors, pose_errors
 from benchmarks.loop_network import SIZE, loop_network
@@ -18,7 +20,7 @@ from longtake.places.looped_session import LoopedSession
 from longtake.places.walk import Walk
 from longtake.world.families import Family
 from longtake.world.seeds import Split, seeds
-from longtake.world.tour import Tour
+from longtake.world.tour import Tour, View
 
 _DRAWN = 3000
 """Points of a picture from above, at most."""
@@ -31,41 +33,80 @@ _WALLS_M = (-1.9, -0.4)
 def walk_tasks(
     families: Sequence[Family], split: Split, worlds: int, frames: int, model: str, *, first: int = 0
 ) -> list[Task]:
-    """Each world twice; those without loops come first, so that both are there as soon as any is."""
+    """Each world once."""
     return [
-        {"family": family.value, "seed": seed, "frames": frames, "has_loops": has_loops, "model": model}
+        {"family": family.value, "seed": seed, "frames": frames, "model": model}
         for family in families
         for seed in itertools.islice(seeds(split, first), worlds)
-        for has_loops in (False, True)
     ]
 
 
 def walk_figures(task: Task) -> dict[str, Any]:
-    """One walk to its end: errors, points against the truth, and of one with loops what was believed and is true."""
+    """One walk to its end, with loops and without: errors, points against the truth, what was believed and is true.
+
+    As long as it is never lost, what a session says before loops move it is what one without loops says. Where it was
+    lost, a session without loops walks the same way again.
+    """
     network = loop_network(task["model"])
-    tour = Tour(seed=task["seed"], width=SIZE[1], height=SIZE[0], family=Family(task["family"]))
-    session, verifier = network.open(), WatchedVerifier(network.card)
-    looped = LoopedSession(session, verifier) if task["has_loops"] else None
+    verifier = WatchedVerifier(network.card)
+    session = LoopedSession(network.open(), verifier)
     watch, followed, truth, clouds, seconds = LoopWatch(verifier), Followed(POINT_EVERY), [], list[Points](), 0.0
-    for view in itertools.islice(tour.views(), task["frames"]):
+    for view in _views(task):
         truth.append(view.world_from_camera.double())
         if view.index % POINT_EVERY == 0:
             clouds.append(true_points(view))
         started_s = time.process_time()
-        geometry = (looped or session).step((view.image * 255).round().byte(), view.timestamp_s)
+        geometry = session.step(_picture(view), view.timestamp_s)
         seconds += time.process_time() - started_s
         followed.hear(geometry)
-        if looped is not None:
-            watch.see(view, looped.walk)
-    followed.hear((looped or session).finish())
-    errors = pose_errors(followed.trajectory(), torch.stack(truth))
+        watch.see(view, session.walk)
+    followed.hear(session.finish())
+    without = _walked_without(task) if any(session.walk.nodes.is_lost) else said_before_loops(followed, session.walk)
+    return {
+        "without": _figures(without, torch.stack(truth), clouds),
+        "with": _figures(followed, torch.stack(truth), clouds),
+        "ms": 1000 * seconds / task["frames"],
+        **_loops(session.walk, watch),
+    }
+
+
+def said_before_loops(followed: Followed, walk: Walk) -> Followed:
+    """All frames as they were said, with what loops moved taken back."""
+    said_from_known = {frame: walk.known_from_said(frame).inverse() for frame in followed.cameras}
+    return Followed(
+        every=followed.every,
+        cameras={frame: said_from_known[frame].of_cameras(camera) for frame, camera in followed.cameras.items()},
+        kept={
+            frame: replace(one, depth=float(said_from_known[frame].scale) * one.depth)
+            for frame, one in followed.kept.items()
+        },
+    )
+
+
+def _walked_without(task: Task) -> Followed:
+    session, followed = loop_network(task["model"]).open(), Followed(POINT_EVERY)
+    for view in _views(task):
+        followed.hear(session.step(_picture(view), view.timestamp_s))
+    followed.hear(session.finish())
+    return followed
+
+
+def _views(task: Task) -> Iterator[View]:
+    tour = Tour(seed=task["seed"], width=SIZE[1], height=SIZE[0], family=Family(task["family"]))
+    return itertools.islice(tour.views(), task["frames"])
+
+
+def _picture(view: View) -> UInt8[Tensor, "3 height width"]:
+    return (view.image * 255).round().byte()
+
+
+def _figures(followed: Followed, truth: Float64[Tensor, "frames 4 4"], clouds: list[Points]) -> dict[str, Any]:
+    errors = pose_errors(followed.trajectory(), truth)
     return {
         "metres": errors.metres,
         "degrees": errors.degrees,
-        "ms": 1000 * seconds / task["frames"],
         **_points(followed, clouds),
-        "way": _way(torch.stack(truth), followed, errors),
-        **({} if looped is None else _loops(looped.walk, watch)),
+        "way": _way(truth, followed, errors),
     }
 
 
@@ -105,8 +146,8 @@ def _loops(walk: Walk, watch: LoopWatch) -> dict[str, Any]:
     return {
         "num_loops": len(walk.graph.loops),
         "num_withdrawn": int(walk.graph.loops.is_withdrawn.sum()),
-        "num_sub_maps": walk.num_sub_maps,
-        "num_apart": walk.num_apart,
+        "num_sub_maps": len(walk.nodes.sub_maps),
+        "num_apart": len(walk.apart),
         "megabytes": walk.num_bytes / 1e6,
         "loops": [asdict(loop) for loop in watch.loops()],
         "places": [asdict(place) for place in watch.judged],

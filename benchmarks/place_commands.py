@@ -1,7 +1,8 @@
-"""Commands that count over many worlds what loops are worth: `loop-walks`, `tracking`, `second-walks`,
-`loop-cost`, `loop-bytes`, `loop-plots`.
+"""Commands that count over many worlds: what loops are worth (`loop-walks`, `loop-pairs`, `tracking`, `second-walks`,
+`loop-cost`, `loop-bytes`, `loop-plots`), and what a model knows (`familiarity`, `unlikeness`).
 
-Nothing that reads videos or pictures is needed for them; `python -m benchmarks.place_commands` runs without that.
+Nothing that reads videos or pictures is needed for them; `python -m benchmarks.place_commands` runs without that, and
+has `longtake bench places` and `quality` too, as `bench-places` and `bench-quality`.
 """
 
 from collections.abc import Sequence
@@ -12,14 +13,18 @@ from typing import Annotated
 import torch
 import typer
 
+from benchmarks.familiarity import familiarity, unlikeness
 from benchmarks.loop_bytes import held_table, measure_held
 from benchmarks.loop_cost import cost_figures, cost_table, cost_tasks
+from benchmarks.loop_pairs import loop_pairs
 from benchmarks.loop_tables import pairs_of, walk_blocks, walk_record
 from benchmarks.loop_walks import walk_figures, walk_tasks
 from benchmarks.many_worlds import Crew, Row, Task, Work, count_worlds, read_rows
 from benchmarks.second_walks import second_walk_blocks, second_walk_figures, second_walk_tasks
 from benchmarks.tracking import FILMS, tracking_blocks, tracking_figures, tracking_tasks
-from longtake.cli.options import AsJson, Families, parse_counts, split_names
+from longtake.cli.bench_places import bench_places
+from longtake.cli.bench_quality import bench_quality
+from longtake.cli.options import AsJson, Families, Processes, parse_counts, split_names
 from longtake.cli.program import run_program
 from longtake.cli.progress import counting
 from longtake.cli.tables import require_folder, show
@@ -27,7 +32,6 @@ from longtake.errors import SettingError
 from longtake.world.families import Family, families_named
 from longtake.world.seeds import Split
 
-Processes = Annotated[int, typer.Option(min=1, help="That walk at the same time, one thread each.")]
 Rows = Annotated[
     Path | None, typer.Option(help="File to which each row is added at once; worlds that it has are not walked again.")
 ]
@@ -49,7 +53,7 @@ def loop_walks(
     shows_only: ShowsOnly = False,
     as_json: AsJson = False,
 ) -> None:
-    """Walk through unseen worlds without loops and with them: errors, points, wrong loops, what was known again."""
+    """Walk through unseen worlds with loops, and without: errors, points, wrong loops, what was known again."""
     tasks = walk_tasks(families_named(split_names(family)), split, worlds, frames, model, first=first)
     counted = _counted(walk_figures, tasks, Crew(processes=processes, rows=rows), shows_only=shows_only)
     show(walk_record(counted), walk_blocks(counted), as_json=as_json)
@@ -142,7 +146,7 @@ def loop_plots(
 
     pairs = pairs_of(read_rows(rows))
     if not pairs:
-        raise SettingError(f"Expected a world in {rows} that was walked with loops and without, but there is none.")
+        raise SettingError(f"Expected rows of loop-walks in {rows}, but there are none.")
     if recall is not None:
         draw_recall(pairs, recall)
     if above is not None:
@@ -159,12 +163,12 @@ def _counted(work: Work, tasks: Sequence[Task], crew: Crew, *, shows_only: bool)
     return read_rows(crew.rows)
 
 
-COMMANDS = (loop_bytes, loop_cost, loop_plots, loop_walks, second_walks, tracking)
+COMMANDS = (familiarity, loop_bytes, loop_cost, loop_pairs, loop_plots, loop_walks, second_walks, tracking, unlikeness)
 
 if __name__ == "__main__":
     places = typer.Typer(
-        help="Count what loops are worth.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
+        help="Count over many worlds.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
     )
-    for command in COMMANDS:
+    for command in (*COMMANDS, bench_places, bench_quality):
         places.command()(command)
     run_program(places, "python -m benchmarks.place_commands")

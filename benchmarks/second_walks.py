@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -17,9 +18,9 @@ from benchmarks.many_worlds import Row, Task
 from longtake.cli.tables import table
 from longtake.evaluation.motion import rotation_angle_deg
 from longtake.places.finding import Way, find_way
+from longtake.places.loop_rule import LoopRule
 from longtake.places.spans import FEWEST_LINKS, solved_together
 from longtake.places.verification import Verifier
-from longtake.places.walk import LoopRule
 from longtake.spatial.similarity import best_similarity
 from longtake.world.seeds import Split, seeds
 
@@ -86,11 +87,10 @@ def second_walk_figures(task: Task) -> dict[str, Any]:
     """A house mapped, walked again, and strange walks looked for in it."""
     network = loop_network(task["model"])
     verifier = Verifier(network.card)
-    first = KnownWalk.walked(network, task["seed"], 0, task["frames"])
-    strangers = (KnownWalk.walked(network, seed, 1, task["second_frames"]) for seed in task["strange"])
+    frames, second_frames = task["frames"], task["second_frames"]
+    first, together = KnownWalk.walked(network, task["seed"], 0, frames, frames + second_frames)
+    second, *strangers = (_second_walk(task["model"], seed, second_frames) for seed in (task["seed"], *task["strange"]))
     claimed = [find_way(first, stranger, verifier) is not None for stranger in strangers]
-    second = KnownWalk.walked(network, task["seed"], 1, task["second_frames"])
-    together = KnownWalk.walked(network, task["seed"], 0, task["frames"] + task["second_frames"])
     compared = _compared(first, second, verifier, pose_errors(together.cameras, together.truth).metres)
     return asdict(compared) | {
         "is_soon": compared.is_soon,
@@ -98,6 +98,12 @@ def second_walk_figures(task: Task) -> dict[str, Any]:
         "is_near_in_world": compared.is_near_in_world,
         "claimed": sum(claimed),
     }
+
+
+@lru_cache(maxsize=8)
+def _second_walk(model: str, seed: int, frames: int) -> KnownWalk:
+    """Strange to several houses."""
+    return KnownWalk.walked(loop_network(model), seed, 1, frames)[0]
 
 
 def _compared(first: KnownWalk, second: KnownWalk, verifier: Verifier, together_m: float) -> SecondWalk:

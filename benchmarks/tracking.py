@@ -177,7 +177,7 @@ def tracked(network: LoopNetwork, film: Film) -> TrackingFigures:
     walk = session.walk
     assert walk.graph is not None
     islands = walk.graph.islands()
-    nodes = [walk.node_of(frame) for frame in range(len(film.shots))]
+    nodes = [walk.nodes.of_frame(frame) for frame in range(len(film.shots))]
     lost = [frame for frame, one in said.items() if one.state is TrackingState.LOST]
     of_walk = [frame for frame, shot in enumerate(film.shots) if shot.world_from_camera is not None]
     placed = [frame for frame in of_walk if islands[nodes[frame]] == 0]
@@ -198,7 +198,7 @@ def tracked(network: LoopNetwork, film: Film) -> TrackingFigures:
         false_lost=begins,
         weak=sum(said[frame].state is TrackingState.WEAK for frame in of_walk if frame not in film.is_blind),
         sub_maps=len({one.sub_map for one in said.values() if one.sub_map is not None}),
-        worlds=len({int(islands[node]) for node in set(nodes) if not walk.is_lost[node]}),
+        worlds=len({int(islands[node]) for node in set(nodes) if not walk.nodes.is_lost[node]}),
         found_after=min((frame - back for frame in found if frame >= back), default=None),
         metres=None if errors is None else errors.metres,
         degrees=None if errors is None else errors.degrees,

@@ -26,7 +26,7 @@ from longtake.video.frame import VideoFrame
 from longtake.video.resize import Preprocessor
 from longtake.weights.presets import TINY
 
-WORDS = {"memory": "20MB", "windows": "10/4", "keyframes": "every:2", "policy": "context"}
+WORDS = {"memory": "20MB", "windows": "10/4", "keyframes": "every:3", "policy": "context"}
 
 
 def run_through(session: GeometrySession, frames: list[VideoFrame]) -> Geometry:
@@ -185,10 +185,10 @@ def test_a_file_that_does_not_say_its_fit_is_resumed_with_the_one_given(
     model: GeometryModel, frames: list[VideoFrame], tmp_path: Path
 ) -> None:
     path, older = tmp_path / "session.safetensors", tmp_path / "older.safetensors"
-    session = saved_with_fit(model, frames, path, "pad")
+    session = saved_with_fit(model, frames, path, "square")
     record = {name: value for name, value in SavedTensors(path).record.items() if name != "fit"}
     write_tensors(older, {name: Pieces.of(tensor) for name, tensor in load_file(path).items()}, record)
-    resumed = GeometrySession.resume(older, model, fit="pad")
+    resumed = GeometrySession.resume(older, model, fit="square")
     with pytest.raises(InputError, match="Expected a frame of 3 x 126 x 126"):
         GeometrySession.resume(older, model).step(frames[10])
     assert equal(run_through(resumed, frames[10:14]), run_through(session, frames[10:14]))

@@ -19,7 +19,7 @@ from longtake.types import Geometry
 PICTURES = np.random.default_rng(1).integers(0, 256, (22, 56, 56, 3), dtype=np.uint8)
 NUMBER = 17
 QUESTION, CHOICES = "w60 w61", ["w72", "w154"]
-MAPS = {"windows as usual": (None, 10), "windows of 16": ("16/4", 19)}
+MAPS = {"windows as usual": (None, 10), "windows of 16": ("12/4", 19)}
 """Windows, and the picture at which the signal comes: one that is kept, one that completes a scale block."""
 
 

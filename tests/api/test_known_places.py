@@ -1,5 +1,6 @@
 """`locate`, `merge` and `map --continue` as users meet them, on walks through one house by the network."""
 
+import errno
 import json
 import shutil
 import signal
@@ -24,7 +25,9 @@ from longtake.errors import InputError, LongtakeError, SettingError
 from longtake.evaluation.motion import rotation_angle_deg
 from longtake.pipeline import continuing
 from longtake.spatial.similarity import best_similarity
+from longtake.takes.frames import TakeFrame
 from longtake.takes.header import Network, read_header
+from longtake.takes.writer import TakeWriter
 from longtake.world.tour import Tour
 
 SEED = 9
@@ -128,6 +131,38 @@ def test_the_command_says_where_and_what_it_does_not_know(
     assert say("locate", first, known).returncode == 0
 
 
+def parted(folder: Path, copy: Path) -> Path:
+    """As if the camera had been lost with frame 19, and nothing had joined what came after."""
+    shutil.copytree(folder, copy)
+    lines = [json.loads(line) for line in (copy / "frames.jsonl").read_text().splitlines()]
+    lines[19]["tracking"] = {"state": "lost", "reason": "cut", "sub_map": None}
+    for line in lines[20:]:
+        line["tracking"]["sub_map"] = 1
+    (copy / "frames.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    summary = json.loads((copy / "summary.json").read_text())
+    summary["tracking"] |= {"num_sub_maps": 2, "apart": [1]}
+    (copy / "summary.json").write_text(json.dumps(summary))
+    return copy
+
+
+def test_no_place_is_known_by_frames_that_are_lost_or_lie_apart(
+    first: Path, second: Path, strange: Path, tmp_path: Path
+) -> None:
+    """Where such frames lie says nothing of the world of the others."""
+    lost = parted(first, tmp_path / "lost")
+    photo = picture(tmp_path / "photo.png", 41)  # between frames 20 and 21
+    whole, found = longtake.locate(first, photo), longtake.locate(lost, photo)
+    assert whole is not None
+    assert whole.frame > 19
+    assert found is None or found.frame < 19
+    merged = longtake.merge(lost, second, tmp_path / "both")
+    assert json.loads((merged.folder / "merge.json").read_text())["tracking"]["apart"] == [1]
+    again = longtake.locate(merged, photo)
+    assert again is None or not 19 <= again.frame < 32
+    with pytest.raises(InputError, match=r"no two frames of .* show what .* knows"):
+        longtake.merge(parted(strange, tmp_path / "strange"), lost, tmp_path / "other")
+
+
 def test_two_takes_become_one_in_the_world_of_the_first(first: Path, second: Path, tmp_path: Path) -> None:
     before = contents(first), contents(second)
     both = longtake.merge(first, second, tmp_path / "both")
@@ -147,6 +182,14 @@ def test_two_takes_become_one_in_the_world_of_the_first(first: Path, second: Pat
     assert ratio == pytest.approx(1, rel=0.15)
     assert (both.folder / "cloud.ply").exists()
     assert longtake.locate(both, picture(tmp_path / "photo.png", 41)) is not None
+    assert '<span class="badge complete">merged</span>' in (both.folder / "report.html").read_text()
+
+
+def test_the_picture_that_cannot_be_looked_for_is_named(first: Path, tmp_path: Path, say: Callable[..., Done]) -> None:
+    known, wide = picture(tmp_path / "known.png", 41), picture(tmp_path / "wide.png", 41, width=160, height=90)
+    done = say("locate", first, known, wide)
+    assert done.returncode == 1
+    assert "wide.png cannot be looked for: Expected a picture of" in " ".join(done.stderr.split())
 
 
 def test_a_merge_is_the_same_to_the_byte(first: Path, second: Path, tmp_path: Path, say: Callable[..., Done]) -> None:
@@ -161,6 +204,63 @@ def test_a_merge_is_the_same_to_the_byte(first: Path, second: Path, tmp_path: Pa
     assert {name: one[name] for name in one.keys() - names} == {name: other[name] for name in other.keys() - names}
 
 
+@pytest.mark.parametrize("number", [0, 25, 40])
+def test_a_merge_that_fails_half_way_leaves_nothing(first: Path, second: Path, tmp_path: Path, number: int) -> None:
+    """The disk is full with one of its frames, or one of theirs is gone; a folder that was there is empty again."""
+    out = tmp_path / "both"
+    out.mkdir()
+    damaged = shutil.copytree(first, tmp_path / "damaged")
+    passing = [place for place, one in enumerate(longtake.open_take(first).descriptors()) if one is None]
+    (damaged / "depth" / f"{passing[-1]:06d}.png").unlink()
+    with pytest.raises(InputError, match="but it is missing"):
+        longtake.merge(damaged, second, out)
+    wrote = TakeWriter.write_pixels
+
+    def full(writer: TakeWriter, frame: TakeFrame) -> int:
+        if frame.index == number:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return wrote(writer, frame)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TakeWriter, "write_pixels", full)
+        with pytest.raises((LongtakeError, OSError), match="No space left"):
+            longtake.merge(first, second, out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["both", "damaged"]
+    assert not any(out.iterdir())
+    assert len(longtake.merge(first, second, out)) == 52
+
+
+def test_results_that_are_merged_or_continued_stay_as_they_are(first: Path, second: Path) -> None:
+    """Not even a folder within them is written."""
+    before = contents(first)
+    for out in (first / "both", first / "images" / "both"):
+        with pytest.raises(InputError, match=r"Expected a folder outside of .*first"):
+            longtake.merge(second, first, out)
+        with pytest.raises(SettingError, match=r"Expected a folder outside of .*first"):
+            longtake.map(WORLD, out, continue_from=first, format=FORMATS)
+    with pytest.raises(InputError, match=r"Expected two takes, but got .*first twice"):
+        longtake.merge(first, first, first.parent / "both")
+    assert contents(first) == before
+    assert not (first.parent / "both").exists()
+
+
+def test_takes_are_not_merged_into_the_folder_where_one_is(
+    first: Path, second: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"Expected a folder beside or below .*, where you are"):
+        longtake.merge(first, second, ".")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_merge_left_is_not_taken_for_a_result(first: Path, second: Path, tmp_path: Path) -> None:
+    left = tmp_path / "both.unfinished"
+    left.mkdir()
+    with pytest.raises(InputError, match=r"Expected no .*both\.unfinished, which a run that was killed leaves"):
+        longtake.merge(first, second, tmp_path / "both")
+    assert list(tmp_path.iterdir()) == [left]
+
+
 def test_takes_that_share_nothing_are_not_merged(first: Path, strange: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no two frames of .* show what .* knows"):
         longtake.merge(first, strange, tmp_path / "both")
@@ -171,7 +271,7 @@ def test_takes_that_share_nothing_are_not_merged(first: Path, strange: Path, tmp
     ("changes", "sentence"),
     [
         ({"num_frames": None}, "Expected a finished take .* broken off"),
-        ({"descriptor_channels": None}, "the take has no descriptors; map the video again"),
+        ({"descriptor_channels": None}, "the take has no descriptors; name a result of longtake map"),
         ({"network": None}, "which model made it, but it does not"),
         ({"images": None}, "it has no images"),
         ({"depth": None}, "it has no depth"),
@@ -192,16 +292,23 @@ def test_takes_whose_places_cannot_be_known_are_refused(
 
 
 def test_a_take_that_lost_lines_or_was_broken_off_is_refused(first: Path, second: Path, tmp_path: Path) -> None:
-    damaged = shutil.copytree(first, tmp_path / "damaged")
+    damaged, photo = shutil.copytree(first, tmp_path / "damaged"), picture(tmp_path / "photo.png", 41)
     lines = (damaged / "descriptors.txt").read_bytes().splitlines(keepends=True)
     (damaged / "descriptors.txt").write_bytes(b"".join(lines[:-3]))
     with pytest.raises(InputError, match=r"Expected 32 lines in .*descriptors\.txt, but it has 29"):
+        longtake.merge(second, damaged, tmp_path / "both")
+    (damaged / "descriptors.txt").write_bytes(b"".join([*lines, lines[-1]]))
+    with pytest.raises(InputError, match=r"Expected 32 lines in .*descriptors\.txt, but it has 33"):
         longtake.merge(second, damaged, tmp_path / "both")
     stopped = shutil.copytree(first, tmp_path / "stopped")
     summary = json.loads((stopped / "summary.json").read_text())
     (stopped / "summary.json").write_text(json.dumps(summary | {"is_complete": False}))
     with pytest.raises(InputError, match="Expected a finished take"):
         longtake.merge(second, stopped, tmp_path / "both")
+    (stopped / "summary.json").unlink()  # the last thing that a run writes, also of one that continues another
+    for use in (lambda: longtake.merge(second, stopped, tmp_path / "both"), lambda: longtake.locate(stopped, photo)):
+        with pytest.raises(InputError, match="Expected a finished take"):
+            use()
     with pytest.raises(InputError, match="Expected a new or empty folder"):
         longtake.merge(first, second, first)
     assert not (tmp_path / "both").exists()
@@ -251,7 +358,12 @@ def test_a_video_goes_on_in_the_world_of_an_earlier_one(first: Path, second: Pat
     metres_from_unit = best_similarity(old.trajectory.world_from_camera[:, :3, 3].contiguous(), truth[::2, :3, 3])
     cameras = metres_from_unit.of_cameras(take.trajectory.world_from_camera)
     assert float((cameras[:, :3, 3] - truth[25::2, :3, 3]).norm(dim=1).max()) < 0.3
-    assert float(rotation_angle_deg(cameras[:, :3, :3].transpose(1, 2) @ truth[25::2, :3, :3]).max()) < 6
+    turned_deg = rotation_angle_deg(cameras[:, :3, :3].transpose(1, 2) @ truth[25::2, :3, :3])
+    assert (
+        float(turned_deg[: 1 + continued["known_at_frame"]].max()) < 6
+    )  # as it is located; from there on the map's own
+    assert float(turned_deg.median()) < 6
+    assert float(turned_deg.max()) < 10
     # what was said while it ran is what is said without an earlier take
     assert (take.folder / "poses_online.tum").read_bytes() == (second / "poses.tum").read_bytes()
     ratio = np.median(take.depth(0)) / np.median(old.depth(12))  # frames 25 and 24

@@ -9,11 +9,13 @@ import torch
 from rendered_views import HOUSE, filmed
 
 from benchmarks.loop_candidates import Candidate, CandidateSettings, Kind, candidates, shared
+from benchmarks.loop_judging import judge_worlds, judge_worlds_apart
 from benchmarks.loop_pairs import loop_pairs
 from benchmarks.loop_scores import Judged, LoopError, Method, choose_card, figures, is_accepted
+from longtake.bench.workers import open_workers
 from longtake.errors import InputError, SettingError
 from longtake.evaluation.motion import rotation_angle_deg
-from longtake.hub.load import loop_card_of, random_model
+from longtake.hub.load import load_model_once, loop_card_of, random_model
 from longtake.places.evidence import Evidence
 from longtake.places.loop_card import LoopCard
 from longtake.places.loops import Spread
@@ -21,6 +23,7 @@ from longtake.places.verification import Disagreement
 from longtake.spatial.similarity import Similarity
 from longtake.weights.load import save_geometry
 from longtake.weights.presets import TINY
+from longtake.world.families import Family
 from longtake.world.seeds import Split
 
 SIZE = (28, 42)
@@ -77,6 +80,7 @@ def judged(kind: Kind, num_agreeing: int, share: float, turn_deg: float = 0.5, d
         new_from_old=Similarity(torch.tensor(1.0), torch.eye(3), torch.zeros(3)),
         num_matches=200,
         num_agreeing=num_agreeing,
+        turn_deviation_rad=0.005,
         overlap=0.5,
         depth_agreement=share,
         colour_agreement=share,
@@ -161,3 +165,17 @@ def test_the_command_judges_by_the_card_beside_the_weights(tmp_path: Path, capsy
     with pytest.raises(InputError, match="8 right loops at least"):
         loop_pairs(model=str(path), worlds=1, places=1, way=500, split=Split.VALIDATION, choose=True, points_only=True)
     assert loop_card_of(path) == card  # what was not chosen is not written
+
+
+def test_two_processes_judge_the_same_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_geometry(random_model(replace(TINY, sizes=(SIZE,)), torch.device("cpu")), path)
+    model = load_model_once(str(path))
+    asked = [replace(SETTINGS, family=family) for family in (Family.HOUSE, Family.TABLE)]
+    one = judge_worlds(model, asked, lambda _: None, points_only=False)
+    ticks: list[int] = []
+    with open_workers(2) as workers:
+        several = judge_worlds_apart(str(path), asked, workers, ticks.append, points_only=False)
+    assert [each.to_record() for each in several] == [each.to_record() for each in one]
+    assert {each.kind for each in one} == set(Kind)
+    assert ticks == [1] * 4

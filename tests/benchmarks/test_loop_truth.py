@@ -12,8 +12,10 @@ from benchmarks.shared_views import TruePlace, judge_place
 from longtake.places.graph import PlaceGraph
 from longtake.places.index import Candidate, IndexRule, PlaceIndex
 from longtake.places.loop_card import LoopCard
+from longtake.places.loop_rule import LoopRule
 from longtake.places.loops import Spread
-from longtake.places.walk import LoopRule, Walk
+from longtake.places.nodes import Nodes
+from longtake.places.walk import Walk
 from longtake.spatial.similarity import Similarity
 
 CARD = LoopCard(
@@ -37,6 +39,7 @@ def watched() -> LoopWatch:
 def test_a_true_loop_is_right_in_any_unit() -> None:
     watch = watched()
     assert watch.verifier.verify(key_view(OLD), key_view(NEW, metres=2.5)).is_accepted
+    watch.note_loops(1)
     (loop,) = watch.loops()
     assert (loop.old_frame, loop.new_frame, loop.similarity) == (60, 64, 0.7)
     assert loop.shared > 0.5
@@ -50,11 +53,23 @@ def test_a_true_loop_is_right_in_any_unit() -> None:
 def test_what_is_doubted_is_noted_without_an_error() -> None:
     watch = watched()
     watch.verifier.verify(key_view(OLD), key_view(ELSEWHERE))
+    watch.note_loops(0)
     (loop,) = watch.loops()
     assert not loop.is_accepted
     assert loop.shared < 0.1
     assert loop.shift_m is None
     assert not is_wrong(asdict(loop))
+
+
+def test_what_points_speak_for_and_the_walk_refuses_is_no_loop() -> None:
+    watch = watched()
+    for num_loops in (1, 1):
+        assert watch.verifier.verify(key_view(OLD), key_view(NEW)).is_accepted
+        watch.note_loops(num_loops)
+    believed, refused = watch.loops()
+    assert believed.is_accepted
+    assert not refused.is_accepted
+    assert refused.turn_deg is None
 
 
 def test_a_place_is_known_where_an_old_one_shares_its_view() -> None:
@@ -71,11 +86,13 @@ def test_a_place_is_known_where_an_old_one_shares_its_view() -> None:
 
 
 def test_places_that_come_several_in_one_step_are_all_noted() -> None:
-    rule, watch = IndexRule(every=1, gap_frames=4), LoopWatch(WatchedVerifier(CARD))
+    rule, watch = IndexRule(every_frames=1, gap_frames=4), LoopWatch(WatchedVerifier(CARD))
     index = PlaceIndex.empty(4, rule)
     for look, frame in zip(np.eye(4, dtype=np.float32)[:3], (60, 64, 150), strict=True):
         index = index.with_keyframe(look, frame=frame, window=0, timestamp_s=frame / 10)
-    before = replace(Walk.begun(LoopRule(index=rule)), graph=PlaceGraph.of_first(Similarity.identity(CPU)), starts=(0,))
+    before = replace(
+        Walk.begun(LoopRule(index=rule)), graph=PlaceGraph.of_first(Similarity.identity(CPU)), nodes=Nodes(starts=(0,))
+    )
     for view in (OLD, NEW):
         watch.see(view, before)
     assert not watch.places

@@ -15,7 +15,7 @@ from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.exports.masks import MaskFolder
 from longtake.exports.point_filter import PointFilter
 from longtake.spatial.placement import Placement
-from longtake.types import FrameKind
+from longtake.types import FrameKind, Tracking, TrackingReason, TrackingState
 
 ALL_PIXELS = PointFilter(drop_percent=0.0, largest_jump=None)
 
@@ -104,6 +104,11 @@ def test_frames_are_taken_by_status_kind_and_number(frames: list[MappedFrame]) -
     taken = {status: PointFilter().takes(replace(frames[0], status=status)) for status in FrameStatus}
     assert [status.value for status, is_taken in taken.items() if is_taken] == ["ok", "weak"]
     assert PointFilter(statuses=(FrameStatus.CUT,)).takes(replace(frames[0], status=FrameStatus.CUT))
+    states = {state: Tracking(state=state, sub_map=None) for state in TrackingState}
+    tracked = {state: PointFilter().takes(replace(frames[0], tracking=one)) for state, one in states.items()}
+    assert [state for state, is_taken in tracked.items() if not is_taken] == [TrackingState.LOST]
+    dark = Tracking(state=TrackingState.WEAK, reason=TrackingReason.DARKNESS, sub_map=0)
+    assert not PointFilter().takes(replace(frames[0], tracking=dark))
     third = [frame.index for frame in frames if PointFilter(every=3).takes(frame)]
     assert third == [0, 3, 6, 9]
     kinds = [kind.value for kind in FrameKind if PointFilter(keyframes_only=True).takes(replace(frames[0], kind=kind))]

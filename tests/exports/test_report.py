@@ -283,6 +283,33 @@ def test_strips_of_time_lie_where_their_frames_do(mapped: Path) -> None:
     assert len(where["window"]) + len(where["window odd"]) >= len(set(windows))
 
 
+def test_where_the_camera_was_lost_and_what_lies_apart_is_drawn(mapped: Path) -> None:
+    """Nine frames, without frame 5."""
+    assert not page_of(mapped).classed("track")
+    ok, weak, lost = ("ok", None), ("weak", "too fast"), ("lost", "cut")
+    told = [(*ok, 0), (*ok, 0), (*weak, 0), (*lost, None), (*ok, 1), (*lost, None), *[(*ok, 2)] * 3]
+    lines = [json.loads(line) for line in (mapped / "frames.jsonl").read_text().splitlines()]
+    for line, (state, reason, sub_map) in zip(lines, told, strict=True):
+        line["tracking"] = {"state": state, "reason": reason, "sub_map": sub_map}
+    write_lines(mapped / "frames.jsonl", *lines)
+    counted = {"states": {"ok": 6, "weak": 1, "lost": 2}, "reasons": {}, "num_sub_maps": 3, "apart": [2]}
+    summary = json.loads((mapped / "summary.json").read_text())
+    loops = {"num_loops": 1234, "num_withdrawn": 34}
+    (mapped / "summary.json").write_text(json.dumps(summary | {"tracking": counted, "loops": loops}))
+    page = page_of(mapped)
+    drawn = [(band["class"], float(band["x"] or ""), float(band["width"] or "")) for band in page.classed("track")]
+    assert drawn == [
+        ("track", 0, 200),
+        ("track weak", 200, 100),
+        ("track lost", 300, 100),
+        ("track odd", 400, 100),
+        ("track lost", 600, 100),
+        ("track apart", 700, 300),
+    ]
+    assert "3 sub-maps, 1 of them not joined" in page.said
+    assert re.search(r"Loops closed\s*1,200", page.said)
+
+
 def test_speed_is_that_between_two_moments(mapped: Path) -> None:
     speed, memory = (curve["points"] for curve in page_of(mapped).classed("curve"))
     assert speed == "550.0,0.0 950.0,0.0"

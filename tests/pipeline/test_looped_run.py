@@ -14,11 +14,11 @@ from told import known_poses
 
 from longtake.errors import SettingError
 from longtake.exports.poses import LivePoses
+from longtake.exports.report.folder import RUN_NAME
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import load_model
 from longtake.pipeline.events import Event, Frame, Moved
 from longtake.pipeline.outputs import choose_outputs
-from longtake.pipeline.run_record import RUN_NAME
 from longtake.places.loop_choice import LoopChoice, choose_loops
 from longtake.takes.header import CORRECTIONS_NAME, ONLINE_POSES_NAME, POSES_NAME
 from longtake.takes.take import read_take

@@ -1,5 +1,6 @@
 """A run removes only what it has on record, never its source, and nobody else may write to its folder meanwhile."""
 
+import errno
 import json
 import os
 import subprocess
@@ -10,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from longtake.errors import InputError, SettingError
-from longtake.exports.report.folder import EVENTS_NAME
+from longtake.errors import InputError, SettingError, StorageError
+from longtake.exports.report.folder import EVENTS_NAME, RUN_NAME
 from longtake.exports.take import TakeSettings
 from longtake.pipeline.events import MapSummary, Unreadable
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.run_folder import RunFolder
-from longtake.pipeline.run_record import RUN_NAME, RunRecord, plain
+from longtake.pipeline.run_record import RunRecord, plain
 from longtake.runtime.build import SMALL
 from longtake.runtime.execution import Precision
 from longtake.runtime.keyframes import EveryNth
@@ -251,15 +252,44 @@ def test_a_run_that_comes_to_nothing_leaves_nothing(tmp_path: Path) -> None:
     folder.write_unreadable(Unreadable(0, 0.0, "It is torn."))
     folder.close()
     assert not (tmp_path / "out").exists()
+    replaced = opened(tmp_path / "out")
+    (tmp_path / "out").rename(tmp_path / "moved")
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(StorageError, match="Not a directory"):
+        replaced.close()
+    assert (tmp_path / "out").read_text() == "mine"
+    (tmp_path / "out").unlink()
     (tmp_path / "given").mkdir()
     opened(tmp_path / "given").close()
     assert not names(tmp_path / "given")
 
 
 def test_settings_are_plain_values(tmp_path: Path) -> None:
-    settings = plain(replace(SMALL, keyframes=EveryNth(2), precision=Precision.BF16))
-    assert settings["keyframes"] == {"type": "EveryNth", "interval": 2}
+    settings = plain(replace(SMALL, keyframes=EveryNth(3), precision=Precision.BF16))
+    assert settings["keyframes"] == {"type": "EveryNth", "interval": 3}
     assert settings["precision"] == "bf16"
     assert json.loads(json.dumps(settings)) == settings
     outputs = plain(Outputs(take=TakeSettings(images=ImageFiles.PNG)))
     assert outputs["take"]["images"] == "images/{index:06d}.png"
+
+
+@pytest.mark.parametrize("options", [{}, {"resume": True}])
+def test_what_a_kill_has_left_of_the_first_file_is_no_other_run(options: dict[str, bool], tmp_path: Path) -> None:
+    (tmp_path / f"{RUN_NAME}.unfinished").write_bytes(b"{")
+    opened(tmp_path, **options).close_files()
+    assert RunRecord.read(tmp_path) is not None
+
+
+def test_a_result_that_cannot_be_read_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended(opened(tmp_path), is_complete=True)
+    before, read_bytes = names(tmp_path), Path.read_bytes
+
+    def failing(path: Path) -> bytes:
+        if path.name == "summary.json":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", failing)
+    with pytest.raises(InputError, match=r"cannot be read \(Input/output error\), so it stays"):
+        opened(tmp_path, resume=True)
+    assert names(tmp_path) == before

@@ -72,7 +72,7 @@ def test_the_summary_counts_states_and_the_report_says_it_in_words(told: tuple[P
     for state, number in summary["states"].items():
         assert number == sum(record.tracking is not None and record.tracking.state == state for record in records)
     assert summary["reasons"]["lost"]["darkness"] == summary["states"]["lost"]
-    assert (summary["num_sub_maps"], summary["num_apart"]) == (2, 0)
+    assert (summary["num_sub_maps"], summary["apart"]) == (2, [])
     words = f"lost in {summary['states']['lost']} frames (darkness)"
     assert words in (out / "report.html").read_text()
 
@@ -106,13 +106,13 @@ def test_what_is_known_of_a_frame_again_is_told_once() -> None:
 
 
 def test_words_name_reasons_and_sub_maps_or_are_none() -> None:
-    quiet = TrackingSummary(states={"ok": 9}, reasons={"ok": {"overlay": 3}}, num_sub_maps=1, num_apart=0)
+    quiet = TrackingSummary(states={"ok": 9}, reasons={"ok": {"overlay": 3}}, num_sub_maps=1, apart=())
     assert quiet.in_words is None
     lost = TrackingSummary(
         states={"ok": 9, "weak": 1, "lost": 5},
         reasons={"weak": {"too fast": 1}, "lost": {"cut": 2, "darkness": 3}},
         num_sub_maps=3,
-        num_apart=1,
+        apart=(2,),
     )
     assert lost.in_words == (
         "Tracking: lost in 5 frames (cut 2, darkness 3); weak in 1 frame (too fast); 3 sub-maps, 1 of them not joined."

@@ -13,7 +13,7 @@ from longtake.hub.load import knowledge_of
 from longtake.pipeline.unlikeness import Knowledge, UnlikenessJudge
 from longtake.weights.familiarity import CLIP_FRAMES, Familiarity
 
-UNLIKE = "micro-map knows procedural scenes; this video is unlike them"
+UNLIKE = "micro-map knows procedural houses; this video is unlike them"
 
 
 def knowledge(limit: float = 1.0) -> Knowledge:
@@ -34,7 +34,7 @@ def judged(judge: UnlikenessJudge, size: float, number: int) -> list[str]:
         judge.add(frame)
         told.append(judge.note(has_ended=False))
     told.append(judge.note(has_ended=True))
-    return [noted.text for noted in told if noted is not None]
+    return [text for text in told if text is not None]
 
 
 def test_it_is_told_once_when_the_first_frames_were_seen_and_nothing_changes_after() -> None:

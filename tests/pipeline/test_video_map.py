@@ -23,7 +23,7 @@ from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.exports.poses import KittiSink
 from longtake.exports.record import EXPORT_FOLDER, RECORD_NAME
 from longtake.exports.reexport import ExportSettings
-from longtake.exports.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
+from longtake.exports.report.folder import EVENTS_NAME, PROGRESS_NAME, RUN_NAME, SUMMARY_NAME
 from longtake.exports.report.page import REPORT_NAME
 from longtake.exports.scale import KnownDistance, KnownHeight
 from longtake.exports.take import DepthKind, TakeSettings
@@ -35,7 +35,6 @@ from longtake.pipeline.outputs import SESSION_NAME, Outputs
 from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.run import Run
 from longtake.pipeline.run_folder import is_done
-from longtake.pipeline.run_record import RUN_NAME
 from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.runtime.keyframes import ByFlow, EveryNth

@@ -12,7 +12,7 @@ from longtake.places.index import IndexRule, PlaceIndex
 from longtake.places.steady_product import steady_product
 from longtake.places.whitening import MOST_CHANNELS, Whitening
 
-RULE = IndexRule(every=2, max_places=64, gap_frames=40)
+RULE = IndexRule(every_frames=2, max_places=64, gap_frames=40)
 
 
 def looks(seed: int, count: int, channels: int = 24) -> NDArray[np.float64]:
@@ -68,22 +68,24 @@ def test_nothing_nearer_than_the_gap_is_a_candidate() -> None:
     assert indexed(way[:40]).candidates() == []
     for candidate in indexed(way).candidates(50):
         assert candidate.frame - candidate.old_frame >= RULE.gap_frames
-    slow = indexed(way, IndexRule(every=2, max_places=64, gap_frames=1, gap_s=4.0))
+    slow = indexed(way, IndexRule(every_frames=2, max_places=64, gap_frames=1, gap_s=4.0))
     assert {candidate.old_frame for candidate in slow.candidates(50)} <= set(range(17))
     assert slow.candidates(50)
 
 
-def test_one_of_every_few_keyframes_becomes_a_place() -> None:
-    index = indexed(looks(5, 11))
-    assert index.frame.tolist() == [0, 2, 4, 6, 8, 10]
-    assert index.num_keyframes == 11
+def test_keyframes_a_few_frames_apart_become_places() -> None:
+    assert indexed(looks(5, 11)).frame.tolist() == [0, 2, 4, 6, 8, 10]
+    rare = PlaceIndex.empty(3, IndexRule(every_frames=4))
+    for frame in (0, 2, 6, 7, 12):
+        rare = rare.with_keyframe(np.eye(3)[frame % 3], frame=frame, window=0, timestamp_s=float(frame))
+    assert rare.frame.tolist() == [0, 6, 12]
     assert PlaceIndex.empty(3).candidates() == []
 
 
 def test_full_index_loses_what_differs_least_from_its_neighbours() -> None:
     way = looks(6, 124)
     way[40:60] = way[40]  # standing still
-    index = indexed(way, IndexRule(every=2, max_places=54, gap_frames=40))
+    index = indexed(way, IndexRule(every_frames=2, max_places=54, gap_frames=40))
     left = set(range(0, 124, 2)) - set(index.frame.tolist())
     assert len(index) == 54
     assert len(left) == 8
@@ -93,7 +95,7 @@ def test_full_index_loses_what_differs_least_from_its_neighbours() -> None:
 @settings(deadline=None, max_examples=15)
 @given(seed=st.integers(0, 1000), count=st.integers(0, 120), every=st.integers(1, 4), room=st.integers(4, 30))
 def test_index_stays_within_its_bytes_and_in_order(seed: int, count: int, every: int, room: int) -> None:
-    rule = IndexRule(every=every, max_places=room, gap_frames=10)
+    rule = IndexRule(every_frames=every, max_places=room, gap_frames=10)
     index = indexed(looks(seed, count, channels=5), rule)
     assert len(index) == min(room, -(-count // every))
     assert (np.diff(index.frame) > 0).all()
@@ -154,7 +156,7 @@ def test_what_cannot_be_is_refused() -> None:
         index.with_keyframe(np.zeros(24), frame=3, window=0, timestamp_s=0.0)
     with pytest.raises(InputError, match="descriptors of 24 numbers"):
         index.matches(np.zeros((1, 23)))
-    for wrong in ({"every": 0}, {"gap_s": -1.0}, {"max_places": 3}):
+    for wrong in ({"every_frames": 0}, {"gap_s": -1.0}, {"max_places": 3}):
         with pytest.raises(SettingError):
             IndexRule(**wrong)  # type: ignore[arg-type]
     with pytest.raises(SettingError):

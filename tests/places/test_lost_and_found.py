@@ -105,9 +105,26 @@ def test_darkness_is_lost_and_a_known_place_is_found(walked: Walked) -> None:
     assert graph.islands()[-1] == 0
 
 
+def test_what_is_lost_lies_where_the_camera_was_before_it_was_dark(walked: Walked) -> None:
+    """Not where the network took it to be in the dark."""
+    step = walked.steps[LOST]
+    assert step.frame_index == (LOST,)
+    known = dict(zip(range(NUM_BEFORE), cameras_after(walked.steps[:NUM_BEFORE]), strict=True))
+    torch.testing.assert_close(step.world_from_camera[0].double(), known[NUM_BEFORE - 1], atol=1e-5, rtol=0)
+
+
 def test_a_sub_map_that_was_joined_lies_where_the_same_pictures_were_taken(walked: Walked) -> None:
+    known = cameras_after(walked.steps)
+    first = torch.stack([known[frame][:3, 3] for frame in range(AGAIN + 2, NUM_BEFORE)])
+    again = torch.stack([known[frame][:3, 3] for frame in range(LIGHT + 2, len(walked.images))])
+    apart, extent = (first - again).norm(dim=1).median(), (first - first.mean(dim=0)).norm(dim=1).max()
+    assert apart < 0.1 * extent, (apart, extent)
+
+
+def cameras_after(steps: list[Geometry]) -> list[Tensor]:
+    """Of all frames, as they are known after the last of these steps."""
     known: dict[int, Tensor] = {}
-    for step in walked.steps:
+    for step in steps:
         for span in () if step.moved is None else step.moved.spans:
             moved = Similarity.of_matrix(span.now_from_before.double())
             for frame in range(span.first_frame, span.last_frame + 1):
@@ -115,10 +132,7 @@ def test_a_sub_map_that_was_joined_lies_where_the_same_pictures_were_taken(walke
                     known[frame] = moved.of_cameras(known[frame])
         for geometry in (step,) if step.moved is None else (step.moved.geometry, step):
             known |= dict(zip(geometry.frame_index, geometry.world_from_camera.double(), strict=True))
-    first = torch.stack([known[frame][:3, 3] for frame in range(AGAIN + 2, NUM_BEFORE)])
-    again = torch.stack([known[frame][:3, 3] for frame in range(LIGHT + 2, len(walked.images))])
-    apart, extent = (first - again).norm(dim=1).median(), (first - first.mean(dim=0)).norm(dim=1).max()
-    assert apart < 0.1 * extent, (apart, extent)
+    return [known[frame] for frame in sorted(known)]
 
 
 def test_a_session_saved_and_resumed_in_every_state_equals_one_never_stopped(walked: Walked, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from longtake.memory.saved import Pieces, TensorFile
-from longtake.places.overlay import Overlay
+from longtake.places.overlay import Overlay, left_out
 from longtake.places.saved_tracker import tracker_of, tracker_tensors
 from longtake.places.tracking import Tracker, TrackingRule
 from longtake.types import FrameKind, Geometry, TrackingReason, TrackingState
@@ -74,12 +74,12 @@ def test_what_is_covered_has_no_confidence_whatever_the_size_of_the_result() -> 
         depth=torch.ones(1, height, width),
         depth_confidence=torch.full((1, height, width), 2.0),
     )
-    confidence = overlay.left_out(geometry).depth_confidence[0]
+    confidence = left_out(geometry, [overlay.covered]).depth_confidence[0]
     assert overlay.covered is not None
     assert torch.equal(
         confidence == 0, torch.from_numpy(overlay.covered).repeat_interleave(2, 0).repeat_interleave(2, 1)
     )
-    assert Overlay().left_out(geometry) is geometry
+    assert left_out(geometry, [Overlay().covered]) is geometry
 
 
 def test_frames_under_an_overlay_are_ok_and_say_so_and_what_lies_beneath_decides(tmp_path: Path) -> None:

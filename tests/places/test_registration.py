@@ -72,6 +72,51 @@ def test_what_is_seen_outweighs_depths_that_are_wrong_by_a_tenth() -> None:
     assert float(found.new_from_old.scale) == pytest.approx(1.3, rel=0.02)
 
 
+def seen_with_noise(pairs: PointPairs, rng: np.random.Generator) -> PointPairs:
+    """Each point a pixel or so beside where it is, and as far away as both networks guess it."""
+    aside = [rng.normal(0, 1.0, (len(pairs), 2)) for _ in range(2)]
+    old_pixels, new_pixels = pairs.old_pixels + aside[0], pairs.new_pixels + aside[1]
+    return PointPairs(
+        old=lifted(old_pixels, pairs.old[:, 2] * rng.normal(1, 0.05, len(pairs))),
+        new=lifted(new_pixels, pairs.new[:, 2] * rng.normal(1, 0.05, len(pairs))),
+        old_pixels=old_pixels,
+        new_pixels=new_pixels,
+    )
+
+
+def lifted(pixels: Float64[np.ndarray, "points 2"], depth: Float64[np.ndarray, " points"]) -> np.ndarray:
+    rays = (pixels - PICTURE.centre) / PICTURE.focal
+    return np.concatenate([rays * depth[:, None], depth[:, None]], axis=1)
+
+
+def on_a_wall(motion: Motion, count: int, width: float, rng: np.random.Generator) -> PointPairs:
+    """Points of a square of a wall 3 m away."""
+    old = np.stack([*rng.uniform(-width / 2, width / 2, (2, count)), np.full(count, 3.0)], axis=1)
+    new = motion.of_points(old)
+    return PointPairs(old=old, new=new, old_pixels=PICTURE.projected(old), new_pixels=PICTURE.projected(new))
+
+
+@pytest.mark.parametrize("width", [0.8, 2.0, 3.0])
+def test_the_turn_is_as_uncertain_as_it_says(width: float) -> None:
+    truth = Motion(np.array(1.0), about_y(0.05), np.array([0.1, 0.0, 0.05]))
+    rng, off, told = np.random.default_rng(11), [], []
+    for _ in range(60):
+        found = register(seen_with_noise(on_a_wall(truth, 80, width, rng), rng), PICTURE, PICTURE, (7, 400))
+        assert found is not None
+        turned = truth.rotation.T @ found.new_from_old.rotation
+        off.append(np.arccos(min((np.trace(turned) - 1) / 2, 1)))
+        told.append(found.turn_deviation_rad)
+    assert 0.5 < np.sqrt(np.mean(np.square(off))) / np.mean(told) < 2
+
+
+def test_the_turn_is_less_certain_the_closer_points_lie_together() -> None:
+    truth, rng = Motion(np.array(1.0), about_y(0.05), np.array([0.1, 0.0, 0.05])), np.random.default_rng(0)
+    found = [register(on_a_wall(truth, 80, width, rng), PICTURE, PICTURE, (7, 400)) for width in (3.0, 1.5, 0.6)]
+    wide, narrow, narrowest = (each.turn_deviation_rad for each in found if each is not None)
+    assert 2 * wide < narrow
+    assert 2 * narrow < narrowest
+
+
 def test_points_that_share_nothing_agree_on_nothing() -> None:
     rng = np.random.default_rng(1)
     one, other = (exact_pairs(Motion(np.array(1.0), np.eye(3), np.zeros(3)), 150, rng) for _ in range(2))

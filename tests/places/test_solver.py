@@ -19,7 +19,7 @@ from longtake.places.solver import SolverRule, Solving, surprise
 from longtake.spatial.similarities import Similarities, exp
 from longtake.spatial.similarity import Similarity
 
-KEEP_ALL = SolverRule(withdrawn_below=0.0, num_first=12, num_last=8)
+KEEP_ALL = SolverRule(withdrawn_below=0.0, num_first=12, num_last=8, settled=0.0)
 
 
 def oracle(graph: PlaceGraph, rule: SolverRule, start: NDArray[np.float64]) -> float:
@@ -93,7 +93,7 @@ def test_exact_loops_bring_back_the_truth() -> None:
     graph, exact = walked.graph, Spread(translation=1e-5, rotation_rad=1e-5, log_scale=1e-5)
     for node in range(1, 30):
         graph = graph.with_loop(0, node, relative(walked.true, 0, node).one(0), exact)
-    rule = SolverRule(square=1e12, num_first=20)
+    rule = SolverRule(square=1e12, num_first=20, settled=0.0)
     assert error(graph, walked.true) > 0.05
     assert error(Solving.of(graph, rule).solved().adopted_by(graph), walked.true) < 1e-6
 
@@ -203,6 +203,19 @@ def test_nodes_added_while_it_was_solved_follow_by_their_overlaps() -> None:
     assert (adopted.loops.weight[:-1] < 1).all()
 
 
+def test_steps_that_bring_hardly_anything_are_not_taken() -> None:
+    for seed in range(4):
+        graph = walked_graph(seed, nodes=40, loops=30, wrong=0.2, drift=2.0).graph
+        usual, to_the_end = Solving.of(graph), Solving.of(graph, SolverRule(settled=0.0))
+        num_taken = 0
+        while not usual.is_done:
+            before, usual, to_the_end = usual, usual.stepped(), to_the_end.stepped()
+            num_taken += not np.array_equal(before.strain, usual.strain)
+        assert num_taken < usual.rule.num_steps
+        np.testing.assert_array_equal(usual.is_withdrawn, to_the_end.is_withdrawn)
+        assert to_the_end.cost <= usual.cost <= 1.001 * to_the_end.cost
+
+
 def test_solution_depends_on_nothing_before() -> None:
     graph = walked_graph(5, nodes=25, loops=10, wrong=0.3, drift=2.0).graph
     again = Solving.of(Solving.of(graph).solved().adopted_by(graph)).solved()
@@ -265,7 +278,7 @@ def test_surprise_is_about_seven_for_right_loops_and_large_for_wrong_ones() -> N
 
 
 def test_rules_that_cannot_be_are_refused() -> None:
-    for wrong in ({"square": 0.0}, {"withdrawn_below": 1.0}, {"num_last": 0}):
+    for wrong in ({"square": 0.0}, {"withdrawn_below": 1.0}, {"num_last": 0}, {"settled": -0.1}, {"settled": 1.0}):
         with pytest.raises(SettingError):
             SolverRule(**wrong)  # type: ignore[arg-type]
 

@@ -31,7 +31,9 @@ def floor() -> Tensor:
     return torch.stack([stripe, stripe, 200 - stripe]).byte()
 
 
-def said(*, angle: float = 0.0, turn_deg: float = 0.0, x: float = 0.0, sureness: float = 1.0) -> Geometry:
+def said(
+    *, angle: float = 0.0, turn_deg: float = 0.0, x: float = 0.0, sureness: float = 1.0, focal: float = 1.0
+) -> Geometry:
     """Of one frame, whose descriptor lies so far from the usual one."""
     turn, pose = np.radians(turn_deg), torch.eye(4)[None].clone()
     pose[0, :2, :2] = torch.tensor([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
@@ -44,7 +46,7 @@ def said(*, angle: float = 0.0, turn_deg: float = 0.0, x: float = 0.0, sureness:
         provisional=(False,),
         pose_encoding=torch.zeros(1, 9),
         world_from_camera=pose,
-        intrinsics=torch.eye(3)[None],
+        intrinsics=torch.diag(torch.tensor([focal, focal, 1.0]))[None],
         depth=torch.ones(1, *SIZE),
         depth_confidence=torch.full((1, *SIZE), 1 + sureness),
         descriptor=torch.tensor([[np.cos(angle), np.sin(angle)]]),
@@ -75,6 +77,15 @@ def test_the_same_colours_with_nothing_in_common_are_no_common_view() -> None:
     assert state(seen) == OK
     assert state(seen.told(said(angle=0.1, x=0.08))) == OK
     assert state(seen.told(said(angle=0.6))) == (TrackingState.LOST, TrackingReason.NO_COMMON_VIEW)
+
+
+def test_a_turn_away_from_all_that_was_seen_is_no_common_view_unless_pixels_are_found_again() -> None:
+    """As a cut is that the network takes for a turn: 56 pixels at a focal length of 50 are 58 degrees."""
+    turned = said(x=0.08, turn_deg=70, focal=50)
+    assert state(walking().seeing(floor()).told(turned)) == (TrackingState.LOST, TrackingReason.NO_COMMON_VIEW)
+    assert state(walking().seeing(wall(0, 9)).told(turned)) == (TrackingState.WEAK, TrackingReason.TOO_FAST)
+    within = said(x=0.08, turn_deg=50, focal=50)
+    assert state(walking().seeing(floor()).told(within)) == (TrackingState.WEAK, TrackingReason.TOO_FAST)
 
 
 def test_pixels_that_are_found_again_outweigh_a_network_that_finds_two_frames_apart() -> None:

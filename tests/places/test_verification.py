@@ -66,6 +66,16 @@ def test_a_loop_between_cameras_is_one_between_their_windows() -> None:
     torch.testing.assert_close(found.of_points(points / 1.6), points / 0.7)
 
 
+def test_a_place_of_which_little_is_seen_in_common_is_not_believed_though_its_points_agree() -> None:
+    """A step to the side explains a small part of a wall as well as a turn does."""
+    usable = torch.zeros_like(OLD.depth)
+    usable[42:72, 56:86] = 1
+    verdict = Verifier(replace(CARD, least_agreeing=6, least_agreeing_share=0.0)).verify(
+        replace(OLD, depth=OLD.depth * usable), NEW
+    )
+    assert verdict.doubt is Doubt.VAGUE
+
+
 def test_another_place_is_not_believed() -> None:
     for seed, frame in [(HOUSE, 160), (28, 70), (38, 30)]:
         verdict = Verifier(CARD).verify(OLD, key_view(filmed(seed, frame)))

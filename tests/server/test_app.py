@@ -285,7 +285,7 @@ def test_a_sentence_says_what_was_wrong_with_a_request(server: ServerProcess, wa
     assert other == "There is no field '{said}'; there are question, max_tokens."
     small = server.call("POST", "/v1/sessions", {"memory": "1MB", "language": None})
     assert (small.status, small.code) == (400, "budget_too_small")
-    assert "at least 5.90 MB" in small.record["error"]["message"]
+    assert "at least 4.86 MB" in small.record["error"]["message"]
     for path, why in (
         (f"/v1/sessions/{'0' * 16}/live", "no session of this id"),
         (f"/v1/sessions/{watched.id}/live?after=-1", "another value of after"),

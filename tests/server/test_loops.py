@@ -144,12 +144,12 @@ def test_the_parts_of_a_map_are_told_while_it_is_on_disk_and_in_what_is_download
     session = open_session(engine, replace(MAP, title="a walk.mp4"))
     push(session, walk[: LIGHT + 12])
     told = session.description["loops"]
-    assert (told["num_sub_maps"], told["num_apart"]) == (2, 1)
+    assert (told["num_sub_maps"], told["apart"]) == (2, (1,))
     finished(session)
     told = session.description["loops"]
     take = downloaded(session, tmp_path / "in memory")
     summary = json.loads(take["summary.json"])
-    assert summary["tracking"]["num_apart"] == summary["loops"]["num_apart"] == told["num_apart"]
+    assert summary["tracking"]["apart"] == summary["loops"]["apart"] == list(told["apart"])
     assert summary["tracking"]["states"]["lost"] > 0
     assert (summary["source"], summary["num_frames"], summary["is_complete"]) == ("a walk.mp4", LIGHT + 12, True)
     session.evict().result(timeout=60)

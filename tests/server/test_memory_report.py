@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from served import ASK, BOTH, Start, events_of, open_session, push
+from served import ASK, BOTH, MAP, Start, events_of, open_session, push
 
 from longtake.memory.policy import Segment
+from longtake.server import memory_report
 from longtake.server.events import EventLog
 from longtake.server.memory_report import MemoryReport, spans_of
 from longtake.server.networks import Networks
@@ -92,6 +93,22 @@ def test_a_session_of_both_tells_of_both(start: Start, frames: Sequence[VideoFra
     assert 0 < last["bytes"] <= BOTH.memory_bytes
     assert last["dialogue"]["spans"]
     assert last["forgotten"] == []
+
+
+def test_a_walk_that_is_over_within_half_a_second_tells_what_it_ended_with(
+    start: Start, frames: Sequence[VideoFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_report, "_USUAL_S", 3600.0)  # as on a machine that is fast enough
+    session = open_session(start(), MAP)
+    push(session, frames[:12])
+    assert [event["index"] for event in told(session)] == [0]
+    session.finish().result(timeout=60)
+    assert [event["index"] for event in told(session)] == [0, 11]
+    last = told(session)[-1]
+    assert last["bytes"] == session.description["resident_bytes"] > 0
+    assert last["time_s"] == frames[11].timestamp_s
+    session.finish().result(timeout=60)
+    assert len(told(session)) == 2
 
 
 def test_what_a_memory_holds_is_known_also_of_a_session_on_disk_and_of_a_fork(

@@ -102,7 +102,7 @@ def test_a_map_in_parts_is_told_while_it_runs_and_at_its_end(
         for frame in frames:
             session.step(frame)
         told = server.call("GET", f"/v1/sessions/{session.id}").record["loops"]
-        assert (told["num_sub_maps"], told["num_apart"]) == (2, 1)
+        assert (told["num_sub_maps"], told["apart"]) == (2, [1])
         wait_for_words(page, "#status-words", "^Live, 72 frames; .*; the map is in 2 parts, 1 not joined to the first$")
         status, modes = (page.locator(place).bounding_box() for place in ("#status", "#view-modes"))
         assert status["x"] + status["width"] <= modes["x"]
@@ -158,7 +158,7 @@ def test_a_video_unlike_what_the_models_know_is_told_in_a_sentence_with_the_rest
     tell = "event => longtake.page.state.apply({ type: 'session.updated', ...event })"
     page.evaluate(tell, {"notes": fresh, "unlikeness": {"model": None, "language": None}})
     said, fold = page.locator("#model-notes > p"), page.locator("#model-notes details")
-    assert said.text_content() == "micro-map was trained on procedural houses and knows nothing else."
+    assert said.text_content() == "micro-map was trained on procedural scenes and knows nothing else."
     assert not page.locator("#model-notes.unlike").count()
     page.evaluate(tell, {"notes": judged, "unlikeness": {"model": 3.21, "language": 3.21}})
     assert page.locator("#model-notes.unlike").is_visible()

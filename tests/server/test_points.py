@@ -9,13 +9,14 @@ import torch
 from shown import Shown, mapped_frame
 
 import longtake
-from longtake.exports.frame import MappedFrame
+from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.exports.point_filter import PointFilter
 from longtake.server.point_history import PlacedChunk
 from longtake.server.points import MOST_POINTS, ROW, PointChunk, PointMaker, confidence_bytes
 from longtake.server.take_points import chunks_of_take
 from longtake.server.viewer import points_message
 from longtake.spatial.pinhole import unproject
+from longtake.types import Tracking, TrackingReason, TrackingState
 
 POSED = {"centre": (1.0, -2.0, 0.5), "turn_rad": 0.7}
 
@@ -99,6 +100,13 @@ def test_pixels_without_depth_or_confidence_are_no_points() -> None:
     for depth in (0.0, -1.0, np.nan, np.inf):
         assert PointMaker().chunk(replace(frame, depth=np.full_like(frame.depth, depth))) is None
     assert PointMaker().chunk(replace(frame, confidence=np.full_like(frame.confidence, np.nan))) is None
+
+
+def test_frames_that_a_cloud_leaves_out_give_no_points() -> None:
+    frame = mapped_frame()
+    lost = Tracking(state=TrackingState.LOST, reason=TrackingReason.DARKNESS, sub_map=None)
+    for left_out in (replace(frame, tracking=lost), replace(frame, status=FrameStatus.CUT)):
+        assert PointMaker().chunk(left_out) is None
 
 
 def test_a_pose_that_is_none_gives_no_points_and_harms_no_later_frame() -> None:

@@ -238,7 +238,7 @@ def test_a_disk_that_takes_no_more_is_one_error_and_the_session_goes_on(
         until(lambda: len(events_of(session, "error")) == 2)
         session.settle()
     (failed, unsaved) = events_of(session, "error")
-    assert [failed["code"], unsaved["code"]] == ["recording", "bad_input"]
+    assert [failed["code"], unsaved["code"]] == ["recording", "storage"]
     assert "cannot be written" in failed["message"]
     assert len(events_of(session, "recording.stopped")) == 1
     assert said + push(session, frames[12:], first=12) == steps

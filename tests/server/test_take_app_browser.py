@@ -72,7 +72,7 @@ def url(folder: Path) -> Iterator[str]:
 
 
 def test_what_a_result_says_of_its_video_is_said_again(browser: Any, folder: Path, url: str) -> None:
-    note = "micro-map knows procedural scenes; this video is unlike them"
+    note = "micro-map knows procedural houses; this video is unlike them"
     (folder / "summary.json").write_text(json.dumps({"notes": [note]}))
     page = browser.new_page()
     page.goto(f"{url}/#session={TAKE_ID}")

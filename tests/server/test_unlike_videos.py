@@ -14,7 +14,7 @@ from longtake.takes.sealed_json import sealed, unsealed
 from longtake.video.frame import VideoFrame
 
 pytestmark = pytest.mark.extra
-UNLIKE = "knows procedural scenes; this video is unlike them"
+UNLIKE = "knows procedural houses; this video is unlike them"
 
 
 @pytest.fixture(scope="module")

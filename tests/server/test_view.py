@@ -73,7 +73,7 @@ def test_points_are_where_depth_pose_and_intrinsics_say(start: Start, frames: Se
         known |= {index: geometry.frames(place, place + 1) for place, index in enumerate(geometry.frame_index)}
     until_shown(session, 11)
     told = {event["index"]: event for event in events_of(session, "frame.known")}
-    assert [told[index]["kind"] for index in (0, 7, 8, 11)] == ["scale", "scale", "keyframe", "keyframe"]
+    assert [told[index]["kind"] for index in (0, 7, 8, 11)] == ["scale", "scale", "keyframe", "passing"]
     shown = points_of(session)
     assert [one.fields["frame"] for one in shown] == list(range(12))
     for one in shown:
@@ -145,11 +145,11 @@ def test_windows_that_move_take_their_points_along_and_are_forgotten(start: Star
     engine = start()
     session = open_session(engine, MAP)
     session.view.listen(heard)
-    walk = list(longtake.open_video("world:9?frames=66&size=126x98"))
+    walk = list(longtake.open_video("world:9?frames=122&size=126x98"))
     push(session, walk[:-1])
     time.sleep(0.5)  # after which the memory is told again
-    push(session, walk[-1:], first=65)
-    until_shown(session, 65)
+    push(session, walk[-1:], first=121)
+    until_shown(session, 121)
     poses: dict[int, np.ndarray] = {}
     version = 0
     for event in session.events.after(0):
@@ -166,9 +166,9 @@ def test_windows_that_move_take_their_points_along_and_are_forgotten(start: Star
         assert np.array(one.fields["pose"]).reshape(4, 4) == pytest.approx(poses[one.fields["frame"]], abs=1e-5)
     memory = events_of(session, "memory")
     (gone,) = [span for event in memory for span in event["forgotten"]]
-    assert (gone["of"], gone["first"], gone["last"]) == ("map", 0, 47)
-    assert (gone["start_s"], gone["end_s"]) == (walk[0].timestamp_s, walk[47].timestamp_s)
-    assert memory[-1]["map"] == {"kept": 18, "capacity": memory[0]["map"]["capacity"], "window": 1}
+    assert (gone["of"], gone["first"], gone["last"]) == ("map", 0, 103)
+    assert (gone["start_s"], gone["end_s"]) == (walk[0].timestamp_s, walk[103].timestamp_s)
+    assert memory[-1]["map"] == {"kept": 13, "capacity": memory[0]["map"]["capacity"], "window": 1}
 
 
 def test_a_past_that_is_not_here_is_made_of_the_take(tmp_path: Path, frames: Sequence[VideoFrame]) -> None:

@@ -22,8 +22,8 @@ from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.places.index import IndexRule
 from longtake.places.loop_card import LoopCard
 from longtake.places.loop_choice import LoopChoice
+from longtake.places.loop_rule import LoopRule
 from longtake.places.tracking import TrackingRule
-from longtake.places.walk import LoopRule
 from longtake.runtime.build import SessionSettings
 from longtake.runtime.windows import Windows
 from longtake.world.tour import Tour
@@ -64,11 +64,12 @@ def easy_card() -> LoopCard:
         least_depth_agreement=0.0,
         least_colour_agreement=0.0,
         least_texture_agreement=0.0,
+        most_turn_deviation_rad=10.0,
     )
 
 
 EASY_RULE = LoopRule(
-    index=IndexRule(every=1, gap_frames=10, max_places=64),
+    index=IndexRule(every_frames=1, gap_frames=10, max_places=64),
     least_similarity=-1.0,
     verify_every=2,
     adopt_after=3,

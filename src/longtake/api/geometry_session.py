@@ -28,10 +28,10 @@ from longtake.hub.load import familiarity_of
 from longtake.memory.budget import format_bytes
 from longtake.memory.change import Changing
 from longtake.memory.saved import SavedTensors, TensorFile
-from longtake.pipeline.video_map import adjusted_session, preprocessor
+from longtake.pipeline.video_map import preprocessor
 from longtake.places.build import restored_session, with_loops
 from longtake.places.loop_choice import LoopChoice
-from longtake.runtime.build import SessionSettings, open_session, require_budget, usual_settings
+from longtake.runtime.build import SessionSettings, adjusted_session, open_session, require_budget, usual_settings
 from longtake.runtime.execution import AUTO, Precision
 from longtake.runtime.record import SessionRecord
 from longtake.runtime.steps import Look, LoopUse, VideoSession

@@ -21,10 +21,10 @@ from longtake.pipeline.continuing import EarlierTake
 from longtake.pipeline.outputs import Outputs, choose_outputs
 from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.run import Run
-from longtake.pipeline.video_map import MapSettings, adjusted_session, map_video
+from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.pipeline.writer_process import WriterProcess
 from longtake.places.loop_choice import LoopChoice
-from longtake.runtime.build import SMALL, SessionSettings, usual_settings
+from longtake.runtime.build import SMALL, SessionSettings, adjusted_session, usual_settings
 from longtake.runtime.execution import AUTO, Execution, Precision, choose_execution
 from longtake.video.raw import Pixels
 from longtake.video.resize import Fit

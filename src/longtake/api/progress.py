@@ -34,15 +34,21 @@ def time_left(task: Task) -> str:
     """Such as `0:04:10 left`; empty where nobody knows, and at the end."""
     if task.total is None or task.finished or task.time_remaining is None:
         return ""
-    minutes, seconds = divmod(int(task.time_remaining), 60)
+    return left_in_words(float(task.time_remaining))
+
+
+def left_in_words(left_s: float) -> str:
+    """Such as `0:04:10 left`."""
+    minutes, seconds = divmod(int(left_s), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d} left"
 
 
-def bar_columns(*more: Column) -> tuple[Column, ...]:
+def bar_columns(*more: Column, tells_left: bool = True) -> tuple[Column, ...]:
     """What a bar shows: the task, how far it is, what else there is to say, and times."""
     name = TextColumn("{task.description}", markup=False)
-    return (name, BarColumn(), MofNCompleteColumn(), *more, TimeElapsedColumn(), TimeLeft())
+    left = (TimeLeft(),) if tells_left else ()
+    return (name, BarColumn(), MofNCompleteColumn(), *more, TimeElapsedColumn(), *left)
 
 
 @contextmanager

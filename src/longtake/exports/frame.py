@@ -11,7 +11,7 @@ from torch import Tensor
 
 from longtake.spatial.placement import Placement
 from longtake.spatial.similarity import Similarity
-from longtake.types import FrameKind, MovedSpan, Tracking
+from longtake.types import FrameKind, MovedSpan, Tracking, TrackingReason, TrackingState
 
 
 class FrameStatus(StrEnum):
@@ -44,6 +44,14 @@ class PosedFrame:
     """Whether later frames may still move it."""
     tracking: Tracking | None = None
     """None of a session that does not look for places."""
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the camera was lost or in the dark, so that pose and depth say nothing."""
+        tracking = self.tracking
+        if tracking is None:
+            return False
+        return tracking.state is TrackingState.LOST or tracking.reason is TrackingReason.DARKNESS
 
     @classmethod
     def of(cls, frame: "PosedFrame") -> "PosedFrame":

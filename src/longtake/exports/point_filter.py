@@ -41,9 +41,9 @@ class PointFilter:
             raise SettingError(f"Expected to take one frame in 1 or more, not in {self.every}.")
 
     def takes(self, frame: MappedFrame) -> bool:
-        """Whether any point may come of a frame."""
+        """Whether any point may come of a frame; none does where the camera is lost or in the dark."""
         is_kind = not self.keyframes_only or frame.kind is not FrameKind.PASSING
-        return is_kind and frame.status in self.statuses and frame.index % self.every == 0
+        return is_kind and not frame.is_blind and frame.status in self.statuses and frame.index % self.every == 0
 
     def lacks_mask(self, frame: MappedFrame) -> bool:
         """Whether there are masks, but none for this frame."""

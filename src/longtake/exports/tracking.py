@@ -16,8 +16,8 @@ class TrackingSummary:
     reasons: Mapping[str, Mapping[str, int]]
     """Of each state, frames by their reasons."""
     num_sub_maps: int
-    num_apart: int
-    """Sub-maps that were not joined to an earlier one."""
+    apart: tuple[int, ...]
+    """Numbers of the sub-maps that no loop joined to the first: they lie in worlds of their own."""
 
     @property
     def in_words(self) -> str | None:
@@ -28,7 +28,7 @@ class TrackingSummary:
             if self.states.get(state)
         ]
         if self.num_sub_maps > 1:
-            apart = f"{self.num_apart} of them not joined" if self.num_apart else "all joined"
+            apart = f"{len(self.apart)} of them not joined" if self.apart else "all joined"
             said.append(f"{self.num_sub_maps} sub-maps, {apart}")
         return f"Tracking: {'; '.join(said)}." if said else None
 
@@ -40,9 +40,9 @@ class TrackingSummary:
         return f" ({told})" if told else ""
 
 
-def tracking_in_words(summary: Mapping[str, object]) -> str | None:
-    """The sentence of a summary that was read back; None for one that says nothing of it, or is damaged."""
+def tracking_in(told: Mapping[str, object]) -> TrackingSummary | None:
+    """Of a summary that was read back; None for one that says nothing of it, or is damaged."""
     try:
-        return record_from(TrackingSummary, summary.get("tracking")).in_words
+        return record_from(TrackingSummary, told.get("tracking"))
     except ValueError:
         return None

@@ -18,7 +18,7 @@ from jaxtyping import Shaped
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from longtake.errors import InputError, SavedSessionError
+from longtake.errors import SavedSessionError, StorageError
 from longtake.records import parse_json
 
 _DTYPE_NAMES = {
@@ -79,9 +79,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Pieces], record: Mapping[str
     try:
         _replace(path, tensors, record)
     except OSError as error:
-        raise InputError(
-            f"{path} cannot be written ({error.strerror or error}); make room there or name another folder."
-        ) from error
+        fault = f"{path} cannot be written ({error.strerror or error})"
+        raise StorageError(f"{fault}; make room there or name another folder.", fault=fault) from error
 
 
 def _replace(path: Path, tensors: Mapping[str, Pieces], record: Mapping[str, Any]) -> None:

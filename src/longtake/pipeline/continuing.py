@@ -1,7 +1,7 @@
 """A video that goes on in the world of an earlier take, if it shows a place of it; the earlier one stays as it is."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from longtake.places.verification import Verifier
 from longtake.runtime.record import weights_fingerprint
 from longtake.takes.corrections import Corrections
 from longtake.takes.fields import content_of
-from longtake.takes.header import DESCRIPTORS_NAME, POSES_NAME
+from longtake.takes.header import DESCRIPTORS_NAME, FRAMES_NAME, HEADER_NAME, NUMBERED_FOLDERS, POSES_NAME
 from longtake.takes.take import Take
 from longtake.takes.trajectory import Trajectory
 from longtake.types import counted
@@ -46,10 +46,7 @@ class EarlierTake:
     @property
     def identity(self) -> Mapping[str, str]:
         """By which a run that goes on knows that it is the same as when it began."""
-        folder, digest = self.known.take.folder, hashlib.sha256()
-        for name in (POSES_NAME, DESCRIPTORS_NAME):
-            digest.update(content_of(folder / name))
-        return {"folder": folder.name, "sha256": digest.hexdigest()}
+        return identity_of(self.known.take.folder)
 
     def require_fit(self, outputs: Outputs, model: GeometryModel, out: Path) -> None:
         """Refuse, before anything is written, what could not find its way."""
@@ -59,8 +56,8 @@ class EarlierTake:
                 f"Expected the model that made {folder}, {network.name}, but got another, or other weights by that "
                 "name; map both videos with one."
             )
-        if out.resolve() == folder.resolve():
-            raise SettingError(f"Expected another folder than {folder}, which is continued and stays; name another.")
+        if out.resolve().is_relative_to(folder.resolve()):
+            raise SettingError(f"Expected a folder outside of {folder}, which is continued and stays; name another.")
         if outputs.take.images is None or outputs.take.depth is None or outputs.take.pixels is not PixelGrid.MODEL:
             raise SettingError(
                 "Expected images and depth in the model's pixels, by which places are known again; name them with "
@@ -77,9 +74,9 @@ class EarlierTake:
                 "camera, or map both with the same --size and --fit."
             )
 
-    def continued_by(self, take: Take, moved: Corrections | None) -> Continued:
-        """What becomes of a take whose frames were moved so since they were written."""
-        new = KnownTake.of(_as_moved(take, moved))
+    def continued_by(self, take: Take, moved: Corrections | None, apart: Iterable[int] = ()) -> Continued:
+        """What becomes of a take whose frames were moved so since they were written; what lies apart stays so."""
+        new = KnownTake.of(_as_moved(take, moved), apart)
         way = find_way(self.known, new, self.verifier)
         laid = None if way is None else lay(self.known, new, way.links, moves_old=False)
         folder = self.known.take.folder
@@ -109,6 +106,17 @@ class EarlierTake:
             f"{way.position_bound:.2g} {unit} and {way.rotation_bound_deg:.1f} degrees, by "
             f"{counted(laid.num_links, 'place')} in all."
         )
+
+
+def identity_of(folder: Path) -> Mapping[str, str]:
+    """Of a take: its lines, and the names and sizes of its pictures and depth."""
+    digest = hashlib.sha256()
+    for name in (HEADER_NAME, FRAMES_NAME, POSES_NAME, DESCRIPTORS_NAME):
+        digest.update(content_of(folder / name))
+    for name in NUMBERED_FOLDERS:
+        for path in sorted((folder / name).glob("*")):
+            digest.update(f"{name}/{path.name} {path.stat().st_size}\n".encode())
+    return {"folder": folder.name, "sha256": digest.hexdigest()}
 
 
 def _as_moved(take: Take, moved: Corrections | None) -> Take:

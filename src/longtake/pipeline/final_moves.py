@@ -25,13 +25,13 @@ class FinalMoves:
 
     def move(self, spans: Sequence[MovedSpan], num_final: int) -> None:
         """Move the frames of these spans along, as far as they come before this one: later ones are not final."""
-        for span in spans:
+        final = [span for span in spans if span.first_frame < num_final]
+        for span in final:
             stop = min(span.last_frame + 1, num_final)
-            if span.first_frame >= stop:
-                continue
             first, last = self._piece_from(span.first_frame), self._piece_from(stop)
             now_from_before = Similarity.of_matrix(span.now_from_before.double())
             self._moves[first:last] = [now_from_before @ before for before in self._moves[first:last]]
+        if final:
             self._corrections = self._put_together()
 
     @property

@@ -152,7 +152,7 @@ class MapResults:
             yield Frame(index=mapped.index, timestamp_s=mapped.timestamp_s, mapped=mapped)
             yield from self._tracking.take(mapped.index, mapped.timestamp_s, mapped.tracking)
         if (noted := self._unlikeness.note(has_ended=stepped.taken is None)) is not None:
-            yield noted
+            yield Noted(noted)
 
     def _tell_again(self, index: int) -> None:
         if index in self._before_break:

@@ -1,5 +1,6 @@
 """Two finished takes that share places as one, in the world of the first."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -8,23 +9,24 @@ from pathlib import Path
 from longtake.errors import InputError
 from longtake.exports.frame import MappedFrame
 from longtake.exports.reexport import ProgressCallback, no_progress
+from longtake.exports.report.folder import MERGE_NAME
 from longtake.exports.report.page import write_report
 from longtake.exports.saved import saved_frames
 from longtake.exports.take import DepthKind, TakeSettings
+from longtake.exports.tracking import TrackingSummary
 from longtake.pipeline.outputs import Outputs, open_sinks
+from longtake.pipeline.tracked import count_tracking, tracking_summary
 from longtake.places.finding import find_way
 from longtake.places.known_take import KnownTake, require_one_network
 from longtake.places.laying import Laid, lay
 from longtake.places.verification import Verifier
-from longtake.takes.atomic_files import replace_file
+from longtake.takes.atomic_files import making_folder, replace_file, require_makeable
 from longtake.takes.corrections import Corrections
 from longtake.takes.folder_lock import locked
 from longtake.takes.images import ImageFiles
 from longtake.takes.sealed_json import sealed
 from longtake.takes.take import Take
 from longtake.takes.tum import as_written
-
-MERGE_NAME = "merge.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,8 @@ class Merge:
     """That both takes know."""
     scale: float
     """Of the second's unit, in that of the first, where it begins."""
+    tracking: TrackingSummary | None
+    """Of all frames; sub-maps of the second come behind those of the first."""
 
 
 def merge_takes(
@@ -50,6 +54,12 @@ def merge_takes(
     """Writes a new take; nothing is written where the two cannot be joined, and neither of them is changed."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"Expected a new or empty folder for the merged take, but {out} is not; name another.")
+    require_makeable(out)
+    if first.folder.resolve() == second.folder.resolve():
+        raise InputError(f"Expected two takes, but got {first.folder} twice; name another one beside it.")
+    for take in (first, second):
+        if out.resolve().is_relative_to(take.folder.resolve()):
+            raise InputError(f"Expected a folder outside of {take.folder}, which stays as it is; name another.")
     old, new = KnownTake.finished(first), KnownTake.finished(second)
     require_one_network(old, new)
     if first.header.size != second.header.size:
@@ -61,28 +71,29 @@ def merge_takes(
     laid = _laid(old, new, verifier)
     second_from = first.records[-1].index + 1
     later_s = _later_s(first, second)
-    with locked(out):
-        frames = chain(
-            moved_frames(first, laid.old),
-            (_behind(frame, second_from, later_s, first) for frame in moved_frames(second, laid.new)),
-        )
-        sink = open_sinks(out, Outputs(take=_take_settings(first, second)))
+    merge = Merge(
+        folder=str(out),
+        takes=(str(first.folder), str(second.folder)),
+        num_frames=(len(first), len(second)),
+        first_frame_of_second=second_from + second.records[0].index,
+        seconds_later=later_s,
+        num_places=laid.num_links,
+        scale=float(laid.new.scale_at(second.records[0].index)),
+        tracking=_tracking(old, new),
+    )
+    frames = chain(
+        moved_frames(first, laid.old),
+        (_behind(frame, second_from, later_s, first) for frame in moved_frames(second, laid.new)),
+    )
+    with locked(out), making_folder(out) as making:
+        sink = open_sinks(making, Outputs(take=_take_settings(first, second)))
         try:
             for frame in progress(frames, len(first) + len(second)):
                 sink.write(frame)
         finally:
             sink.close()
-        merge = Merge(
-            folder=str(out),
-            takes=(str(first.folder), str(second.folder)),
-            num_frames=(len(first), len(second)),
-            first_frame_of_second=second_from + second.records[0].index,
-            seconds_later=later_s,
-            num_places=laid.num_links,
-            scale=float(laid.new.scale_at(second.records[0].index)),
-        )
-        replace_file(out / MERGE_NAME, sealed({"format": "longtake-merge", "version": 1, **asdict(merge)}))
-        write_report(out)
+        replace_file(making / MERGE_NAME, sealed({"format": "longtake-merge", "version": 1, **asdict(merge)}))
+        write_report(making)
     return merge
 
 
@@ -116,16 +127,29 @@ def moved_frame(frame: MappedFrame, corrections: Corrections) -> MappedFrame:
 def _behind(frame: MappedFrame, places: int, later_s: float, first: Take) -> MappedFrame:
     """A frame of the second take behind all of the first."""
     windows = 1 + max(record.window or 0 for record in first.records)
-    tracking = frame.tracking
-    if tracking is not None and tracking.sub_map is not None:
-        tracking = replace(tracking, sub_map=tracking.sub_map + _num_sub_maps(first))
     return replace(
-        frame,
+        with_sub_maps_later(frame, _num_sub_maps(first)),
         index=frame.index + places,
         timestamp_s=frame.timestamp_s + later_s,
         window=frame.window + windows,
-        tracking=tracking,
     )
+
+
+def with_sub_maps_later(frame: MappedFrame, later: int) -> MappedFrame:
+    """A frame whose sub-map has a number so much higher."""
+    tracking = frame.tracking
+    if tracking is None or tracking.sub_map is None:
+        return frame
+    return replace(frame, tracking=replace(tracking, sub_map=tracking.sub_map + later))
+
+
+def _tracking(old: KnownTake, new: KnownTake) -> TrackingSummary | None:
+    counts: Counter[str] = Counter()
+    for record in (*old.take.records, *new.take.records):
+        count_tracking(counts, record.tracking)
+    before = _num_sub_maps(old.take)
+    apart = (*sorted(old.apart), *(before + number for number in sorted(new.apart)))
+    return tracking_summary(counts, num_sub_maps=before + _num_sub_maps(new.take), apart=apart)
 
 
 def _num_sub_maps(take: Take) -> int:

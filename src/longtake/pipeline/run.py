@@ -215,7 +215,8 @@ class Run(Iterator[Event]):
             summary = self._summarise(self._folder, seconds, (self._num_mapped - num_before) / seconds)
             corrections = self._corrections if summary.is_complete else None
             if self._earlier is not None and summary.is_complete and self._num_mapped:
-                continued = self._earlier.continued_by(read_take(self._folder.path), corrections)
+                apart = () if summary.tracking is None else summary.tracking.apart
+                continued = self._earlier.continued_by(read_take(self._folder.path), corrections, apart)
                 summary = replace(summary, continued=continued.record, notes=(*summary.notes, continued.note))
                 corrections = continued.corrections
                 yield Noted(continued.note)
@@ -437,7 +438,8 @@ class Run(Iterator[Event]):
     def _tracking(self) -> TrackingSummary | None:
         mapper = self.session.mapper
         progress = None if mapper is None else mapper.progress
-        return None if progress is None else tracking_summary(self.counts, progress.loops)
+        use = None if progress is None else progress.loops
+        return None if use is None else tracking_summary(self.counts, num_sub_maps=use.num_sub_maps, apart=use.apart)
 
     @property
     def _corrections(self) -> Corrections | None:

@@ -9,19 +9,19 @@ import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from longtake.errors import InputError, SettingError
+from longtake.errors import InputError, SettingError, StorageError
 from longtake.exports.formats import format_named
 from longtake.exports.frame import FrameStatus, MappedFrame
 from longtake.exports.record import EXPORT_FOLDER, RECORD_NAME, ExportRecord
 from longtake.exports.reexport import ProgressCallback, export_take
 from longtake.exports.report.asked import ASKED_NAME
-from longtake.exports.report.folder import EVENTS_NAME, PROGRESS_NAME, SUMMARY_NAME
+from longtake.exports.report.folder import EVENTS_NAME, PROGRESS_NAME, RUN_NAME, SUMMARY_NAME
 from longtake.exports.report.page import REPORT_NAME, write_report
 from longtake.exports.report.truth import TRUTH_NAME
 from longtake.exports.saved import saved_frames
@@ -31,10 +31,10 @@ from longtake.pipeline.checkpoint import FOLDER as CHECKPOINT_FOLDER
 from longtake.pipeline.checkpoint import Checkpoint, Checkpoints, Reached
 from longtake.pipeline.events import MapSummary, Unreadable
 from longtake.pipeline.outputs import SESSION_NAME, Outputs, open_sinks, sink_options
-from longtake.pipeline.run_record import RUN_NAME, RunRecord, numbered
+from longtake.pipeline.run_record import RunRecord, numbered
 from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink, save
 from longtake.records import parse_json, record_from
-from longtake.takes.atomic_files import Grown, LineFile, replace_file
+from longtake.takes.atomic_files import UNFINISHED, Grown, LineFile, replace_file
 from longtake.takes.correcting import correct_take
 from longtake.takes.corrections import Corrections, read_corrections
 from longtake.takes.depth_files import CONFIDENCE_FILES, DepthFiles
@@ -92,7 +92,7 @@ class RunFolder:
             before = RunRecord.read(out)
             if before is not None:
                 _refuse_links_out_of(out, files=resume)
-            if resume and (before is not None or any(out.iterdir())):
+            if resume and (before is not None or _holds_files(out)):
                 self._find_where_to_go_on(before)
             else:
                 self._require_room(before, overwrite=overwrite)
@@ -228,8 +228,9 @@ class RunFolder:
 
     def _leave_nothing_blank(self) -> None:
         if self._is_blank:
-            self._record.remove_files(self._out)
-            (self._out / RUN_NAME).unlink(missing_ok=True)
+            with suppress(OSError, StorageError):  # the folder is gone, or something else is in its place
+                self._record.remove_files(self._out)
+                (self._out / RUN_NAME).unlink(missing_ok=True)
 
     def _find_where_to_go_on(self, before: RunRecord | None) -> None:
         if before is None:
@@ -270,7 +271,7 @@ class RunFolder:
 
     def _require_room(self, before: RunRecord | None, *, overwrite: bool) -> None:
         if before is None:
-            if any(self._out.iterdir()):
+            if _holds_files(self._out):
                 raise InputError(
                     f"Expected a new or empty folder for a run, but {self._out} holds other files, which no run of "
                     "this version of longtake has on record; name another folder, or delete this one."
@@ -324,13 +325,23 @@ class RunFolder:
 
 
 def is_done(out: Path, outputs: Outputs | None = None) -> bool:
-    """Whether a video was mapped into this folder, to its end, and exported where that was asked for."""
+    """Whether a video was mapped into this folder, to its end, and exported where that was asked for.
+
+    One that cannot be read may be: it is refused, for whoever takes it for missing replaces it.
+    """
+    path, has_export = out / SUMMARY_NAME, outputs is not None and outputs.export is not None
     try:
-        is_mapped = bool(parse_json(content_of(out / SUMMARY_NAME))["is_complete"])
-    except (OSError, ValueError, KeyError, TypeError):
+        if path.exists() and not path.is_file():
+            return False  # whoever writes to a pipe may never do
+        is_mapped = bool(parse_json(path.read_bytes())["is_complete"])
+        return is_mapped and ((out / EXPORT_FOLDER / RECORD_NAME).exists() or not has_export)
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return False
-    has_export = outputs is not None and outputs.export is not None
-    return is_mapped and ((out / EXPORT_FOLDER / RECORD_NAME).exists() or not has_export)
+    except OSError as error:
+        raise InputError(
+            f"What was mapped into {out} before cannot be read ({error.strerror}), so it stays; check the disk and its "
+            "permissions."
+        ) from error
 
 
 def is_whole(out: Path, outputs: Outputs | None = None) -> bool:
@@ -343,6 +354,11 @@ def mend_end(out: Path) -> None:
     Checkpoints(out).clear()
     if not (out / REPORT_NAME).exists():
         write_report(out)
+
+
+def _holds_files(out: Path) -> bool:
+    """And not only what a kill has left of the first one."""
+    return any(not path.name.endswith(UNFINISHED) for path in out.iterdir())
 
 
 def _refuse_links_out_of(out: Path, *, files: bool) -> None:

@@ -13,11 +13,11 @@ import torch
 
 from longtake import __version__
 from longtake.errors import InputError
+from longtake.exports.report.folder import RUN_NAME
 from longtake.takes.atomic_files import replacing, writing
 from longtake.takes.fields import JsonObject, content_of
 from longtake.takes.sealed_json import sealed, unsealed
 
-RUN_NAME = "run.json"
 _FORMAT = "longtake-run"
 _VERSION = 2
 _DIGITS = "*"

@@ -1,12 +1,11 @@
 """How frames were tracked: what is told of it while they come, and counted when they are final."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from longtake.exports.tracking import TrackingSummary
 from longtake.pipeline.events import Begun, Found, Lost
-from longtake.runtime.steps import LoopUse
 from longtake.types import Tracking, TrackingReason, TrackingState
 
 
@@ -51,10 +50,10 @@ def count_tracking(counts: Counter[str], tracking: Tracking | None) -> None:
             counts[_key(tracking.state, tracking.reason)] += 1
 
 
-def tracking_summary(counts: Mapping[str, int], use: LoopUse | None) -> TrackingSummary | None:
+def tracking_summary(counts: Mapping[str, int], *, num_sub_maps: int, apart: Iterable[int]) -> TrackingSummary | None:
     """None where nothing was tracked."""
     states = {state.value: counts[_key(state)] for state in TrackingState if counts.get(_key(state))}
-    if not states or use is None:
+    if not states:
         return None
     reasons = {
         state: {why.value: counts[_key(state, why)] for why in TrackingReason if counts.get(_key(state, why))}
@@ -63,8 +62,8 @@ def tracking_summary(counts: Mapping[str, int], use: LoopUse | None) -> Tracking
     return TrackingSummary(
         states=states,
         reasons={state: found for state, found in reasons.items() if found},
-        num_sub_maps=use.num_sub_maps,
-        num_apart=use.num_apart,
+        num_sub_maps=num_sub_maps,
+        apart=tuple(apart),
     )
 
 

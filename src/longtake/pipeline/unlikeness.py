@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from longtake.pipeline.events import Noted
 from longtake.weights.familiarity import CLIP_FRAMES, FEWEST_FRAMES, Familiarity
 
 
@@ -42,14 +41,14 @@ class UnlikenessJudge:
         self._num_frames += 1
         self._sum += float(self._knowledge.familiarity.distances(torch.from_numpy(descriptor)[None])[0])
 
-    def note(self, *, has_ended: bool) -> Noted | None:
+    def note(self, *, has_ended: bool) -> str | None:
         """What is to be said, once, when the first frames were seen, or the video has ended before."""
         unlikeness = self.unlikeness
         if self._has_told or unlikeness is None or (self._num_frames < CLIP_FRAMES and not has_ended):
             return None
         self._has_told = True
         assert self._knowledge is not None
-        return Noted(self._knowledge.note.format(f"{unlikeness:.1f}")) if unlikeness > 1 else None
+        return self._knowledge.note.format(f"{unlikeness:.1f}") if unlikeness > 1 else None
 
     def state(self) -> Mapping[str, Any]:
         """All but whether it was said: a run that goes on says it again."""

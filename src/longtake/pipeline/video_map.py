@@ -12,8 +12,6 @@ from longtake.errors import SavedSessionError
 from longtake.exports.reexport import ProgressCallback, no_progress
 from longtake.geometry.config import GeometryConfig
 from longtake.geometry.model import GeometryModel
-from longtake.memory.budget import Budget
-from longtake.memory.registry import stream_policy_named
 from longtake.pipeline.checkpoint import Checkpoint, CheckpointRule
 from longtake.pipeline.continuing import EarlierTake
 from longtake.pipeline.live import LiveSession
@@ -27,9 +25,8 @@ from longtake.pipeline.unlikeness import Knowledge
 from longtake.pipeline.writer_process import WriterProcess
 from longtake.places.build import resume_session, with_loops
 from longtake.places.loop_choice import LoopChoice
-from longtake.runtime.alignment import Alignment
-from longtake.runtime.build import SessionSettings, open_session, parse_keyframes, parse_windows
-from longtake.runtime.execution import Execution, Precision
+from longtake.runtime.build import SessionSettings, open_session
+from longtake.runtime.execution import Execution
 from longtake.runtime.record import fingerprint, weights_fingerprint
 from longtake.runtime.steps import VideoSession
 from longtake.takes.header import Network
@@ -139,31 +136,6 @@ def _session_of(checkpoint: Checkpoint, model: GeometryModel, backend: Backend) 
     except SavedSessionError as error:
         why = str(error).removesuffix("; save it again.").rstrip(".")
         raise SavedSessionError(f"{why}; start again with --overwrite (overwrite=True).") from error
-
-
-def adjusted_session(
-    usual: SessionSettings,
-    *,
-    size: int | None = None,
-    memory: str | int | None = None,
-    policy: str | None = None,
-    keyframes: str | None = None,
-    windows: str | None = None,
-    align: str | None = None,
-    precision: Precision = Precision.FP32,
-) -> SessionSettings:
-    """How a network is usually run, with what people write in place of it."""
-    return replace(
-        usual,
-        image_size=usual.image_size if size is None else size,
-        sizes=usual.sizes if size is None else (),
-        retention=usual.retention if policy is None else stream_policy_named(policy),
-        keyframes=usual.keyframes if keyframes is None else parse_keyframes(keyframes),
-        windows=usual.windows if windows is None else parse_windows(windows),
-        alignment=usual.alignment if align is None else Alignment.named(align),
-        budget=None if memory is None else Budget.parse(str(memory)),
-        precision=precision,
-    )
 
 
 def preprocessor(session: SessionSettings, config: GeometryConfig, fit: Fit = Fit.CROP) -> Preprocessor:

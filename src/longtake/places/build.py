@@ -6,9 +6,9 @@ from longtake.attention.backend import Backend
 from longtake.geometry.model import GeometryModel
 from longtake.memory.saved import SavedTensors
 from longtake.places.loop_card import LoopCard
+from longtake.places.loop_rule import LoopRule
 from longtake.places.looped_session import LoopedSession
 from longtake.places.verification import Verifier
-from longtake.places.walk import LoopRule
 from longtake.runtime.record import SessionRecord
 from longtake.runtime.steps import VideoSession
 from longtake.runtime.windowed import restored_session as restored_without_loops

@@ -18,12 +18,13 @@ from torch import Tensor
 
 from longtake.places.index import Candidate, PlaceIndex
 from longtake.places.key_view import KeyView, shared_intrinsics
-from longtake.places.known_take import view_at
+from longtake.places.known_take import is_placed, view_at
 from longtake.places.links import Link
+from longtake.places.loop_rule import LoopRule
 from longtake.places.moved_frames import corrections
 from longtake.places.spans import FEWEST_LINKS, Spans, begins_of, solved_alone
 from longtake.places.verification import Verifier, median_depth, rigid
-from longtake.places.walk import MOST_LOOPS_A_PAIR, LoopRule
+from longtake.places.walk import MOST_LOOPS_A_PAIR
 from longtake.spatial.similarity import Similarity
 from longtake.takes.corrections import Corrections
 from longtake.takes.take import Take
@@ -40,10 +41,13 @@ class LaidTake:
     world_from_take: Similarity
     frames_later: int
     windows_later: int
-    """By which its frames and windows come after their own numbers."""
+    sub_maps_later: int
+    """By which its frames, windows and sub-maps come after their own numbers."""
     first: int
     stop: int
     """Positions of frames that are its own in the whole."""
+    apart: frozenset[int]
+    """Its sub-maps, by their own numbers, that are not in the world of the whole."""
 
     def frame(self, position: int) -> int:
         """Its number in the whole."""
@@ -52,6 +56,15 @@ class LaidTake:
     def window(self, position: int) -> int:
         """Likewise."""
         return (self.take.records[position].window or 0) + self.windows_later
+
+    def newest_sub_map(self, position: int) -> int:
+        """That had begun with a frame, by its number in the whole."""
+        tracked = [record.tracking for record in self.take.records[: position + 1] if record.tracking is not None]
+        return self.sub_maps_later + max((one.sub_map for one in tracked if one.sub_map is not None), default=0)
+
+    def is_placed(self, position: int) -> bool:
+        """Whether it is known where in the world of the whole the camera was."""
+        return is_placed(self.take.records[position].tracking, self.apart)
 
     def camera(self, position: int) -> Float64[Tensor, "4 4"]:
         return self.world_from_take.of_cameras(self.take.trajectory.world_from_camera[position])
@@ -133,7 +146,7 @@ class _Chain:
         index: PlaceIndex | None = None
         for take in self.takes:
             for position, descriptor in enumerate(take.take.descriptors()):
-                if descriptor is None or not take.first <= position < take.stop:
+                if descriptor is None or not take.first <= position < take.stop or not take.is_placed(position):
                     continue
                 index = (index or PlaceIndex.empty(len(descriptor), rule.index)).with_keyframe(
                     descriptor,

@@ -31,6 +31,8 @@ class Evidence:
     """Points that look alike."""
     num_agreeing: int
     """Those of them that the similarity explains, in both directions."""
+    turn_deviation_rad: float
+    """By how much its turn may be off by where these points are seen, one standard deviation."""
     overlap: float
     """Share of a view that the other one holds; the lesser of the two directions, as all that follow."""
     depth_agreement: float
@@ -54,6 +56,7 @@ class Comparison:
     new_from_old: Motion
     num_matches: int
     num_agreeing: int
+    turn_deviation_rad: float
 
     @classmethod
     def of(cls, old: KeyView, new: KeyView) -> "Comparison | None":
@@ -69,6 +72,7 @@ class Comparison:
             new_from_old=found.new_from_old,
             num_matches=len(pairs),
             num_agreeing=int(found.agrees.sum()),
+            turn_deviation_rad=found.turn_deviation_rad,
         )
 
     @property
@@ -83,6 +87,7 @@ class Comparison:
             new_from_old=self.new_from_old.similarity(self.old.unit, self.new.unit),
             num_matches=self.num_matches,
             num_agreeing=self.num_agreeing,
+            turn_deviation_rad=self.turn_deviation_rad,
             overlap=min(forth.overlap, back.overlap),
             depth_agreement=min(forth.depth_agreement, back.depth_agreement),
             colour_agreement=min(forth.colour_agreement, back.colour_agreement),

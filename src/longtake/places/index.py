@@ -1,6 +1,6 @@
 """An index of places by what they look like, bounded in bytes; those that a walk may have come back to.
 
-places    0  1  2  3  4  5  ...  95 96 97 98          one of every few keyframes
+places    0  1  2  3  4  5  ...  95 96 97 98          keyframes, a few frames apart
              └──┼──┘                 └──┼──┘
              forwards: 1~96 2~97 3~98, or backwards: 3~96 2~97 1~98
 
@@ -33,8 +33,8 @@ _REFRESH_SHARE = 8
 class IndexRule:
     """What becomes a place, and which places may be the same."""
 
-    every: int = 4
-    """Keyframes for each place."""
+    every_frames: int = 4
+    """From one place to the next, at least."""
     max_places: int = 4096
     gap_frames: int = 100
     """Between a place and an old one that may be the same, at least."""
@@ -45,12 +45,12 @@ class IndexRule:
 
     def __post_init__(self) -> None:
         if (
-            min(self.every, self.gap_frames) < 1
+            min(self.every_frames, self.gap_frames) < 1
             or min(self.reach, self.gap_s) < 0
             or self.max_places < 2 * self.reach + 2
         ):
             raise SettingError(
-                "Expected places every 1 keyframe or more, 1 frame or more between them, numbers of neighbours and "
+                "Expected places every 1 frame or more, a gap of 1 frame or more, numbers of neighbours and "
                 f"seconds from 0 on, and room for more places than those neighbours, but got {self}."
             )
 
@@ -109,8 +109,6 @@ class PlaceIndex:
     whitening: Whitening
     num_since: int = 0
     """Places that came since `whitening` was computed."""
-    num_keyframes: int = 0
-    """Shown so far, whether they became places or not."""
 
     @classmethod
     def empty(cls, num_channels: int, rule: IndexRule | None = None) -> "PlaceIndex":
@@ -151,10 +149,9 @@ class PlaceIndex:
             )
         if len(self) and frame <= self.frame[-1]:
             raise InputError(f"Expected keyframes in order of time after frame {self.frame[-1]}, but got {frame}.")
-        counted = replace(self, num_keyframes=self.num_keyframes + 1)
-        if self.num_keyframes % self.rule.every:
-            return counted
-        room = counted if len(self) < self.rule.max_places else counted._kept(self._all_but_the_plainest())
+        if len(self) and frame - self.frame[-1] < self.rule.every_frames:
+            return self
+        room = self if len(self) < self.rule.max_places else self._kept(self._all_but_the_plainest())
         half = _halves(descriptor[None])
         added = replace(
             room,
@@ -201,7 +198,7 @@ class PlaceIndex:
         ]
 
     def matches(self, descriptors: Float[np.ndarray, "frames channels"], count: int = 5) -> list[Match]:
-        """The places most like a frame of another take, or some frames that are `every` keyframes apart; best first."""
+        """The places most like a frame of another take, or some frames that lie `every_frames` apart; best first."""
         if descriptors.shape[1] != self.num_channels:
             raise InputError(
                 f"Expected descriptors of {self.num_channels} numbers, but got {descriptors.shape[1]}; use the model "
@@ -222,7 +219,7 @@ class PlaceIndex:
             "frame": self.frame,
             "window": self.window,
             "timestamp_s": self.timestamp_s,
-            "counts": np.array([self.num_since, self.num_keyframes]),
+            "num_since": np.array([self.num_since]),
         }
         return {**{name: torch.from_numpy(array.copy()) for name, array in arrays.items()}, **self.whitening.tensors()}
 
@@ -231,7 +228,6 @@ class PlaceIndex:
         """What `tensors` gave, to the bit."""
         rule = rule or IndexRule()
         count, num_channels = tensors["descriptor"].shape if "descriptor" in tensors else (0, 1)
-        num_since, num_keyframes = array_of(tensors, "counts", torch.int64, (2,)).tolist()
         index = cls(
             rule=rule,
             descriptor=array_of(tensors, "descriptor", torch.float16, (count, num_channels)),
@@ -240,10 +236,9 @@ class PlaceIndex:
             window=array_of(tensors, "window", torch.int64, (count,)),
             timestamp_s=array_of(tensors, "timestamp_s", torch.float64, (count,)),
             whitening=Whitening.of_tensors(tensors, num_channels),
-            num_since=num_since,
-            num_keyframes=num_keyframes,
+            num_since=int(array_of(tensors, "num_since", torch.int64, (1,))[0]),
         )
-        if count > rule.max_places or (np.diff(index.frame) <= 0).any() or min(num_since, num_keyframes) < 0:
+        if count > rule.max_places or (np.diff(index.frame) <= 0).any() or index.num_since < 0:
             raise SavedSessionError("The saved index has too many places, or not in order of time; save it again.")
         return index
 

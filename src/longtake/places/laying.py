@@ -10,10 +10,10 @@ import numpy as np
 
 from longtake.places.known_take import KnownTake
 from longtake.places.links import Link
+from longtake.places.loop_rule import LoopRule
 from longtake.places.moved_frames import corrections
 from longtake.places.spans import FEWEST_LINKS, Spans, begins_of, solved_together
 from longtake.places.verification import rigid
-from longtake.places.walk import LoopRule
 from longtake.takes.corrections import Corrections
 from longtake.takes.take import Take
 
@@ -57,6 +57,7 @@ def _spans(take: Take, begins: list[int]) -> Spans:
         take.records[-1].index,
         tuple(rigid(take.trajectory.world_from_camera[position]) for position in begins),
         tuple(_median_depth(take, position) for position in begins),
+        is_settled=take.corrections is not None,
     )
 
 

@@ -6,6 +6,7 @@ closes no loops.
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -43,13 +44,20 @@ class LoopCard:
     least_depth_agreement: float
     least_colour_agreement: float
     least_texture_agreement: float
+    most_turn_deviation_rad: float = math.radians(5.0) / 3
+    """Of the turn, by where the agreeing points are seen: three deviations are what a loop may be off by."""
     noise: Spread
     """Of accepted loops; translation over the median depth of the new view."""
     side: SideLimits | None = None
     """None where the network is not asked."""
 
     def __post_init__(self) -> None:
-        _require_positive({"least_agreeing": float(self.least_agreeing)})
+        _require_positive(
+            {
+                "least_agreeing": float(self.least_agreeing),
+                "most_turn_deviation_rad": self.most_turn_deviation_rad,
+            }
+        )
         shares = (
             self.least_agreeing_share,
             self.least_depth_agreement,

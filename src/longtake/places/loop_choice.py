@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from longtake.places.loop_card import LoopCard
-from longtake.places.walk import LoopRule
+from longtake.places.loop_rule import LoopRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,10 @@ import torch
 from longtake.memory.change import Changing
 from longtake.memory.saved import Pieces, SavedTensors, TensorFile
 from longtake.places.loop_card import LoopCard
+from longtake.places.loop_rule import LoopRule
 from longtake.places.saved_walk import rule_of, walk_of, walk_tensors
 from longtake.places.verification import Verifier
-from longtake.places.walk import Held, LoopRule, Seen, Walk
+from longtake.places.walk import Held, Seen, Walk
 from longtake.runtime.steps import Frame, Look, LoopUse, Progress, VideoSession
 from longtake.types import Geometry
 from longtake.weights.familiarity import UNJUDGED, Judged
@@ -55,8 +56,8 @@ class LoopedSession(VideoSession):
             loops=LoopUse(
                 num_loops=0 if loops is None else len(loops),
                 num_withdrawn=0 if loops is None else int(loops.is_withdrawn.sum()),
-                num_sub_maps=walk.num_sub_maps,
-                num_apart=walk.num_apart,
+                num_sub_maps=len(walk.nodes.sub_maps),
+                apart=walk.apart,
                 num_bytes=walk.num_bytes,
                 most_bytes=walk.most_bytes(inner.size),
             ),

@@ -5,7 +5,9 @@ came far enough is an overlay if an edge is near that stays as well, as letters 
 a plain wall or sky stays the same too, and is neither.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -28,6 +30,9 @@ _NEAR = 3
 _DARK = 24
 """Of a border."""
 
+Cover: TypeAlias = Bool[np.ndarray, "rows columns"] | None
+"""Pixels of overlays; None where there are none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Overlay:
@@ -35,12 +40,16 @@ class Overlay:
 
     last: UInt8[np.ndarray, "3 height width"] | None = None
     stayed: UInt8[np.ndarray, "height width"] | None = None
-    covered: Bool[np.ndarray, "height width"] | None = None
-    """Pixels of overlays; None where there are none."""
+    covered: Cover = None
 
     @property
     def num_bytes(self) -> int:
         return sum(part.nbytes for part in (self.last, self.stayed, self.covered) if part is not None)
+
+    @staticmethod
+    def most_bytes(size: tuple[int, int]) -> int:
+        """Of pictures of this height and width, which are made smaller where they are large."""
+        return 5 * size[0] * size[1]
 
     @property
     def share(self) -> float:
@@ -58,17 +67,22 @@ class Overlay:
         stayed = np.where(change <= _UNCHANGED, stayed + 1, stayed - _BACK).clip(0, _MOST)
         return Overlay(last=pixels, stayed=stayed.astype(np.uint8), covered=_covered(stayed >= _ENOUGH, pixels))
 
-    def left_out(self, geometry: Geometry) -> Geometry:
-        """Without confidence where an overlay lies: neither places nor the map are made of such pixels."""
-        if self.covered is None or not len(geometry):
-            return geometry
-        confidence = geometry.depth_confidence
-        height, width = confidence.shape[1:]
-        rows, columns = (
-            np.arange(side) * of // side for side, of in zip((height, width), self.covered.shape, strict=True)
-        )
-        covered = torch.from_numpy(self.covered[rows][:, columns]).to(confidence.device)
-        return replace(geometry, depth_confidence=confidence.masked_fill(covered, 0.0))
+
+def left_out(geometry: Geometry, covers: Sequence[Cover]) -> Geometry:
+    """Without confidence where an overlay lies over a frame: neither places nor the map are made of such pixels."""
+    if all(cover is None for cover in covers):
+        return geometry
+    confidence = geometry.depth_confidence
+    height, width = confidence.shape[1:]
+    masks = torch.from_numpy(np.stack([_as_large(cover, height, width) for cover in covers]))
+    return replace(geometry, depth_confidence=confidence.masked_fill(masks.to(confidence.device), 0.0))
+
+
+def _as_large(cover: Cover, height: int, width: int) -> Bool[np.ndarray, "height width"]:
+    if cover is None:
+        return np.zeros((height, width), dtype=bool)
+    rows, columns = (np.arange(side) * of // side for side, of in zip((height, width), cover.shape, strict=True))
+    return np.asarray(cover[rows][:, columns])
 
 
 def _covered(

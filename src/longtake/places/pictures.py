@@ -11,8 +11,9 @@ from jaxtyping import Bool, Float64, Shaped
 
 from longtake.places.key_view import KeyView
 
-LONGEST_SIDE = 160
-"""In pixels; larger pictures are made smaller, so that a candidate takes no longer."""
+LONGEST_SIDE = 168
+"""In pixels, that of the widest pictures micro-map is shown; larger ones are made smaller, so that a candidate takes no
+longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,6 +90,9 @@ class Registration:
 
     new_from_old: Motion
     agrees: Bool[np.ndarray, " pairs"]
+    turn_deviation_rad: float
+    """By how much the turn may be off about its least certain axis, in one standard deviation, by where points are
+    seen: few of them, close together or on one wall, are as well explained by a step to the side."""
 
 
 def register(pairs: PointPairs, old: DepthPicture, new: DepthPicture, seed: tuple[int, int]) -> Registration | None:
@@ -103,15 +106,18 @@ def register(pairs: PointPairs, old: DepthPicture, new: DepthPicture, seed: tupl
         return None
     motion = samples[best]
     for number in range(_NUM_STEPS):
-        step = _step(motion, pairs, old, new, wide=2.0 if number < _WIDE_STEPS else 1.0)
-        if step is None:
+        equations = _equations(motion, pairs, old, new, wide=2.0 if number < _WIDE_STEPS else 1.0)
+        if equations is None:
             return None
-        motion = motion.moved(step)
+        motion = motion.moved(-np.linalg.solve(equations.matrix, equations.vector))
     if not 1 / _LARGEST_SCALE < float(motion.scale) < _LARGEST_SCALE:
+        return None
+    at_last = _equations(motion, pairs, old, new, wide=1.0)
+    if at_last is None:
         return None
     back = PointPairs(old=pairs.new, new=pairs.old, old_pixels=pairs.new_pixels, new_pixels=pairs.old_pixels)
     agrees = _agree(motion, pairs, new, wide=1.0) & _agree(motion.inverse(), back, old, wide=1.0)
-    return Registration(new_from_old=motion, agrees=agrees)
+    return Registration(new_from_old=motion, agrees=agrees, turn_deviation_rad=at_last.turn_deviation_rad)
 
 
 def _samples(pairs: PointPairs, rng: np.random.Generator) -> Motion:
@@ -181,10 +187,10 @@ def _agree(motion: Motion, pairs: PointPairs, new: DepthPicture, *, wide: float)
     return np.asarray(in_front & is_near & (np.abs(log_depth) < wide * _NEAR_LOG_DEPTH))
 
 
-def _step(
+def _equations(
     motion: Motion, pairs: PointPairs, old: DepthPicture, new: DepthPicture, *, wide: float
-) -> Float64[np.ndarray, "7"] | None:
-    """Of Gauss and Newton, pairs weighted by how well they agree; none where too few do."""
+) -> "_Equations | None":
+    """Of a step of Gauss and Newton, pairs weighted by how well they agree; none where too few do."""
     back = motion.inverse()
     forth = _Residuals.of(motion.of_points(pairs.old), new, pairs.new_pixels, pairs.new[:, 2], wide)
     backward = _Residuals.of(back.of_points(pairs.new), old, pairs.old_pixels, pairs.old[:, 2], wide)
@@ -192,16 +198,21 @@ def _step(
         return None
     by_step = np.einsum("ij,pjk->pik", -back.scale * back.rotation, _by_step(pairs.new[backward.agrees]))
     one, other = forth.equations(_by_step(forth.points), new), backward.equations(by_step, old)
-    matrix = one.matrix + other.matrix + _DAMPING * np.eye(7)
-    return -np.linalg.solve(matrix, one.vector + other.vector)
+    return _Equations(one.matrix + other.matrix + _DAMPING * np.eye(7), one.vector + other.vector)
 
 
 @dataclass(frozen=True, slots=True)
 class _Equations:
-    """Normal equations of one direction."""
+    """Normal equations of one direction, or of both."""
 
     matrix: Float64[np.ndarray, "7 7"]
     vector: Float64[np.ndarray, "7"]
+
+    @property
+    def turn_deviation_rad(self) -> float:
+        """Of both directions, which say the same twice."""
+        covariance = 2 * np.linalg.inv(self.matrix)
+        return float(np.sqrt(np.linalg.eigvalsh(covariance[:3, :3])[-1]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,9 +12,12 @@ from longtake.errors import SavedSessionError, SettingError
 from longtake.places.graph import PlaceGraph
 from longtake.places.index import Candidate, PlaceIndex
 from longtake.places.kept_view import KeptView
+from longtake.places.loop_rule import LoopRule
+from longtake.places.nodes import Nodes
+from longtake.places.overlay import Cover
 from longtake.places.saved_tracker import state_numbers, states_of, tracker_of, tracker_tensors
 from longtake.places.solver import Solving
-from longtake.places.walk import LoopRule, Walk
+from longtake.places.walk import Walk
 from longtake.records import record_from
 from longtake.spatial.similarity import Similarity
 
@@ -27,11 +31,12 @@ def walk_tensors(walk: Walk) -> dict[str, Tensor]:
     counts = [getattr(walk, name) for name in _COUNTS]
     return {
         "counts": torch.tensor(counts, dtype=torch.int64),
-        "nodes": torch.tensor([walk.starts, walk.windows, walk.is_lost], dtype=torch.int64),
+        "nodes": torch.tensor([walk.nodes.starts, walk.nodes.windows, walk.nodes.is_lost], dtype=torch.int64),
         "states": state_numbers(walk.states),
+        **_cover_tensors(walk.covers),
         **_under("tracker", tracker_tensors(walk.tracker)),
         **({} if walk.last_camera is None else {"last_camera": _numbers(walk.last_camera)}),
-        "anchors": _stacked([_numbers(anchor) for anchor in walk.anchors], (_SIMILARITY,)),
+        "anchors": _stacked([_numbers(anchor) for anchor in walk.nodes.anchors], (_SIMILARITY,)),
         "candidates": torch.tensor([astuple(one) for one in walk.candidates], dtype=torch.float64).reshape(-1, 7),
         **({} if not walk.waiting else {"waiting": torch.stack(walk.waiting)}),
         **_view_tensors(walk.views),
@@ -67,15 +72,13 @@ def _walk_of(tensors: Mapping[str, Tensor], rule: LoopRule) -> Walk:
         rule=rule,
         tracker=tracker_of(tracker, rule.tracking),
         states=states_of(tensors["states"]),
-        is_lost=tuple(map(bool, is_lost)),
+        covers=_covers_of(tensors),
+        nodes=Nodes(starts=tuple(starts), windows=tuple(windows), is_lost=tuple(map(bool, is_lost)), anchors=anchors),
         is_joined=bool(is_joined),
         last_camera=None if last_camera is None else Similarity.of_numbers(last_camera.tolist(), dtype=torch.float64),
         waiting=tuple(tensors["waiting"].clone()) if "waiting" in tensors else (),
         index=PlaceIndex.of_tensors(index, rule.index) if index else None,
         views=_views_of(tensors),
-        starts=tuple(starts),
-        windows=tuple(windows),
-        anchors=anchors,
         graph=PlaceGraph.of_tensors(graph) if graph else None,
         candidates=tuple(_candidate(row) for row in tensors["candidates"].tolist()),
         solving=Solving.of_tensors(solving) if solving else None,
@@ -83,10 +86,30 @@ def _walk_of(tensors: Mapping[str, Tensor], rule: LoopRule) -> Walk:
     )
     num_nodes = 0 if walk.graph is None else len(walk.graph)
     places = [] if walk.index is None else walk.index.frame.tolist()
-    has_fitting_nodes = len(starts) == len(anchors) == num_nodes and len(walk.states) <= walk.num_frames
+    has_fitting_nodes = (
+        len(starts) == len(anchors) == num_nodes and len(walk.covers) == len(walk.states) <= walk.num_frames
+    )
     if not has_fitting_nodes or [view.frame for view in walk.views] != places:
         raise SavedSessionError("The saved session's nodes or places do not fit each other; save it again.")
     return walk
+
+
+def _cover_tensors(covers: Sequence[Cover]) -> dict[str, Tensor]:
+    """Each run of frames with the same overlays once, and of each frame which that is."""
+    runs, numbers, before = list[Tensor](), list[int](), None
+    for cover in covers:
+        if cover is not None and cover is not before:
+            runs.append(torch.from_numpy(cover.astype(np.uint8)))
+        numbers.append(-1 if cover is None else len(runs) - 1)
+        before = cover
+    return {"cover_of_frame": torch.tensor(numbers, dtype=torch.int64)} | (
+        {"covers": torch.stack(runs)} if runs else {}
+    )
+
+
+def _covers_of(tensors: Mapping[str, Tensor]) -> tuple[Cover, ...]:
+    runs = [run.numpy().astype(bool) for run in tensors["covers"]] if "covers" in tensors else []
+    return tuple(None if number < 0 else runs[number] for number in tensors["cover_of_frame"].tolist())
 
 
 def _view_tensors(views: Sequence[KeptView]) -> dict[str, Tensor]:

@@ -5,10 +5,7 @@ cost = Σ |strain / σ|  + Σ loss(|residual / σ| ),    residual = log(measured
        overlaps          loops
 
 Strains are numbers in a straight space, and overlaps depend on nothing else; so only loops are linearised, and a step
-is a dense system as large as the loops are many, whatever the length of the chain (Woodbury's identity):
-
-strain = -C Jᵀ (1 + J C Jᵀ)⁻¹ (residual - J strain)         J C Jᵀ of two loops: the drift, C, that the chain gathers
-                                                            between nodes which both of them span
+is a dense system as large as the loops are many, or the nodes where those are fewer (`linear_system`).
 
 The loss of Cauchy lets a wrong loop pull less the farther away it is, and leads home from far: over random walks it
 withdrew as many wrong loops as sharper ones (Geman and McClure, graduated or not) and, where overlaps are worse than
@@ -29,14 +26,13 @@ from torch import Tensor
 
 from longtake.errors import SettingError
 from longtake.places.graph import MAX_LOOPS, PlaceGraph, array_of, placed
+from longtake.places.linear_system import Chain, LinearSystem
 from longtake.places.loops import Loops, Spread, by_number
-from longtake.places.steady_solve import BLOCK, solve_positive
 from longtake.places.sub_maps import with_sub_maps_laid
-from longtake.spatial.similarities import TANGENT, Similarities, inverse_right_jacobian, right_jacobian
+from longtake.spatial.similarities import TANGENT, Similarities, inverse_right_jacobian
 from longtake.spatial.similarity import Similarity
 
 _SHORTER = (1.0, 0.5, 0.25, 0.125)
-_LOOPS_A_BLOCK = BLOCK // TANGENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +46,15 @@ class SolverRule:
     """Steps with all loops."""
     num_last: int = 6
     """Steps with those that were not withdrawn then."""
+    settled: float = 1e-4
+    """Share of the cost that a step must bring, else it is not taken, nor looked for again."""
 
     def __post_init__(self) -> None:
-        if not self.square > 0 or not 0 <= self.withdrawn_below < 1 or min(self.num_first, self.num_last) < 1:
+        shares = (self.withdrawn_below, self.settled)
+        if not self.square > 0 or not all(0 <= one < 1 for one in shares) or min(self.num_first, self.num_last) < 1:
             raise SettingError(
-                "Expected a squared distance above 0, a weight below 1 to withdraw at and one step at least before and "
-                f"after that, but got {self}."
+                "Expected a squared distance above 0, shares from 0 to below 1 and a step at least before and after "
+                f"loops are withdrawn, but got {self}."
             )
 
     @property
@@ -175,20 +174,38 @@ class Solving:
         return self.laid or _Laid.of(self.graph, self.strain, self._believed, self.rule)
 
     def _improved(self) -> "Solving":
-        """With a strain that costs less; the same one if there is none on the way to what the linear system says."""
+        """With a strain that costs less; the same one if none does on the way to what the linear system says.
+
+        What a step would bring is a question to the strain alone: a solution that was saved meanwhile ends alike.
+        """
         loops = self._believed
         if not len(loops):
             return replace(self, strain=np.zeros_like(self.strain), laid=None)
         laid = self._laid
         if laid.is_best:
             return self
-        target = _Chain.of(self.graph, self.strain, laid.world_from_node).solved(loops, laid.residual, self.rule)
+        target = self._least_strain(loops, laid)
         for share in _SHORTER:
             strain: Float64[np.ndarray, "nodes 7"] = self.strain + share * (target - self.strain)
             found = _Laid.of(self.graph, strain, loops, self.rule)
             if found.cost < laid.cost:
-                return replace(self, strain=strain, laid=found)
+                break
+        if found.cost < (1 - self.rule.settled) * laid.cost:
+            return replace(self, strain=strain, laid=found)
         return replace(self, laid=replace(laid, is_best=True))
+
+    def _least_strain(self, loops: Loops, laid: "_Laid") -> Float64[np.ndarray, "nodes 7"]:
+        """What costs least if residuals change as they do here."""
+        overlaps, deviations = by_number(self.graph.spread), by_number(loops.spread)
+        chain = Chain.of(laid.world_from_node, self.strain, overlaps)
+        trust = np.sqrt(self.rule.weight(((laid.residual / deviations) ** 2).sum(axis=1)))[:, None] / deviations
+        back = laid.world_from_node[loops.second].inverse().adjoint()
+        rows = trust[:, :, None] * (inverse_right_jacobian(laid.residual) @ back)
+        moved = (rows @ chain.shifts(loops, self.strain / overlaps)[:, :, None])[:, :, 0]
+        least: Float64[np.ndarray, "nodes 7"] = (
+            overlaps * LinearSystem(chain, loops, rows, trust * laid.residual - moved).solved()
+        )
+        return least
 
     def _no_worse_than_nothing(self) -> "Solving":
         """Without any strain, should loops cost more with it: they then contradict the overlaps."""
@@ -202,7 +219,7 @@ def surprise(graph: PlaceGraph, first: int, second: int, first_from_second: Simi
     About 7 for a right one if all spreads are; nothing else than overlaps is asked.
     """
     loop = Loops.one(0, (first, second), first_from_second, spread)
-    chain = _Chain.of(graph, graph.strain, placed(graph.measured, graph.strain))
+    chain = Chain.of(placed(graph.measured, graph.strain), graph.strain, by_number(graph.spread))
     residual = loop.residuals(chain.world_from_node)
     rows = inverse_right_jacobian(residual) @ chain.world_from_node[loop.second].inverse().adjoint()
     between = chain.drifts[slice(first + 1, second + 1)].sum(axis=0)
@@ -228,78 +245,3 @@ class _Laid:
         overlaps = float(((strain / by_number(graph.spread)) ** 2).sum())
         distances = ((residual / by_number(loops.spread)) ** 2).sum(axis=1)
         return cls(world_from_node, residual, overlaps + float(rule.cost(distances).sum()))
-
-
-@dataclass(frozen=True, slots=True)
-class _Chain:
-    """A graph at one strain, ready to be linearised."""
-
-    graph: PlaceGraph
-    strain: Float64[np.ndarray, "nodes 7"]
-    world_from_node: Similarities
-    variance: Float64[np.ndarray, "nodes 7"]
-    moved: Float64[np.ndarray, "nodes 7 7"]
-    """What a change of strain moves, in the world."""
-
-    @classmethod
-    def of(cls, graph: PlaceGraph, strain: Float64[np.ndarray, "nodes 7"], world_from_node: Similarities) -> "_Chain":
-        variance = by_number(graph.spread) ** 2
-        variance[0] = 0  # the first node stays
-        moved = world_from_node.adjoint() @ right_jacobian(strain)
-        return cls(graph, strain, world_from_node, variance, moved)
-
-    def solved(
-        self, loops: Loops, residual: Float64[np.ndarray, "loops 7"], rule: SolverRule
-    ) -> Float64[np.ndarray, "nodes 7"]:
-        """The strain that costs least if residuals change as they do here."""
-        deviations = by_number(loops.spread)
-        weight = rule.weight(((residual / deviations) ** 2).sum(axis=1))
-        trust = np.sqrt(weight)[:, None] / deviations
-        back = self.world_from_node[loops.second].inverse().adjoint()
-        rows = trust[:, :, None] * (inverse_right_jacobian(residual) @ back)
-        moves = np.cumsum((self.moved @ self.strain[:, :, None])[:, :, 0], axis=0)
-        right = trust * residual - (rows @ (moves[loops.second] - moves[loops.first])[:, :, None])[:, :, 0]
-        forces = -_solve_loops(loops, rows, np.cumsum(self.drifts, axis=0), right)
-        pulls = (rows.transpose(0, 2, 1) @ forces[:, :, None])[:, :, 0]
-        pulled = (self.moved.transpose(0, 2, 1) @ self._pulled(loops, pulls)[:, :, None])[:, :, 0]
-        strain: Float64[np.ndarray, "nodes 7"] = self.variance * pulled
-        return strain
-
-    @property
-    def drifts(self) -> Float64[np.ndarray, "nodes 7 7"]:
-        """The covariance that each overlap adds to all nodes behind it, in the world."""
-        added: Float64[np.ndarray, "nodes 7 7"] = (self.moved * self.variance[:, None, :]) @ self.moved.transpose(
-            0, 2, 1
-        )
-        return added
-
-    def _pulled(self, loops: Loops, pulls: Float64[np.ndarray, "loops 7"]) -> Float64[np.ndarray, "nodes 7"]:
-        """The sum of the pulls of all loops that span each node's overlap with the one before."""
-        ends = np.zeros((len(self.strain) + 1, TANGENT))
-        np.add.at(ends, loops.first + 1, pulls)
-        np.subtract.at(ends, loops.second + 1, pulls)
-        return np.cumsum(ends, axis=0)[:-1]
-
-
-def _solve_loops(
-    loops: Loops,
-    rows: Float64[np.ndarray, "loops 7 7"],
-    drift: Float64[np.ndarray, "nodes 7 7"],
-    right: Float64[np.ndarray, "loops 7"],
-) -> Float64[np.ndarray, "loops 7"]:
-    """(1 + J C Jᵀ)⁻¹ right, where `drift` is what the chain has gathered up to each node."""
-    num_blocks = -(-len(loops) // _LOOPS_A_BLOCK)
-    padding = num_blocks * _LOOPS_A_BLOCK - len(loops)
-    first, second = np.pad(loops.first, (0, padding)), np.pad(loops.second, (0, padding))
-    rows, right = np.pad(rows, ((0, padding), (0, 0), (0, 0))), np.pad(right, ((0, padding), (0, 0)))
-    columns = rows.transpose(0, 2, 1)
-    blocks = np.empty((num_blocks, num_blocks, BLOCK, BLOCK))
-    for block in range(num_blocks):
-        here, before = slice(block * _LOOPS_A_BLOCK, (block + 1) * _LOOPS_A_BLOCK), (block + 1) * _LOOPS_A_BLOCK
-        begin = np.maximum(first[here, None], first[None, :before])
-        end = np.maximum(np.minimum(second[here, None], second[None, :before]), begin)
-        products = rows[here, None] @ (drift[end] - drift[begin]) @ columns[None, :before]
-        grouped = products.reshape(_LOOPS_A_BLOCK, block + 1, _LOOPS_A_BLOCK, TANGENT, TANGENT)
-        blocks[block, : block + 1] = grouped.transpose(1, 0, 3, 2, 4).reshape(block + 1, BLOCK, BLOCK)
-        blocks[block, block] += np.eye(BLOCK)
-    return solve_positive(blocks, right.reshape(num_blocks, BLOCK)).reshape(-1, TANGENT)[: len(loops)]

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from longtake.places.graph import PlaceGraph
 from longtake.places.links import Link
+from longtake.places.loop_rule import LoopRule
 from longtake.places.loops import Spread
 from longtake.places.solver import Solving
 from longtake.places.verification import between_windows
-from longtake.places.walk import LoopRule
 from longtake.spatial.similarity import Similarity
 
 FEWEST_LINKS = 2
@@ -32,17 +32,20 @@ class Spans:
     """The first camera of each."""
     units: tuple[float, ...]
     """Median depth that each begins with."""
+    is_settled: bool = False
+    """Whether loops laid them: their ends are then as sure of one another as neighbours are."""
 
     def node_of(self, frame: int) -> int:
         return bisect.bisect_right(self.starts, frame) - 1
 
     def chained(self, graph: PlaceGraph, rule: LoopRule) -> PlaceGraph:
         """A graph that ends with the first span, with all others behind it."""
+        share = 1 / math.sqrt(max(1, len(self.anchors) - 1)) if self.is_settled else 1.0
         for node in range(1, len(self.anchors)):
             drift = Spread(
-                translation=rule.drift.translation * self.units[node],
-                rotation_rad=rule.drift.rotation_rad,
-                log_scale=rule.drift.log_scale,
+                translation=rule.drift.translation * share * self.units[node],
+                rotation_rad=rule.drift.rotation_rad * share,
+                log_scale=rule.drift.log_scale * share,
             )
             graph = graph.followed_by(self.anchors[node - 1].inverse() @ self.anchors[node], drift)
         return graph

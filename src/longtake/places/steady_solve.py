@@ -15,6 +15,14 @@ from jaxtyping import Float64
 BLOCK = 56
 
 
+def in_blocks(matrix: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "rows rows 56 56"]:
+    """A square matrix as blocks, continued by rows of the identity."""
+    rows = -(-len(matrix) // BLOCK)
+    padded = np.eye(rows * BLOCK)
+    padded[: len(matrix), : len(matrix)] = matrix
+    return np.ascontiguousarray(padded.reshape(rows, BLOCK, rows, BLOCK).transpose(0, 2, 1, 3))
+
+
 def solve_positive(
     blocks: Float64[np.ndarray, "rows rows 56 56"], right: Float64[np.ndarray, "rows 56"]
 ) -> Float64[np.ndarray, "rows 56"]:
@@ -32,11 +40,8 @@ def solve_positive(
 
 def inverse_factor(matrix: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
     """The inverse of Cholesky's factor of a symmetric positive matrix: it takes what varies so to what varies alike."""
-    count = len(matrix)
-    rows = -(-count // BLOCK)
-    padded = np.eye(rows * BLOCK)
-    padded[:count, :count] = matrix
-    blocks = np.ascontiguousarray(padded.reshape(rows, BLOCK, rows, BLOCK).transpose(0, 2, 1, 3))
+    blocks = in_blocks(matrix)
+    count, rows = len(matrix), len(blocks)
     inverses = _factor(blocks)
     inverse = np.zeros_like(blocks)
     for column in range(rows):

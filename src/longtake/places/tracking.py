@@ -1,8 +1,9 @@
 """Whether a frame goes on from the one before it: by colours, brightness, motion, and by what the network says of it.
 
 before the network looks     darkness, or colours of another scene: the frame is lost
-after it has looked          the same, with how alike it finds the two frames: lost, unless the pixels of the one are
-                             found in the other; its confidence and the camera's step against the recent past: weak
+after it has looked          the same, with how alike it finds the two frames, or that the camera turned away from all
+                             it saw: lost, unless the pixels of the one are found in the other; its confidence and
+                             the camera's step against the recent past: weak
 
 All is a value and a pure function of pictures and results; no clock is asked.
 """
@@ -198,7 +199,8 @@ class Tracker:
         if descriptor is not None and self.descriptor is not None:
             likeness -= self.rule.per_angle * _angle(self.descriptor, descriptor)
         told = replace(self, descriptor=descriptor, before=None)
-        if likeness < self.rule.least_likeness and not self._has_common_view:
+        is_elsewhere = turn_deg > _widest_view_deg(geometry)  # by the network's own word the two share nothing
+        if (likeness < self.rule.least_likeness or is_elsewhere) and not self._has_common_view:
             return told._judged(is_lost=True, reason=self._why_unlike)
         after = replace(
             told, pose=pose, recent=self.recent.followed_by(likeness=likeness, sureness=sureness, step=step)
@@ -276,6 +278,13 @@ def _angle(one: Float64[np.ndarray, " channels"], other: Float64[np.ndarray, " c
     """1 - cosine."""
     lengths = math.sqrt(float((one * one).sum()) * float((other * other).sum()))
     return 1 - float((one * other).sum()) / max(lengths, 1e-12)
+
+
+def _widest_view_deg(geometry: Geometry) -> float:
+    """Of the last frame, from edge to edge."""
+    height, width = geometry.depth.shape[-2:]
+    focal_x, focal_y = (float(geometry.intrinsics[-1, axis, axis]) for axis in (0, 1))
+    return math.degrees(2 * math.atan(max(width / focal_x, height / focal_y) / 2))
 
 
 def _motion(

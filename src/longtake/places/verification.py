@@ -26,6 +26,7 @@ class Doubt(StrEnum):
 
     NOTHING_MATCHES = "no similarity is agreed on by any few points"
     FEW_POINTS = "too few points agree"
+    VAGUE = "the points that agree leave the turn open"
     SMALL_SHARE = "too small a share of the points that look alike agrees"
     DEPTHS = "depths disagree"
     COLOURS = "colours disagree"
@@ -157,6 +158,8 @@ def doubt_of(evidence: Evidence, card: LoopCard) -> Doubt | None:
 def _doubt_of_points(found: Comparison | Evidence, card: LoopCard) -> Doubt | None:
     if found.num_agreeing < card.least_agreeing:
         return Doubt.FEW_POINTS
+    if found.turn_deviation_rad > card.most_turn_deviation_rad:
+        return Doubt.VAGUE
     return Doubt.SMALL_SHARE if found.agreeing_share < card.least_agreeing_share else None
 
 

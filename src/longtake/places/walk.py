@@ -1,6 +1,6 @@
 """What a session remembers of its way, to know a place again: nodes, places, loops; a value that a step replaces.
 
-frames   0 ........ 48 ........ 96 ........ 144          a node begins with each window
+frames   0 ........ 52 ........ 104 ....... 156          a node begins with each window, and half-way through it
                                  ▲ looks like frame 20: a candidate
                                    verified, one candidate in a few frames
                                      believed: the graph is solved, one step a frame
@@ -12,7 +12,6 @@ where the camera was last known until a loop joins it.
 Nothing here depends on how long anything took: the same frames give the same corrections, to the bit.
 """
 
-import bisect
 import math
 from dataclasses import dataclass, replace
 
@@ -20,14 +19,17 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from longtake.errors import SettingError
-from longtake.places.graph import LOOP_BYTES, MAX_LOOPS, NODE_BYTES, PlaceGraph
-from longtake.places.index import Candidate, IndexRule, PlaceIndex
+from longtake.evaluation.motion import rotation_angle_deg
+from longtake.places.graph import PlaceGraph
+from longtake.places.index import Candidate, PlaceIndex
 from longtake.places.kept_view import KeptView
 from longtake.places.key_view import shared_intrinsics
+from longtake.places.loop_rule import LoopRule
 from longtake.places.loops import Spread
-from longtake.places.solver import Solving
-from longtake.places.tracking import Tracker, TrackingRule
+from longtake.places.nodes import Nodes
+from longtake.places.overlay import Cover, Overlay, left_out
+from longtake.places.solver import Solving, surprise
+from longtake.places.tracking import Tracker
 from longtake.places.verification import Verifier, between_windows, rigid
 from longtake.runtime.alignment import place as placed_by
 from longtake.spatial.similarity import Similarity
@@ -36,44 +38,10 @@ from longtake.types import FrameKind, Geometry, Moved, MovedSpan, Tracking, Trac
 MOST_LOOPS_A_PAIR = 2
 """Of nodes."""
 _MOST_WAITING = 4
-_MOST_PICTURES = 64
-"""That wait for an answer, and of what an overlay is found by."""
-_MANY_NODES = 4096
+_FEW_LOOPS, _BORNE_OUT = 3, 0.75
+"""Loops, and the share of them that has to be believed, before they bear out where the camera is."""
 _SOONER = 2
 """While the last sub-map is not joined, so many times as many candidates wait, and are verified as often."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopRule:
-    """How a session looks for places that it knows, and when it acts on them."""
-
-    index: IndexRule = IndexRule(max_places=768)  # noqa: RUF009 (a frozen value)
-    least_similarity: float = 0.1
-    """Of candidates that are verified."""
-    verify_every: int = 8
-    """Frames between two candidates that are verified."""
-    adopt_after: int = 16
-    """Frames from when a loop is believed until what was said moves."""
-    longest_node: int = 96
-    """Frames of a node, where windows are longer or there are none."""
-    drift: Spread = Spread(translation=0.06, rotation_rad=0.045, log_scale=0.03)  # noqa: RUF009
-    """From one node to the next; the translation over the median depth."""
-    tracking: TrackingRule = TrackingRule()  # noqa: RUF009
-
-    def most_bytes(self, size: tuple[int, int], num_channels: int) -> int:
-        """That a walk may come to hold of frames of this height and width and descriptors so long, however it goes.
-
-        Nodes are counted for some 200,000 frames; a longer walk holds a third of a kilobyte more with each.
-        """
-        height, width = size
-        pictures = _MOST_PICTURES * 3 * height * width
-        graph = NODE_BYTES * _MANY_NODES + LOOP_BYTES * MAX_LOOPS
-        views = self.index.max_places * KeptView.bytes_for(size)
-        return pictures + views + self.index.num_bytes(num_channels) + graph
-
-    def __post_init__(self) -> None:
-        if min(self.verify_every, self.adopt_after, self.longest_node) < 1:
-            raise SettingError(f"Expected numbers of frames from 1 on in a rule for loops, but got {self}.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,6 +70,8 @@ class Walk:
     tracker: Tracker
     states: tuple[tuple[TrackingState, TrackingReason | None], ...] = ()
     """Of the newest frames, those that may still change among them."""
+    covers: tuple[Cover, ...] = ()
+    """Overlays in the same frames, as they were known when each was shown; one object as long as they are the same."""
     num_frames: int = 0
     waiting: tuple[UInt8[Tensor, "3 height width"], ...] = ()
     """Pictures of the newest frames, those that are not answered yet among them."""
@@ -109,13 +79,7 @@ class Walk:
     """Once there was a keyframe."""
     views: tuple[KeptView, ...] = ()
     """Of the places of the index, in their order."""
-    starts: tuple[int, ...] = ()
-    """First frame of each node."""
-    windows: tuple[int, ...] = ()
-    is_lost: tuple[bool, ...] = ()
-    """Whether each node is of frames that are."""
-    anchors: tuple[Similarity, ...] = ()
-    """Where each node's first camera was said to be before any loop."""
+    nodes: Nodes = Nodes()  # noqa: RUF009 (a frozen value)
     last_camera: Similarity | None = None
     """Where the last frame was said to be."""
     graph: PlaceGraph | None = None
@@ -144,19 +108,27 @@ class Walk:
             pictures
             + (len(self.views) * self.views[0].num_bytes if self.views else 0)
             + self.tracker.overlay.num_bytes
+            + self._cover_bytes
             + (0 if index is None else index.num_bytes)
             + (0 if graph is None else graph.num_bytes)
         )
 
+    @property
+    def _cover_bytes(self) -> int:
+        runs = (cover for cover, before in zip(self.covers, (None, *self.covers), strict=False) if cover is not before)
+        return sum(cover.nbytes for cover in runs if cover is not None)
+
     def most_bytes(self, size: tuple[int, int]) -> int:
         """Of all that is kept with as many places and loops as there may be, of frames of this height and width.
 
-        Nodes come for as long as the walk goes on: those of now are counted.
+        Nodes come for as long as the walk goes on: those of now are counted. So are overlays.
         """
         index, graph = self.index, self.graph
         pictures = sum(picture.numel() for picture in self.waiting)
         return (
             pictures
+            + max(self.tracker.overlay.num_bytes, Overlay.most_bytes(size))
+            + self._cover_bytes
             + self.rule.index.max_places * KeptView.bytes_for(size)
             + (0 if index is None else self.rule.index.num_bytes(index.num_channels))
             + (0 if graph is None else graph.most_bytes)
@@ -191,14 +163,14 @@ class Walk:
         graph = self.graph
         if graph is None:
             return geometry
-        geometry = self._tracked(self.tracker.overlay.left_out(geometry))
+        geometry = self._tracked(self._without_overlays(geometry))
         if not (graph.strain.any() or graph.is_broken.any()) or not len(geometry):
             return geometry
-        nodes = [self.node_of(frame) for frame in geometry.frame_index]
-        single = [geometry] if len(nodes) == 1 else [geometry.frames(place, place + 1) for place in range(len(nodes))]
+        count = len(geometry)
+        single = [geometry] if count == 1 else [geometry.frames(place, place + 1) for place in range(count)]
         parts = [
-            placed_by(frame, _like(self._known_from_said(node), geometry))
-            for frame, node in zip(single, nodes, strict=True)
+            placed_by(one, _like(self.known_from_said(frame), geometry))
+            for one, frame in zip(single, geometry.frame_index, strict=True)
         ]
         moved = geometry.moved
         if moved is not None:
@@ -211,39 +183,32 @@ class Walk:
 
     def known_from_said(self, frame: int) -> Similarity:
         """What moves a frame from where it was first said to be to where it is known to be."""
-        return self._known_from_said(self.node_of(frame))
-
-    def sub_map_of(self, node: int) -> int | None:
-        """Which one a node is of, from 0; None of frames that are lost."""
-        return None if self.is_lost[node] else bisect.bisect_right(self._begins, node) - 1
+        return self._known_from_said(self.nodes.of_frame(frame))
 
     @property
-    def num_sub_maps(self) -> int:
-        return len(self._begins)
-
-    @property
-    def num_apart(self) -> int:
-        """Sub-maps that no loop joins to an earlier one, the first left out."""
+    def apart(self) -> tuple[int, ...]:
+        """Numbers of the sub-maps that no loop joins to the first."""
         if self.graph is None:
-            return 0
-        islands = self.graph.islands()
-        return max(0, len({int(islands[node]) for node in self._begins}) - 1)
-
-    @property
-    def _begins(self) -> list[int]:
-        """The first node of each sub-map."""
-        return [at for at, is_lost in enumerate(self.is_lost) if not is_lost and (at == 0 or self.is_lost[at - 1])]
+            return ()
+        islands, begins = self.graph.islands(), self.nodes.sub_maps
+        return tuple(number for number, node in enumerate(begins) if islands[node] != islands[begins[0]])
 
     def _tracked(self, geometry: Geometry) -> "Geometry":
         """With the state of each frame."""
         tracking = []
         for frame in geometry.frame_index:
             state, reason = self._state_of(frame)
-            tracking.append(Tracking(state=state, reason=reason, sub_map=self.sub_map_of(self.node_of(frame))))
+            sub_map = self.nodes.sub_map_of(self.nodes.of_frame(frame))
+            tracking.append(Tracking(state=state, reason=reason, sub_map=sub_map))
         moved = geometry.moved
         if moved is not None:
-            moved = replace(moved, geometry=self._tracked(self.tracker.overlay.left_out(moved.geometry)))
+            moved = replace(moved, geometry=self._tracked(self._without_overlays(moved.geometry)))
         return replace(geometry, tracking=tuple(tracking), moved=moved)
+
+    def _without_overlays(self, geometry: Geometry) -> Geometry:
+        """Whenever a frame is told, without what was known to lie over it when it was shown."""
+        later = len(self.covers) - self.num_frames
+        return left_out(geometry, [self.covers[later + frame] for frame in geometry.frame_index])
 
     def _state_of(self, frame: int) -> tuple[TrackingState, TrackingReason | None]:
         return self.states[len(self.states) - (self.num_frames - frame)]
@@ -251,12 +216,16 @@ class Walk:
     def _with_frame(self, seen: Seen, num_final: int) -> "Walk":
         """With its picture and state; states of frames that were final before are left out."""
         num_open = max(len(self.waiting), self.num_frames - num_final)
+        cover, before = seen.tracker.overlay.covered, self.covers[-1] if self.covers else None
+        if cover is not None and before is not None and np.array_equal(cover, before):
+            cover = before
         return replace(
             self,
             num_frames=self.num_frames + 1,
             waiting=(*self.waiting, seen.picture),
             tracker=seen.tracker,
             states=(*self.states[len(self.states) - num_open :], (seen.tracker.state, seen.tracker.reason)),
+            covers=(*self.covers[len(self.covers) - num_open :], cover),
         )
 
     def _told(self, geometry: Geometry) -> "Walk":
@@ -265,7 +234,7 @@ class Walk:
         for given in (() if geometry.moved is None else (geometry.moved.geometry,)) + (geometry,):
             for place, frame in enumerate(given.frame_index):
                 walk = walk._with_node_of(given, place)
-                if given is geometry and given.kind[place] is not FrameKind.PASSING and not walk.is_lost[-1]:
+                if given is geometry and given.kind[place] is not FrameKind.PASSING and not walk.nodes.is_lost[-1]:
                     walk = walk._with_keyframe(given, place, frame)
         num_unanswered = self.num_frames - (geometry.frame_index[-1] + 1) if len(geometry) else len(walk.waiting)
         return replace(walk, waiting=walk.waiting[len(walk.waiting) - num_unanswered :] if num_unanswered else ())
@@ -273,35 +242,43 @@ class Walk:
     def _with_node_of(self, geometry: Geometry, place: int) -> "Walk":
         frame, window = geometry.frame_index[place], geometry.window[place]
         is_lost = self._state_of(frame)[0] is TrackingState.LOST
-        is_break = bool(self.is_lost) and is_lost != self.is_lost[-1]
-        if self.windows and not is_break and (is_lost or not self._is_over(frame, window)):
-            return replace(self, last_camera=rigid(geometry.world_from_camera[place]))
+        is_break = len(self.nodes) > 0 and is_lost != self.nodes.is_lost[-1]
+        if len(self.nodes) and not is_break and (is_lost or not self._is_over(geometry, place)):
+            return replace(self, last_camera=self._last_camera(geometry, place))
         anchor = rigid(geometry.world_from_camera[place])
         return replace(
             self,
-            starts=(*self.starts, frame),
-            windows=(*self.windows, window),
-            is_lost=(*self.is_lost, is_lost),
-            anchors=(*self.anchors, anchor),
+            nodes=self.nodes.followed_by(start=frame, window=window, is_lost=is_lost, anchor=anchor),
             graph=self._graph_with(anchor, geometry.depth[place], is_break=is_break),
             is_joined=self.is_joined and not is_break,
-            last_camera=anchor,
+            last_camera=self._last_camera(geometry, place),
         )
 
-    def _is_over(self, frame: int, window: int) -> bool:
-        """Whether the last node is, where frames go on."""
-        return window > self.windows[-1] or frame - self.starts[-1] >= self.rule.longest_node
+    def _last_camera(self, geometry: Geometry, place: int) -> Similarity:
+        """Where the camera was known to be with this frame, or before it where it was dark."""
+        is_dark = self._state_of(geometry.frame_index[place]) == (TrackingState.WEAK, TrackingReason.DARKNESS)
+        if is_dark and self.last_camera is not None:
+            return self.last_camera
+        return rigid(geometry.world_from_camera[place])
+
+    def _is_over(self, geometry: Geometry, place: int) -> bool:
+        """Whether the last node is, where frames go on; never within frames that the next window begins with."""
+        frame, window = geometry.frame_index[place], geometry.window[place]
+        nodes = self.nodes
+        if window > nodes.windows[-1]:
+            return frame > nodes.starts[-1]
+        return not geometry.provisional[place] and frame - nodes.starts[-1] >= self.rule.longest_node
 
     def _graph_with(self, anchor: Similarity, depth: Float[Tensor, "height width"], *, is_break: bool) -> PlaceGraph:
         if self.graph is None:
             return PlaceGraph.of_first(anchor)
         if is_break:
             assert self.last_camera is not None
-            return self.graph.followed_by_sub_map(self._known_from_said(len(self.starts) - 1) @ self.last_camera)
+            return self.graph.followed_by_sub_map(self._known_from_said(len(self.nodes) - 1) @ self.last_camera)
         depth = depth.detach().double()
         unit = float(depth[depth.isfinite() & (depth > 0)].median().cpu()) if bool((depth > 0).any()) else 1.0
         drift = replace(self.rule.drift, translation=self.rule.drift.translation * unit)
-        return self.graph.followed_by(self.anchors[-1].inverse() @ anchor, drift)
+        return self.graph.followed_by(self.nodes.anchors[-1].inverse() @ anchor, drift)
 
     def _with_keyframe(self, geometry: Geometry, place: int, frame: int) -> "Walk":
         if geometry.descriptor is None:
@@ -310,12 +287,12 @@ class Walk:
         index = self.index or PlaceIndex.empty(len(descriptor), self.rule.index)
         before = index.frame[-1] if len(index) else -1
         index = index.with_keyframe(
-            descriptor, frame=frame, window=self.node_of(frame), timestamp_s=geometry.timestamp_s[place]
+            descriptor, frame=frame, window=self.nodes.of_frame(frame), timestamp_s=geometry.timestamp_s[place]
         )
         if index.frame[-1] == before:
             return replace(self, index=index)
         picture = self.waiting[len(self.waiting) - (self.num_frames - frame)]
-        views = (*self.views, KeptView.of(self.tracker.overlay.left_out(geometry), place, picture))
+        views = (*self.views, KeptView.of(self._without_overlays(geometry), place, picture))
         if len(index) < len(views):
             kept = set(index.frame.tolist())
             views = tuple(view for view in views if view.frame in kept)
@@ -323,7 +300,8 @@ class Walk:
 
     def _with_candidates(self) -> "Walk":
         assert self.index is not None
-        found = self.index.candidates(2 if self.is_joined else 2 * _SOONER, since=self.starts[self._begin_of_sub_map])
+        since = self.nodes.starts[self._begin_of_sub_map]
+        found = self.index.candidates(2 if self.is_joined else 2 * _SOONER, since=since)
         new = [one for one in found if one.similarity >= self.rule.least_similarity]
         waiting = (*new, *self.candidates)
         if self.is_joined:
@@ -359,17 +337,17 @@ class Walk:
     def _judged(self, verifier: Verifier, old: KeptView, new: KeptView) -> "Walk":
         assert self.graph is not None
         assert self.index is not None
-        islands = self.graph.islands()
-        both = [islands[self.node_of(view.frame)] for view in (old, new)]
-        is_known = np.isin(islands[np.searchsorted(self.starts, self.index.frame, side="right") - 1], both)
+        islands, nodes = self.graph.islands(), self.nodes
+        first, second = nodes.of_frame(old.frame), nodes.of_frame(new.frame)
+        of_places = islands[np.searchsorted(nodes.starts, self.index.frame, side="right") - 1]
+        is_known = np.isin(of_places, (islands[first], islands[second]))
         intrinsics = shared_intrinsics([self.views[place].intrinsics for place in np.flatnonzero(is_known)])
         verdict = verifier.verify(old.as_view(intrinsics), new.as_view(intrinsics))
         if not verdict.is_accepted:
             return self
-        first, second = self.node_of(old.frame), self.node_of(new.frame)
         cameras = [
             anchor.inverse().of_cameras(view.world_from_camera)
-            for anchor, view in ((self.anchors[first], old), (self.anchors[second], new))
+            for anchor, view in ((nodes.anchors[first], old), (nodes.anchors[second], new))
         ]
         noise = verdict.noise
         assert noise is not None
@@ -380,7 +358,31 @@ class Walk:
             log_scale=noise.log_scale,
         )
         measured = between_windows(verdict.new_from_old, *cameras)
+        if self._contradicts(first, second, measured, spread):
+            return self
         return replace(self, graph=self.graph.with_loop(first, second, measured, spread))
+
+    def _contradicts(self, first: int, second: int, measured: Similarity, spread: Spread) -> bool:
+        """Whether a loop is farther from where its nodes lie than drift explains.
+
+        Until some loops are believed, and where most are withdrawn, overlaps may be worse than they say. Across a break
+        they say nothing at all: only loops over the same break tell where its sides lie, once those were moved by them.
+        """
+        assert self.graph is not None
+        graph, rule, loops = self.graph, self.rule, self.graph.loops
+        part = np.cumsum(graph.is_broken)
+        is_across = bool(part[first] != part[second])
+        is_alike = (part[loops.first] == part[first]) & (part[loops.second] == part[second])
+        if is_across:
+            is_alike &= loops.number < (self.num_loops_seen if self.solving is None else 0)
+        is_borne_out = int((is_alike & ~loops.is_withdrawn).sum()) >= max(_FEW_LOOPS, _BORNE_OUT * int(is_alike.sum()))
+        known = graph.node(first).inverse() @ graph.node(second)
+        if is_borne_out and float(rotation_angle_deg(known.rotation.T @ measured.rotation)) > rule.most_turn_deg:
+            return True
+        if is_across:
+            return False
+        drifting = graph if is_borne_out else replace(graph, spread=rule.unproven_drift * graph.spread)
+        return surprise(drifting, first, second, measured, spread) > rule.most_surprise
 
     def _solving_if_due(self) -> "Walk":
         if self.solving is not None or not self._has_new_loops:
@@ -402,10 +404,10 @@ class Walk:
         assert self.graph is not None
         graph = self.solving.adopted_by(self.graph)
         moves = graph.now_from(self.graph)
-        stops = (*self.starts[1:], self.num_frames)
+        stops = (*self.nodes.starts[1:], self.num_frames)
         spans = tuple(
             MovedSpan(first_frame=start, last_frame=stop - 1, now_from_before=moves.one(node).matrix)
-            for node, (start, stop) in enumerate(zip(self.starts, stops, strict=True))
+            for node, (start, stop) in enumerate(zip(self.nodes.starts, stops, strict=True))
             if stop > start
         )
         walk = replace(self, graph=graph, solving=None)
@@ -430,21 +432,17 @@ class Walk:
 
     def _is_known(self, candidate: Candidate) -> bool:
         assert self.graph is not None
-        first, second = self.node_of(candidate.old_frame), self.node_of(candidate.frame)
+        first, second = (self.nodes.of_frame(frame) for frame in (candidate.old_frame, candidate.frame))
         loops = self.graph.loops
         return first == second or int(((loops.first == first) & (loops.second == second)).sum()) >= MOST_LOOPS_A_PAIR
 
-    def node_of(self, frame: int) -> int:
-        """Which node a frame is of."""
-        return bisect.bisect_right(self.starts, frame) - 1
-
     def _known_from_said(self, node: int) -> Similarity:
         assert self.graph is not None
-        return self.graph.node(node) @ self.anchors[node].inverse()
+        return self.graph.node(node) @ self.nodes.anchors[node].inverse()
 
     def _conjugated(self, span: MovedSpan) -> MovedSpan:
         """A move among what was said, as one among what is known."""
-        known = self._known_from_said(self.node_of(span.first_frame))
+        known = self.known_from_said(span.first_frame)
         moved = known.matrix @ span.now_from_before.double().cpu() @ known.inverse().matrix
         return replace(span, now_from_before=moved)
 

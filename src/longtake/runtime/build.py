@@ -13,6 +13,7 @@ from longtake.memory.budget import Budget
 from longtake.memory.policies.budgeted import Managed
 from longtake.memory.policies.lockstep import ContextRetention, Window
 from longtake.memory.policy import StreamPolicy
+from longtake.memory.registry import stream_policy_named
 from longtake.runtime.alignment import Alignment, Anchoring
 from longtake.runtime.execution import Precision
 from longtake.runtime.keyframes import TRAINED_FRAMES, ByFlow, EveryNth, KeyframeRule
@@ -60,6 +61,7 @@ SMALL = SessionSettings(
     image_size=126,
     num_scale_frames=8,
     retention=ContextRetention(anchors=8, window=16, history=512),
+    keyframes=EveryNth(2),
     windows=Windows(size=64, overlap_frames=16),
     alignment=Alignment(Anchoring.ROBUST),
 )
@@ -78,6 +80,31 @@ def usual_settings(config: GeometryConfig) -> SessionSettings:
     rule = Window() if config.attention is Attention.WINDOW else CAUSAL.retention
     image_size = SMALL.image_size if is_small else CAUSAL.image_size
     return replace(CAUSAL, retention=rule, image_size=image_size, sizes=config.sizes)
+
+
+def adjusted_session(
+    usual: SessionSettings,
+    *,
+    size: int | None = None,
+    memory: str | int | None = None,
+    policy: str | None = None,
+    keyframes: str | None = None,
+    windows: str | None = None,
+    align: str | None = None,
+    precision: Precision = Precision.FP32,
+) -> SessionSettings:
+    """How a network is usually run, with what people write in place of it."""
+    return replace(
+        usual,
+        image_size=usual.image_size if size is None else size,
+        sizes=usual.sizes if size is None else (),
+        retention=usual.retention if policy is None else stream_policy_named(policy),
+        keyframes=usual.keyframes if keyframes is None else parse_keyframes(keyframes),
+        windows=usual.windows if windows is None else parse_windows(windows),
+        alignment=usual.alignment if align is None else Alignment.named(align),
+        budget=None if memory is None else Budget.parse(str(memory)),
+        precision=precision,
+    )
 
 
 def open_session(

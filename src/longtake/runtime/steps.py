@@ -53,8 +53,8 @@ class LoopUse:
     num_withdrawn: int
     num_sub_maps: int
     """One more whenever the camera was lost and goes on."""
-    num_apart: int
-    """Of them those that no loop has joined to an earlier one, the first left out."""
+    apart: tuple[int, ...]
+    """Of them those that no loop joins to the first, by their numbers."""
     num_bytes: int
     """Of places, their small pictures and depth, and of where windows lie; beside keys and values."""
     most_bytes: int

@@ -29,10 +29,13 @@ class MemoryReport:
         self._times: deque[tuple[int, float]] = deque(maxlen=_MOST_TIMES)
         """Indices and times of the frames of the current window."""
         self._forgotten: list[dict[str, Any]] = []
+        self._untold: tuple[int, float] | None = None
+        """Index and time of the newest frame, while nobody was told of the memory after it."""
 
     def tell(self, watcher: Watcher, index: int, time_s: float) -> None:
         """Look at the memory after a frame; told is at most twice a second, or soon after something was forgotten."""
         self._times.append((index, time_s))
+        self._untold = (index, time_s)
         if watcher.dialogue is not None:
             self._look_at_segments(watcher.dialogue.segments)
         now_s = self._clock()
@@ -40,6 +43,11 @@ class MemoryReport:
         if self._told_s is None or now_s - self._told_s >= wait_s:
             self._told_s = now_s
             self._tell(watcher, index, time_s)
+
+    def tell_last(self, watcher: Watcher) -> None:
+        """Where no frame comes any more, what the newest one left, however soon it came after one that was told of."""
+        if self._untold is not None:
+            self._tell(watcher, *self._untold)
 
     def _tell(self, watcher: Watcher, index: int, time_s: float) -> None:
         mapping, dialogue = watcher.mapping, watcher.dialogue
@@ -56,7 +64,7 @@ class MemoryReport:
             dialogue=None if dialogue is None else _dialogue_record(dialogue),
             forgotten=self._forgotten[-_MOST_SPANS:],
         )
-        self._forgotten = []
+        self._forgotten, self._untold = [], None
 
     def _look_at_window(self, first_frame: int) -> None:
         """Frames before the current window were forgotten by the map."""

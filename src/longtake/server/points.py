@@ -71,6 +71,8 @@ class PointMaker:
 
     def chunk(self, frame: MappedFrame) -> PointChunk | None:
         """The points of a frame that show something new; None where there are none."""
+        if not self._filter.takes(frame):
+            return None
         places = _shuffled(self._filter.kept(frame), frame.index)
         points = camera_points(frame, places)
         is_resolved = _is_resolved(points, frame)

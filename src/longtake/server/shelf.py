@@ -18,11 +18,12 @@ import shutil
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from longtake.errors import SavedSessionError
+from longtake.errors import InputError, SavedSessionError
+from longtake.records import record_from
 from longtake.runtime.steps import LoopUse
 from longtake.server.pictures import is_full
 from longtake.server.spec import SessionSpec
@@ -337,7 +338,12 @@ def _read_unlikeness(record: JsonObject) -> Unlikeness:
 def _read_loops(record: JsonObject) -> LoopUse | None:
     """Records of earlier versions say nothing of them."""
     told = record.optional("loops", record.object)
-    return None if told is None else LoopUse(**{each.name: told.integer(each.name) for each in fields(LoopUse)})
+    if told is None:
+        return None
+    try:
+        return record_from(LoopUse, told.fields)
+    except ValueError as error:
+        raise InputError(f"{told.where} cannot be read ({error}).") from error
 
 
 def is_session_id(text: str) -> bool:

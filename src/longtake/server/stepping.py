@@ -110,6 +110,7 @@ class Stepping:
         """Tell what was still owed; what keeps it from being saved is told too, and costs nobody the results."""
         self._judge(has_ended=True)
         geometry = self._life.finish()
+        self._memory_report.tell_last(self._life.awake())
         try:
             self._life.save()
         except Exception as error:  # noqa: BLE001 - told, whatever it is

@@ -50,14 +50,16 @@ def _notes(session: ServedSession, recorded: Recorded, take: Take) -> Iterator[s
         yield f"Recording stopped after {counted(len(take), 'frame')}, and what came later is not in this take: {why}"
 
 
-def _found(loops: LoopUse | None) -> dict[str, int]:
+def _found(loops: LoopUse | None) -> dict[str, Any]:
     found = {} if loops is None else asdict(loops)
-    return {name: number for name, number in found.items() if name not in _OF_A_MOMENT}
+    return {name: value for name, value in found.items() if name not in _OF_A_MOMENT}
 
 
 def _tracking(take: Take, loops: LoopUse | None) -> dict[str, Any] | None:
     counts: Counter[str] = Counter()
     for record in take.records:
         count_tracking(counts, record.tracking)
-    tracking = tracking_summary(counts, loops)
+    if loops is None:
+        return None
+    tracking = tracking_summary(counts, num_sub_maps=loops.num_sub_maps, apart=loops.apart)
     return None if tracking is None else asdict(tracking)

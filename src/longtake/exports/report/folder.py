@@ -10,11 +10,13 @@ from longtake.errors import InputError
 from longtake.exports.record import EXPORT_FOLDER, RECORD_NAME, ExportRecord
 from longtake.exports.report.asked import ASKED_NAME, Asked
 from longtake.exports.report.truth import TRUTH_NAME, Truth
-from longtake.exports.tracking import tracking_in_words
+from longtake.exports.tracking import TrackingSummary, tracking_in
 from longtake.takes.fields import JsonObject, parse_file
 from longtake.takes.take import Take, read_take
 
 SUMMARY_NAME = "summary.json"
+RUN_NAME = "run.json"
+MERGE_NAME = "merge.json"
 EVENTS_NAME = "events.jsonl"
 PROGRESS_NAME = "progress.jsonl"
 
@@ -56,6 +58,8 @@ class MappedFolder:
     """How far it is from the truth, where that is known."""
     asked: Asked | None
     """What was asked about it, where somebody did."""
+    merge: Mapping[str, Any] | None
+    """What is said of two others that it was made of, which no run summed up."""
     problems: tuple[str, ...]
 
     def number(self, name: str) -> float | None:
@@ -73,8 +77,17 @@ class MappedFolder:
     @property
     def all_notes(self) -> list[str]:
         """These, and how the camera was tracked."""
-        tracking = tracking_in_words(self.summary or {})
-        return self.notes if tracking is None else [*self.notes, tracking]
+        words = None if self.tracking is None else self.tracking.in_words
+        return self.notes if words is None else [*self.notes, words]
+
+    @property
+    def tracking(self) -> TrackingSummary | None:
+        return tracking_in(self.summary or self.merge or {})
+
+    @property
+    def apart(self) -> frozenset[int]:
+        """Sub-maps that no loop joined to the first."""
+        return frozenset() if self.tracking is None else frozenset(self.tracking.apart)
 
     def table(self, name: str) -> Mapping[str, Any]:
         """An object of the summary, empty where there is none."""
@@ -87,6 +100,7 @@ def read_folder(path: Path) -> MappedFolder:
     problems: list[str] = []
     take = _read_or_note(lambda: read_take(path), problems)
     summary = _read_or_note(lambda: parse_file(path / SUMMARY_NAME, JsonObject.parse), problems)
+    merge = _read_or_note(lambda: parse_file(path / MERGE_NAME, JsonObject.parse), problems)
     if take is None and summary is None:
         raise InputError(f"Expected a mapped video in {path}, but there is none. {problems[0]}")
     return MappedFolder(
@@ -98,6 +112,7 @@ def read_folder(path: Path) -> MappedFolder:
         export=_read_or_note(lambda: parse_file(path / EXPORT_FOLDER / RECORD_NAME, ExportRecord.parse), problems),
         truth=_read_or_note(lambda: parse_file(path / TRUTH_NAME, Truth.parse), problems),
         asked=_read_or_note(lambda: parse_file(path / ASKED_NAME, Asked.parse), problems),
+        merge=None if merge is None else merge.fields,
         problems=tuple(problems),
     )
 

@@ -104,12 +104,17 @@ def _unit_of(take: Take) -> str:
 
 def _title(folder: MappedFolder) -> str:
     source = (folder.summary or {}).get("source")
-    return source if isinstance(source, str) and source else folder.path.resolve().name
+    if isinstance(source, str) and source:
+        return source
+    merged = (folder.merge or {}).get("folder")  # by another name until it is whole
+    return Path(merged).name if isinstance(merged, str) else folder.path.resolve().name
 
 
 def _badge(folder: MappedFolder) -> str:
     if folder.take is not None and folder.take.header.content is Content.TRUTH:
         return '<span class="badge">ground truth</span>'
+    if folder.summary is None and folder.merge is not None:
+        return '<span class="badge complete">merged</span>'
     if folder.summary is None:
         return '<span class="badge partial">no summary: not finished</span>'
     if folder.summary.get("is_complete") is True:
@@ -145,10 +150,18 @@ def _figures_of_run(folder: MappedFolder) -> Mapping[str, str | None]:
     return {
         "Remembered": None if kept is None else f"{kept:,.0f}",
         "Windows": None if windows is None else f"{windows:,.0f}",
+        "Loops closed": _num_loops(folder),
         "Speed": None if speed is None else f"{speed:.3g} frames/s",
         "Keys and values": None if memory is None else bytes_in_words(memory),
         "Peak memory": None if not peak else bytes_in_words(peak),
     }
+
+
+def _num_loops(folder: MappedFolder) -> str | None:
+    """That are believed; None of a run that looks for none."""
+    loops = folder.table("loops")
+    counts = loops.get("num_loops"), loops.get("num_withdrawn")
+    return f"{counts[0] - counts[1]:,}" if isinstance(counts[0], int) and isinstance(counts[1], int) else None
 
 
 def _tables(folder: MappedFolder) -> str:

@@ -1,6 +1,6 @@
 """What happened when, as strips and curves over the frames' indices; each drawing is as wide as the page lets it be."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
@@ -10,6 +10,7 @@ from longtake.exports.report.folder import PROGRESS_NAME, Event, MappedFolder, P
 from longtake.exports.report.sections import bytes_in_words, seconds_in_words
 from longtake.takes.frames import FrameRecord
 from longtake.takes.take import Take
+from longtake.types import Tracking, TrackingState
 
 UNSTATED = "unstated"
 """Of frames whose take says no status, or one that nobody knows."""
@@ -44,6 +45,8 @@ def timeline_section(folder: MappedFolder) -> str:
     rows = _row("Status", _draw_statuses(statuses, num_indices)) + _row("", _legend(statuses))
     if any(record.window is not None for record in records):
         rows += _row("Windows", _draw_windows(records, num_indices))
+    if folder.tracking is not None and folder.tracking.in_words is not None:
+        rows += _row("Tracking", _draw_tracking(records, num_indices, folder.apart))
     rows += _curve_rows(folder, num_indices) + _row("", _axis(folder.take, num_indices))
     return f'<div class="rows">{rows}</div>' + _word_on_curves(folder)
 
@@ -81,6 +84,29 @@ def _draw_windows(records: Sequence[FrameRecord], num_indices: int) -> str:
         for run in _runs(windows)
     ]
     return _strip(rectangles, f"Windows over time: {len(set(windows.values()))}")
+
+
+def _draw_tracking(records: Sequence[FrameRecord], num_indices: int, apart: Collection[int]) -> str:
+    """Sub-maps as bands of two shades, those that lie apart of a third; and where it was lost or weak."""
+    worst: dict[int, tuple[int, str, str]] = {}
+    for record in records:
+        if record.tracking is not None:
+            bin_, said = _bin(record.index, num_indices), _tracked(record.tracking, apart)
+            worst[bin_] = min(said, worst.get(bin_, said))
+    rectangles = [_rectangle(run, num_indices, run[0][1], run[0][2]) for run in _runs(worst)]
+    return _strip(rectangles, "Tracking over time: where the camera was lost or weak, and sub-maps")
+
+
+def _tracked(tracking: Tracking, apart: Collection[int]) -> tuple[int, str, str]:
+    """What is worst comes first; how it is drawn, and what it is."""
+    why = "" if tracking.reason is None else f" ({tracking.reason})"
+    if tracking.sub_map is None:
+        return 0, "track lost", f"lost{why}"
+    if tracking.state is TrackingState.WEAK:
+        return 1, "track weak", f"weak{why}"
+    is_apart = tracking.sub_map in apart
+    style = "track apart" if is_apart else "track odd" if tracking.sub_map % 2 else "track"
+    return 2, style, f"sub-map {tracking.sub_map}{', not joined to the first' if is_apart else ''}"
 
 
 def _speed_of(progress: Sequence[Progress]) -> Curve:

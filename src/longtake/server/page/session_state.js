@@ -84,8 +84,8 @@ export class SessionState {
 
   // Null while all of it is joined.
   get partsInWords() {
-    const { num_sub_maps: numParts = 0, num_apart: numApart = 0 } = this.session?.loops ?? {};
-    return numApart ? `the map is in ${numParts} parts, ${numApart} not joined to the first` : null;
+    const { num_sub_maps: numParts = 0, apart = [] } = this.session?.loops ?? {};
+    return apart.length ? `the map is in ${numParts} parts, ${apart.length} not joined to the first` : null;
   }
 
   // That its memory holds, null where nobody said: a session that is on disk has none, and tells no bytes.
