@@ -21,8 +21,8 @@ from longtake.spatial.similarity import Similarity
 
 _DRIFT = Spread(translation=0.02, rotation_rad=0.01, log_scale=0.01)
 _NOISE = Spread(translation=0.05, rotation_rad=0.035, log_scale=0.03)
-_WINDOW = 48
-"""Frames that a window of micro-map adds."""
+_NODE = 52
+"""Frames of a node of micro-map's walks, half of what a window adds."""
 _WRONG = 0.1
 
 
@@ -65,7 +65,7 @@ def graph_speed(
     torch.set_num_threads(1)
     if not all(count.isdecimal() and int(count) for count in loops.split(",")):
         raise SettingError(f"Expected numbers of loops such as 32,64, but got '{loops}'.")
-    graphs = [measure_graph(frames // _WINDOW, int(count)) for count in loops.split(",")]
+    graphs = [measure_graph(frames // _NODE, int(count)) for count in loops.split(",")]
     indices = measure_index(frames, places)
     record = {"graphs": [asdict(figures) for figures in graphs], "indices": [asdict(figures) for figures in indices]}
     graph_rows = [
@@ -141,7 +141,7 @@ def measure_index(keyframes: int, places: int) -> list[IndexFigures]:
     for frame in range(keyframes):
         look = 0.98 * look + 0.2 * random.normal(size=channels)
         started = time.process_time()
-        index = index.with_keyframe(look, frame=frame, window=frame // _WINDOW, timestamp_s=frame / 10)
+        index = index.with_keyframe(look, frame=frame, window=frame // _NODE, timestamp_s=frame / 10)
         times.append(1000 * (time.process_time() - started))
         if frame + 1 in (keyframes // 10, keyframes // 2, keyframes):
             figures.append(

@@ -6,22 +6,18 @@ rows.jsonl    {"task": {"family": "house", "seed": 9, ...}, "figures": {...}, "s
 """
 
 import json
-import multiprocessing
-import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from longtake.bench.workers import open_workers
 from longtake.cli.progress import counting
 from longtake.errors import InputError
-
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 Task = Mapping[str, Any]
 """Which world, and what is done in it: as JSON has it, told apart by its values."""
@@ -97,32 +93,10 @@ def _append(path: Path | None, row: Row) -> None:
 
 def _worked(work: Work, tasks: Sequence[dict[str, Any]], crew: Crew) -> Iterator[Row]:
     """As they are done."""
-    if crew.processes == 1 or len(tasks) < 2:
-        torch.set_num_threads(1)
-        yield from (_timed(work, task) for task in tasks)
-        return
-    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))  # read when a process begins
-    spawning = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(crew.processes, len(tasks)), spawning, initializer=_begin) as pool:
-        futures: list[Future[Row]] = [pool.submit(_timed, work, task) for task in tasks]
-        for future in as_completed(futures):
-            if future.exception() is None:
-                yield future.result()
-    for future in futures:
-        future.result()
-
-
-def _begin() -> None:
-    """In each process: one thread, and no longer than the process that began it."""
     torch.set_num_threads(1)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def end_with_parent() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    with open_workers(max(1, min(crew.processes, len(tasks)))) as workers:
+        for _, row in workers.as_done(partial(_timed, work), tasks):
+            yield row
 
 
 def _timed(work: Work, task: dict[str, Any]) -> Row:

@@ -170,7 +170,7 @@ def add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy: GeometryModel) -> 
 def test_a_policy(add: Callable[..., None]) -> None:
     add("policy")
     with longtake.GeometrySession.from_pretrained(
-        "micro-map", policy="own_policy:Newest", windows="none", loops=False
+        "micro-map", policy="own_policy:Newest", keyframes="every:1", windows="none", loops=False
     ) as session:
         for frame in longtake.open_video(WALK):
             session.step(frame)

@@ -11,6 +11,7 @@ from longtake.cli.program import run_program
 from longtake.cli.tables import show, table
 from longtake.runtime.execution import choose_device
 from longtake.weights.presets import MICRO, TINY
+from training.mixing import mix
 from training.run import NETWORKS, TrainedNetwork, TrainOptions, run_train
 from training.step_speed import measure_steps
 from training.trainer import Fall
@@ -59,6 +60,17 @@ def _add_command(network: TrainedNetwork) -> None:
 
 for each in NETWORKS:
     _add_command(each)
+
+
+@train.command("mix")
+def mix_models(
+    before: Annotated[Path, typer.Argument(help="A trained geometry model.")],
+    after: Annotated[Path, typer.Argument(help="One whose training began with its weights.")],
+    out: Annotated[Path, typer.Option(help="Where the model between them is written.")],
+    share: Annotated[float, typer.Option(min=0.0, max=1.0, help="Of the later one.")] = 0.5,
+) -> None:
+    """Write the model between two, of which one began with the weights of the other."""
+    mix(before, after, share, out)
 
 
 @train.command()

@@ -38,6 +38,7 @@ def targets(clips: Clips, num_scale_frames: int) -> Targets:
     near = clips.depth[:, :num_scale_frames]
     is_there = near.isfinite()
     scale = torch.where(is_there, near, 0).sum(dim=(1, 2, 3)) / is_there.sum(dim=(1, 2, 3)).clamp_min(1)
+    scale = torch.where(scale > 0, scale, 1)  # where they show nothing but sky, any will do
     relative = invert_rigid(clips.world_from_camera[:, :1]) @ clips.world_from_camera
     relative[..., :3, 3] /= scale[:, None, None]
     return Targets(

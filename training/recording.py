@@ -13,7 +13,6 @@ from torch import Tensor
 
 Compute = Callable[..., tuple[Float[Tensor, ""], Float[Tensor, " figures"]]]
 """From some tensors to a loss and figures to look at."""
-_WARM_UPS = 3
 
 
 def prepare_gradients(weights: Sequence[Tensor]) -> None:
@@ -38,8 +37,7 @@ class Recording:
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
-            for _ in range(_WARM_UPS):
-                learn(compute, self._inputs, weights)
+            learn(compute, self._inputs, weights)  # what is compiled or allocated once cannot be recorded
         torch.cuda.current_stream().wait_stream(aside)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph, pool=pool):

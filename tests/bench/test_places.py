@@ -19,6 +19,7 @@ from longtake.bench.places import (
     revisits,
 )
 from longtake.cli.bench_places import bench_places
+from longtake.cli.options import processes_on
 from longtake.errors import InputError, SettingError
 from longtake.evaluation.motion import rotation_angle_deg
 from longtake.geometry.model import GeometryModel
@@ -146,3 +147,20 @@ def test_command_prints_a_line_for_each_family_and_size(capsys: pytest.CaptureFi
     bench_places(**options, as_json=True)
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert [(row["family"], row["width"], row["num_places"]) for row in rows] == [("table", 42, 2), ("house", 42, 2)]
+
+
+def test_two_processes_say_the_same_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for processes in (1, 2):
+        bench_places(
+            model="tiny", places=3, way=300, family="house,table", size="42x28", processes=processes, as_json=True
+        )
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+
+
+def test_a_gpu_is_not_shared_by_processes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert processes_on("cpu", 3) == 3
+    assert capsys.readouterr().err == ""
+    assert processes_on("cuda", 3) == 1
+    assert "--processes is for a CPU" in capsys.readouterr().err

@@ -289,3 +289,19 @@ def test_several_ways_are_compared_and_a_model_from_a_file_is_not_called_random(
     assert "model.safetensors, 1 test world at 42x28" in said
     assert "windows 9/2" in said
     assert "random" not in said
+
+
+def test_two_processes_say_the_same_as_one_but_for_times(capsys: pytest.CaptureFixture[str]) -> None:
+    options = OPTIONS | {"worlds": 3, "family": "house,table", "windows": "usual,9/2", "as_json": True}
+    said = []
+    for processes in (1, 2):
+        bench_quality(**options, processes=processes)
+        record = json.loads(capsys.readouterr().out)
+        assert all(row.pop("frame_ms") > 0 for row in record["rows"])
+        said.append(record)
+    assert said[0] == said[1]
+
+
+def test_setting_without_room_is_refused_before_processes_begin(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(BudgetError, match="cannot hold 8 anchors"):
+        bench_quality(**OPTIONS, memory="2 frames", processes=2)

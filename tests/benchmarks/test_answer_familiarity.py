@@ -12,7 +12,7 @@ def test_statistics_are_of_pairs_of_frames_and_videos_are_cut_into_them() -> Non
     language = load_language_model("micro-vqa")
     ticks: list[int] = []
     found = learn_answers(language, num_worlds=2, num_houses=2, progress=ticks.append)
-    assert sum(ticks) == 4
+    assert sum(ticks) == 6
     assert found.mean.shape == (1, 192)
     assert found.limit > 0
     (clip,) = answer_clips(language, "world:9?frames=60&size=84x56")

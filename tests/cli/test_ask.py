@@ -375,7 +375,8 @@ def test_frames_that_were_seen_together_count_together(
 ) -> None:
     monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
     told = [line for line in ask(SOURCE, "w90", "--chunk", "12").stderr.splitlines() if line.startswith("world 3: ")]
-    assert {line.partition(" tokens")[0] for line in told} == {"world 3: 12 of 12, up to 00:05.5, 86"}
+    # how many tokens are in memory depends on whether a question is among them just then
+    assert {line.rpartition(", ")[0] for line in told if "tokens" in line} == {"world 3: 12 of 12, up to 00:05.5"}
 
 
 def test_interrupt_ends_the_watching_and_what_is_left_is_answered(

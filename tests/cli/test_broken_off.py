@@ -21,10 +21,9 @@ import pytest
 from done import Done
 
 from longtake.exports.record import EXPORT_FOLDER, RECORD_NAME
-from longtake.exports.report.folder import PROGRESS_NAME, SUMMARY_NAME
+from longtake.exports.report.folder import PROGRESS_NAME, RUN_NAME, SUMMARY_NAME
 from longtake.exports.report.page import REPORT_NAME
 from longtake.pipeline.checkpoint import FOLDER
-from longtake.pipeline.run_record import RUN_NAME
 
 NUM_KILLS = 30
 NUM_INTERRUPTS = 20

@@ -51,14 +51,14 @@ def test_other_names_are_refused() -> None:
 
 
 @pytest.mark.extra
-def test_model_of_houses_says_so_wherever_a_result_of_something_else_is_seen(
+def test_model_of_our_own_worlds_says_so_wherever_a_result_of_something_else_is_seen(
     longtake: Callable[..., Done], tmp_path: Path
 ) -> None:
     (tmp_path / "pictures").mkdir()
     Image.new("RGB", (56, 42)).save(tmp_path / "pictures" / "0.png")
     out = tmp_path / "out"
     options = ["--size", "56", "--format", "tum", "--out", str(out)]
-    note = "micro-map was trained on procedural houses and knows nothing else; for real video type --model lingbot-map"
+    note = "micro-map was trained on procedural scenes and knows nothing else; for real video type --model lingbot-map"
     done = longtake("map", str(tmp_path / "pictures"), *options)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(note) == 1
@@ -75,4 +75,4 @@ def test_model_of_houses_says_so_wherever_a_result_of_something_else_is_seen(
 
 def test_help_of_map_says_what_the_default_knows_and_what_to_type(longtake: Callable[..., Done]) -> None:
     said = " ".join(longtake("map", "--help").stdout.replace("│", " ").split())
-    assert "micro-map knows procedural houses only; for real video type --model lingbot-map-long." in said
+    assert "micro-map knows procedural scenes only; for real video type --model lingbot-map-long." in said

@@ -23,10 +23,12 @@ def out(longtake: Callable[..., Done], tmp_path_factory: pytest.TempPathFactory)
     return folder, longtake("demo", "--frames", str(FRAMES), "--seed", "19", "--out", str(folder))
 
 
-def test_demo_ends_with_one_line_of_figures(out: tuple[Path, Done]) -> None:
+def test_demo_ends_with_a_line_of_figures_for_each_walk(out: tuple[Path, Done]) -> None:
     _, done = out
     assert done.returncode == 0, done.stderr
-    (line,) = done.stdout.strip().splitlines()
+    line, held_out = done.stdout.strip().splitlines()
+    for words in ("10 frames of table 19", "constant velocity", "AbsRel", "a kind of world that no training has seen"):
+        assert words in held_out
     for words in ("10 frames of house 19", "constant velocity", "AbsRel", "mean depth", "resumed bit-identical"):
         assert words in line
     figures = json.loads((out[0] / "demo.json").read_text())
@@ -42,6 +44,24 @@ def test_demo_scores_the_map_and_checks_that_streaming_is_exact(out: tuple[Path,
     assert figures["resumed_is_identical"] is True
     assert 0 < figures["ate_share"] < 1
     assert figures["depth_abs_rel"] < figures["mean_depth_abs_rel"]
+
+
+def test_demo_walks_around_a_table_too_and_scores_that_apart(out: tuple[Path, Done]) -> None:
+    house = json.loads((out[0] / "demo.json").read_text())
+    table = house["held_out"]
+    assert (house["family"], table["family"]) == ("house", "table")
+    assert (table["seed"], table["frames"]) == (19, FRAMES)
+    assert 0 < table["ate_share"] < 1
+    assert table["path_m"] != house["path_m"]
+    assert house["unlikeness"] < 1
+    walk, mapped = read_take(out[0] / "demo-table-walk"), out[0] / "demo-table-map"
+    assert walk.header.world is not None
+    assert walk.header.world["family"] == "table"
+    assert len(walk) == len(read_take(mapped)) == FRAMES
+    assert (mapped / "cloud.ply").exists()
+    page = (mapped / REPORT_NAME).read_text(encoding="utf-8")
+    assert "around table 19, of a kind that no training has seen" in page
+    assert "Asked on the way" not in page
 
 
 def test_demo_asks_on_the_way_and_scores_the_answers(out: tuple[Path, Done]) -> None:
@@ -78,6 +98,17 @@ def test_demo_runs_again_over_what_it_left(out: tuple[Path, Done], longtake: Cal
     assert "nothing asked (the walk is too short)" in done.stdout
     assert not (out[0] / "demo-map" / ASKED_NAME).exists()
     assert "Asked on the way" not in (out[0] / "demo-map" / REPORT_NAME).read_text(encoding="utf-8")
+    sky, depth = colours_of_true_depth(out[0] / "demo-table.png")  # table 9 stands under the sky
+    assert sky > 100
+    assert depth > 100
+
+
+def colours_of_true_depth(path: Path) -> tuple[int, int]:
+    """Of the first tile of a demo's picture: pixels without depth, and in how many colours the others are."""
+    with Image.open(path) as picture:
+        tile = picture.crop((6, 22 + 159, 6 + 168, 22 + 159 + 131))
+    colours = {colour: count for count, colour in tile.getcolors(tile.width * tile.height) or ()}
+    return colours.pop((128, 128, 128), 0), len(colours)
 
 
 @pytest.mark.extra

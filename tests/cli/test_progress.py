@@ -54,3 +54,17 @@ def test_time_left_is_told_where_the_length_is_known() -> None:
 def test_brackets_and_colons_stay_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     plain_console(stderr=False).print("a[/x]b [bold]c[/bold] :car:")
     assert capsys.readouterr().out == "a[/x]b [bold]c[/bold] :car:\n"
+
+
+@pytest.mark.parametrize("width", [50, 80, 200])
+def test_a_long_state_is_told_whole_on_a_narrow_terminal(width: int) -> None:
+    state = "81%, 12 running, 34 failed, 12345678 frames, 1233.6 frames/s, 10:12:33 left"
+    console = Console(file=StringIO(), width=width)
+    with TaskProgress(console, tells_left=False, state_below=True) as bar:
+        bar.update(bar.begin("Mapping videos", 100_000), completed=81_234, state=state)
+        with console.capture() as shown:
+            console.print(bar.get_renderable())
+    lines = shown.get().splitlines()
+    assert lines[0].startswith("Mapping videos ")
+    assert "81234/100000" in lines[0]
+    assert " ".join(line.strip() for line in lines[1:]) == state

@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from longtake.errors import InputError, MissingExtraError, SettingError
-from longtake.evaluation.plots import draw_report, require_plots
+from longtake.evaluation.figures import require_plots
+from longtake.evaluation.plots import draw_report
 from longtake.evaluation.report import evaluate
 from longtake.evaluation.settings import EvalSettings, Part
 from longtake.spatial.similarity import Similarity

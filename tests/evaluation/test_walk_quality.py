@@ -6,7 +6,7 @@ import torch
 
 from longtake.cli.demo_report import truth_for_report
 from longtake.errors import InputError
-from longtake.evaluation.walk_quality import read_walk, score_take
+from longtake.evaluation.take_quality import read_walk, score_take
 from longtake.spatial.pose import matrix_from_quaternion
 from longtake.spatial.similarity import Similarity
 from longtake.takes.depth_files import DepthFiles

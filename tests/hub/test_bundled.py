@@ -22,6 +22,7 @@ from longtake.hub.presets import PRESETS
 from longtake.hub.resolve import find, resolve
 from longtake.weights.checkpoint import open_checkpoint
 from longtake.weights.presets import MICRO
+from training.recipe import read_recipe, shipped_recipe
 from training.vocabulary import Vocabulary, known
 from training.vqa_model import PICTURE_FORMAT, build_vqa, save_vqa
 
@@ -42,7 +43,7 @@ def test_the_default_is_bundled_and_found_without_a_network(no_network: list[tup
 def test_models_of_the_package_say_what_they_know_where_a_video_shows_something_else() -> None:
     (note,) = model_notes("micro-map", shows_world=False)
     assert note == (
-        "micro-map was trained on procedural houses and knows nothing else; for real video type --model "
+        "micro-map was trained on procedural scenes and knows nothing else; for real video type --model "
         "lingbot-map-long."
     )
     assert MICRO_MAP.instead in [preset.name for preset in PRESETS]
@@ -96,9 +97,10 @@ def test_what_is_said_of_a_bundled_file_is_true() -> None:
         assert bundled.path.stat().st_size <= LARGEST_BYTES
 
 
-def test_micro_map_is_the_preset_of_its_name_in_float32() -> None:
+def test_micro_map_is_the_preset_of_its_name_in_float32_for_the_sizes_of_its_recipe() -> None:
     model = load_model("micro-map")
     assert model.config == MICRO
+    assert model.config.sizes == tuple(dict.fromkeys(read_recipe(shipped_recipe("micro-map")).film.sizes))
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     assert all(bool(parameter.isfinite().all()) for parameter in model.parameters())
 

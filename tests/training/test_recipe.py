@@ -73,7 +73,7 @@ def test_stages_come_in_order_each_for_its_steps(shipped: Recipe, lengths: list[
         ("warmup_steps = 100", "warmup_steps = true", "warmup_steps to be a whole number, but got True"),
         ("warmup_steps = 100", "warmup_steps = -1", "no or some steps of warm-up"),
         ("frames_per_step = 960", "frames_per_step = 0", "some frames in each step"),
-        ("worlds = 900", "worlds = 0", "filming to be 1 or more"),
+        ("worlds = 1400", "worlds = 0", "filming to be 1 or more"),
         ("sizes = [[98, 126],", "sizes = [[98, 0],", "of 1 pixel or more each way"),
         ("sizes = [[98, 126],", "sizes = [[98],", "a list of heights and widths"),
         ('families = ["house",', 'families = ["castle",', "no family of worlds 'castle'; choose house"),

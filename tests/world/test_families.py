@@ -406,3 +406,10 @@ def test_another_walk_goes_another_way_through_the_same_world(family: Family) ->
     assert torch.equal(usual, Tour(seed=9, width=28, height=28, family=family).cameras(6))
     with pytest.raises(SettingError, match="number of a walk"):
         Tour(seed=9, width=28, height=28, walk=-1)
+
+
+def test_objects_are_before_nothing_and_never_out_of_sight() -> None:
+    pictures = [pictures_at(Family.OBJECTS, seed, [0, 20, 40, 60]) for seed in range(6)]
+    sky = torch.stack([picture.depth.isinf().float().mean(dim=(2, 3)).flatten() for picture in pictures])
+    assert sky.max() < 0.97
+    assert sky.mean() > 0.2

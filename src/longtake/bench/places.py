@@ -9,12 +9,15 @@ old                       new                     shown to one session, one afte
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
+from longtake.bench.workers import Workers
 from longtake.errors import InputError, SettingError
 from longtake.evaluation.motion import motion, rotation_angle_deg, rotation_error_deg
 from longtake.geometry.model import GeometryModel
@@ -33,6 +36,8 @@ _MOST_TRIED = 10
 """Worlds for each place that is wanted: some ways never come back."""
 KEPT_SHARE = 0.9
 """Of the true pairs, which the threshold on confidence keeps."""
+
+_Each = TypeVar("_Each")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +66,10 @@ class PlaceSettings:
     def num_steps(self) -> int:
         """Pairs to be shown, true and strange."""
         return 2 * self.num_places
+
+    def seeds(self) -> list[int]:
+        """Of the worlds that are looked through for places, until there are enough."""
+        return list(itertools.islice(seeds(self.split), _MOST_TRIED * self.num_places))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,25 +135,82 @@ def measure_places(model: GeometryModel, settings: PlaceSettings, progress: Call
     """Places of as many worlds, each followed by itself much later and by the next one's new frames."""
     device = next(model.parameters()).device
     places = _require_places(list(itertools.islice(find_places(settings), settings.num_places)), settings)
-    films = [_film(place, settings, device) for place in places]
-    pairs, strange = [], []
-    for number, film in enumerate(films):
-        pairs.append(_judged(places[number].seed, _shown(model, settings, film.images), film))
-        progress(1)
-        other = films[(number + 1) % len(films)]
-        images = torch.cat([film.images[:STRETCH], other.images[STRETCH:]])
-        strange.append(_belonging(_shown(model, settings, images)))
-        progress(1)
-    return PlaceQuality(settings=settings, pairs=tuple(pairs), strange=tuple(strange))
+    shown = []
+    for film, other in _beside_others([_film(place, settings, device) for place in places]):
+        shown.append(_show(model, settings, film, other))
+        progress(2)
+    return _quality(settings, shown)
+
+
+def measure_places_apart(
+    open_model: Callable[[], GeometryModel],
+    asked: Sequence[PlaceSettings],
+    workers: Workers,
+    progress: Callable[[int], None],
+) -> list[PlaceQuality]:
+    """The same of several settings, worlds handed out one by one; `open_model` is called for each and opens once."""
+    found = [_require_places(_find_apart(settings, workers), settings) for settings in asked]
+    tasks = [
+        (settings, place, other)
+        for settings, places in zip(asked, found, strict=True)
+        for place, other in _beside_others(places)
+    ]
+    shown = iter(workers.in_order(partial(_show_task, open_model), tasks, lambda count: progress(2 * count)))
+    return [
+        _quality(settings, list(itertools.islice(shown, len(places))))
+        for settings, places in zip(asked, found, strict=True)
+    ]
 
 
 def find_places(settings: PlaceSettings) -> Iterator[Place]:
     """One of each world whose camera comes back, drawn by the seed."""
-    for seed in itertools.islice(seeds(settings.split), _MOST_TRIED * settings.num_places):
-        found = revisits(_tour(seed, settings).cameras(settings.way))
-        if len(found):
-            old, new = found[int(np.random.default_rng([seed, STRETCH]).integers(len(found)))].tolist()
-            yield Place(seed=seed, old=old, new=new)
+    found = (_find_place(settings, seed) for seed in settings.seeds())
+    return (place for place in found if place is not None)
+
+
+def _find_apart(settings: PlaceSettings, workers: Workers) -> list[Place]:
+    """The same, as many worlds at a time as places are wanted."""
+    seeds_left, places = iter(settings.seeds()), list[Place]()
+    while len(places) < settings.num_places and (some := list(itertools.islice(seeds_left, settings.num_places))):
+        found = workers.in_order(partial(_find_place, settings), some, lambda _: None)
+        places += [place for place in found if place is not None]
+    return places[: settings.num_places]
+
+
+def _find_place(settings: PlaceSettings, seed: int) -> Place | None:
+    found = revisits(_tour(seed, settings).cameras(settings.way))
+    if not len(found):
+        return None
+    old, new = found[int(np.random.default_rng([seed, STRETCH]).integers(len(found)))].tolist()
+    return Place(seed=seed, old=old, new=new)
+
+
+def _beside_others(each: Sequence[_Each]) -> Iterator[tuple[_Each, _Each]]:
+    """With the next one; the last with the first."""
+    return zip(each, [*each[1:], each[0]], strict=True)
+
+
+def _show_task(
+    open_model: Callable[[], GeometryModel], task: tuple[PlaceSettings, Place, Place]
+) -> tuple[PairQuality, Belonging]:
+    settings, *places = task
+    model = open_model()
+    film, other = (_film(place, settings, next(model.parameters()).device) for place in places)
+    return _show(model, settings, film, other)
+
+
+def _show(
+    model: GeometryModel, settings: PlaceSettings, film: "_Film", other: "_Film"
+) -> tuple[PairQuality, Belonging]:
+    """A place and itself again, then the same place and another's new frames."""
+    pair = _judged(_shown(model, settings, film.images), film)
+    images = torch.cat([film.images[:STRETCH], other.images[STRETCH:]])
+    return pair, _belonging(_shown(model, settings, images))
+
+
+def _quality(settings: PlaceSettings, shown: Sequence[tuple[PairQuality, Belonging]]) -> PlaceQuality:
+    pairs, strange = zip(*shown, strict=True)
+    return PlaceQuality(settings=settings, pairs=pairs, strange=strange)
 
 
 def revisits(world_from_camera: Float64[Tensor, "frames 4 4"]) -> Int64[Tensor, "pairs 2"]:
@@ -169,6 +235,7 @@ def _near(world_from_camera: Float64[Tensor, "frames 4 4"]) -> Bool[Tensor, "fra
 class _Film:
     """Old and new frames of a place."""
 
+    seed: int
     images: Float[Tensor, "frames 3 height width"]
     world_from_camera: Float64[Tensor, "frames 4 4"]
 
@@ -176,7 +243,9 @@ class _Film:
 def _film(place: Place, settings: PlaceSettings, device: torch.device) -> _Film:
     frames = [*range(place.old, place.old + STRETCH), *range(place.new, place.new + STRETCH)]
     views = list(_tour(place.seed, settings).views_at(frames, device))
-    return _Film(torch.stack([view.image for view in views]), torch.stack([view.world_from_camera for view in views]))
+    return _Film(
+        place.seed, torch.stack([view.image for view in views]), torch.stack([view.world_from_camera for view in views])
+    )
 
 
 def _tour(seed: int, settings: PlaceSettings) -> Tour:
@@ -188,14 +257,14 @@ def _shown(model: GeometryModel, settings: PlaceSettings, images: Float[Tensor, 
     return Geometry.join(list(open_session(model, settings.session, settings.size).run(images)))
 
 
-def _judged(seed: int, found: Geometry, film: _Film) -> PairQuality:
+def _judged(found: Geometry, film: _Film) -> PairQuality:
     new = torch.arange(STRETCH, 2 * STRETCH)
     first = torch.zeros_like(new)
     turns, true_turns = (
         motion(cameras.double().cpu(), first, new) for cameras in (found.world_from_camera, film.world_from_camera)
     )
     return PairQuality(
-        seed=seed,
+        seed=film.seed,
         turn_error_deg=float(rotation_error_deg(turns, true_turns).quantile(0.5)),
         turn_deg=float(rotation_angle_deg(true_turns[:, :3, :3]).quantile(0.5)),
         belonging=_belonging(found),

@@ -5,11 +5,13 @@ Each world is filmed once, and all variants see the same frames; a shorter walk 
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
+from longtake.bench.workers import Workers
 from longtake.errors import SettingError
 from longtake.evaluation.agreement import ClipGeometry
 from longtake.evaluation.scoring import Summary, summary_over_worlds
@@ -57,6 +59,14 @@ class QualitySettings:
         """Frames filmed and frames watched."""
         return self.num_worlds * (max(self.frames) + len(self.variants) * sum(self.frames))
 
+    def seeds(self) -> list[int]:
+        """Of the worlds."""
+        return list(itertools.islice(seeds(self.split), self.num_worlds))
+
+    def cases(self) -> list[tuple[int, MapVariant]]:
+        """Every length with every variant."""
+        return list(itertools.product(self.frames, self.variants))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityRow:
@@ -94,19 +104,53 @@ def measure_quality(
     model: GeometryModel, settings: QualitySettings, progress: Callable[[int], None]
 ) -> list[QualityRow]:
     """A row for each length and variant, over the first worlds of the split."""
-    cases = list(itertools.product(settings.frames, settings.variants))
-    found: list[list[WorldQuality]] = [[] for _ in cases]
-    for variant in settings.variants:
-        open_session(model, variant.session, settings.size)  # a setting that is refused is refused before the work
-    for seed in itertools.islice(seeds(settings.split), settings.num_worlds):
-        device = next(model.parameters()).device
-        film = film_world(seed, max(settings.frames), settings.size, device, progress, family=settings.family)
-        for (num_frames, variant), worlds in zip(cases, found, strict=True):
-            worlds.append(_map_world(model, variant, seed, film.first(num_frames)))
-            progress(num_frames)
+    require_room(model, settings)
+    return _rows(settings, [_map_world(model, settings, seed, progress) for seed in settings.seeds()])
+
+
+def measure_quality_apart(
+    open_model: Callable[[], GeometryModel],
+    asked: Sequence[QualitySettings],
+    workers: Workers,
+    progress: Callable[[int], None],
+) -> list[QualityCase]:
+    """The same of several settings, worlds handed out one by one; `open_model` is called for each and opens once."""
+    tasks = [(settings, seed) for settings in asked for seed in settings.seeds()]
+    worlds = iter(workers.in_order(partial(_map_task, open_model), tasks, progress))
     return [
-        QualityRow(variant=variant, num_frames=num_frames, worlds=tuple(worlds))
-        for (num_frames, variant), worlds in zip(cases, found, strict=True)
+        QualityCase(settings, tuple(_rows(settings, list(itertools.islice(worlds, settings.num_worlds)))))
+        for settings in asked
+    ]
+
+
+def require_room(model: GeometryModel, settings: QualitySettings) -> None:
+    """A setting that is refused is refused before the work."""
+    for variant in settings.variants:
+        open_session(model, variant.session, settings.size)
+
+
+def _map_task(open_model: Callable[[], GeometryModel], task: tuple[QualitySettings, int]) -> list[WorldQuality]:
+    settings, seed = task
+    return _map_world(open_model(), settings, seed, lambda _: None)
+
+
+def _map_world(
+    model: GeometryModel, settings: QualitySettings, seed: int, progress: Callable[[int], None]
+) -> list[WorldQuality]:
+    """Filmed once, and mapped for every length by every variant."""
+    device = next(model.parameters()).device
+    film = film_world(seed, max(settings.frames), settings.size, device, progress, family=settings.family)
+    found = []
+    for num_frames, variant in settings.cases():
+        found.append(_watch(model, variant, seed, film.first(num_frames)))
+        progress(num_frames)
+    return found
+
+
+def _rows(settings: QualitySettings, worlds: Sequence[Sequence[WorldQuality]]) -> list[QualityRow]:
+    return [
+        QualityRow(variant=variant, num_frames=num_frames, worlds=tuple(world[place] for world in worlds))
+        for place, (num_frames, variant) in enumerate(settings.cases())
     ]
 
 
@@ -135,7 +179,7 @@ def film_world(
     )
 
 
-def _map_world(model: GeometryModel, variant: MapVariant, seed: int, film: FilmedWalk) -> WorldQuality:
+def _watch(model: GeometryModel, variant: MapVariant, seed: int, film: FilmedWalk) -> WorldQuality:
     height, width = film.images.shape[-2:]
     session = open_session(model, variant.session, (height, width))
     start = time.perf_counter()

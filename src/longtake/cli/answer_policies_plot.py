@@ -8,7 +8,7 @@ from typing import Any
 from longtake.bench.answers import AnswersRow
 from longtake.bench.answers_scoring import ALL, KINDS, KindScore, Ratio, ScoredRow
 from longtake.evaluation.asked_walk import Reach
-from longtake.evaluation.plots import new_figure, save_figure
+from longtake.evaluation.figures import new_figure, save_figure
 from longtake.world.question import QuestionKind
 
 _KINDS = (ALL, *(kind for kind in KINDS if kind != QuestionKind.WHEN))

@@ -11,7 +11,7 @@ from rich.table import Table
 from longtake.bench.memory import POLICIES, MemoryFigures, measure, trunk_formula
 from longtake.cli.options import AsJson, Size, parse_size
 from longtake.cli.tables import show, table
-from longtake.evaluation.plots import new_figure, save_figure
+from longtake.evaluation.figures import new_figure, save_figure
 from longtake.weights.presets import LINGBOT_MAP
 
 _HEADINGS = ("policy", "frame kB", "last kB", "trunk GB", "cam MB", "room GB", "formula", "ms")

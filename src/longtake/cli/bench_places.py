@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from operator import attrgetter
 from typing import Annotated, Any
 
@@ -11,12 +12,13 @@ import typer
 from rich.table import Table
 
 from longtake.bench.machine import device_name
-from longtake.bench.places import PlaceQuality, PlaceSettings, measure_places
-from longtake.cli.options import AsJson, Device, Families, Sizes, parse_sizes, split_names
+from longtake.bench.places import PlaceQuality, PlaceSettings, measure_places, measure_places_apart
+from longtake.bench.workers import open_workers
+from longtake.cli.options import AsJson, Device, Families, Processes, Sizes, parse_sizes, processes_on, split_names
 from longtake.cli.progress import counting
 from longtake.cli.tables import show, table
 from longtake.hub.bundled import DEFAULT_MODEL, fingerprint
-from longtake.hub.load import RANDOM, load_model
+from longtake.hub.load import RANDOM, load_model, load_model_once
 from longtake.runtime.build import SMALL, usual_settings
 from longtake.runtime.execution import choose_device
 from longtake.types import counted
@@ -45,20 +47,26 @@ def bench_places(
     family: Families = Family.HOUSE.value,
     size: Sizes = "126x98",
     device: Device = "cpu",
+    processes: Processes = 1,
     as_json: AsJson = False,
 ) -> None:
     """Show a model places again that it saw much earlier, and pairs that share nothing; score turns and confidence."""
     place = choose_device(device)
     network = load_model(model, device=place)
     session = usual_settings(network.config)
-    if session.image_size == SMALL.image_size:
+    processes = processes_on(place.type, processes)
+    if session.image_size == SMALL.image_size or processes > 1:
         torch.set_num_threads(1)  # the network and its pictures are too small to share
     asked = [
         PlaceSettings(session=session, num_places=places, size=shape, way=way, split=split, family=kind)
         for kind, shape in itertools.product(families_named(split_names(family)), parse_sizes(size))
     ]
     with counting("coming back", sum(settings.num_steps for settings in asked)) as advance:
-        found = [measure_places(network, settings, advance) for settings in asked]
+        if processes == 1:
+            found = [measure_places(network, settings, advance) for settings in asked]
+        else:
+            with open_workers(processes) as workers:
+                found = measure_places_apart(partial(load_model_once, model), asked, workers, advance)
     contract = {
         "weights": model,
         "weights_sha256": fingerprint(model),

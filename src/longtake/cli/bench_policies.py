@@ -15,7 +15,7 @@ from longtake.cli.options import AsJson, Device, parse_counts, parse_size, split
 from longtake.cli.tables import require_folder, show, write_json
 from longtake.errors import SettingError
 from longtake.evaluation.asked_walk import QuestionPlan
-from longtake.evaluation.plots import require_plots
+from longtake.evaluation.figures import require_plots
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
 from longtake.hub.load import RANDOM
 from longtake.runtime.execution import choose_device

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,18 +10,36 @@ import torch
 import typer
 
 from longtake.bench.machine import device_name
-from longtake.bench.quality import MapVariant, QualityCase, QualityRow, QualitySettings, measure_quality
-from longtake.cli.options import AsJson, Device, Families, Sizes, parse_counts, parse_sizes, split_names
+from longtake.bench.quality import (
+    MapVariant,
+    QualityCase,
+    QualityRow,
+    QualitySettings,
+    measure_quality,
+    measure_quality_apart,
+    require_room,
+)
+from longtake.bench.workers import open_workers
+from longtake.cli.options import (
+    AsJson,
+    Device,
+    Families,
+    Processes,
+    Sizes,
+    parse_counts,
+    parse_sizes,
+    processes_on,
+    split_names,
+)
 from longtake.cli.progress import counting
 from longtake.cli.quality_report import draw_quality, quality_blocks
 from longtake.cli.tables import require_folder, show, write_json
-from longtake.evaluation.plots import require_plots
+from longtake.evaluation.figures import require_plots
 from longtake.hub.bundled import DEFAULT_MODEL, fingerprint
-from longtake.hub.load import RANDOM, load_model
+from longtake.hub.load import RANDOM, load_model, load_model_once
 from longtake.memory.policies.lockstep import ContextRetention
-from longtake.pipeline.video_map import adjusted_session
 from longtake.runtime.alignment import Alignment
-from longtake.runtime.build import SMALL, SessionSettings, usual_settings
+from longtake.runtime.build import SMALL, SessionSettings, adjusted_session, usual_settings
 from longtake.runtime.execution import choose_device
 from longtake.world.families import Family, families_named
 from longtake.world.seeds import Split
@@ -45,6 +64,7 @@ def bench_quality(
     windows: Annotated[str, typer.Option(help="128/16: kept frames by shared frames; none for one.")] = USUAL,
     align: Annotated[str, typer.Option(help="Windows by first-frame, keyframe-pairs or robust.")] = USUAL,
     device: Device = "cpu",
+    processes: Processes = 1,
     as_json: AsJson = False,
     card: Annotated[Path | None, typer.Option(help="Also write those over worlds, for a model card.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Also draw ways from above into this PNG file.")] = None,
@@ -57,7 +77,8 @@ def bench_quality(
     place = choose_device(device)
     network = load_model(model, device=place)
     usual = usual_settings(network.config)
-    if usual.image_size == SMALL.image_size:
+    processes = processes_on(place.type, processes)
+    if usual.image_size == SMALL.image_size or processes > 1:
         torch.set_num_threads(1)  # the network and its pictures are too small to share
     asked = [
         QualitySettings(
@@ -70,8 +91,15 @@ def bench_quality(
         )
         for kind, shape in itertools.product(families_named(split_names(family)), parse_sizes(size))
     ]
-    with counting("walking", sum(settings.num_steps for settings in asked)) as advance:
-        cases = [QualityCase(settings, tuple(measure_quality(network, settings, advance))) for settings in asked]
+    if processes == 1:
+        with counting("walking", sum(settings.num_steps for settings in asked)) as advance:
+            cases = [QualityCase(settings, tuple(measure_quality(network, settings, advance))) for settings in asked]
+    else:
+        for settings in asked:
+            require_room(network, settings)
+        num_walks = sum(settings.num_worlds for settings in asked)
+        with open_workers(min(processes, num_walks)) as workers, counting("walking", num_walks) as advance:
+            cases = measure_quality_apart(partial(load_model_once, model), asked, workers, advance)
     contract = _contract(asked[0], model, place)
     rows = [(case.settings, row) for case in cases for row in case.rows]
     record = contract | {"rows": [_summary(*each) | {"worlds": _worlds(each[1])} for each in rows]}

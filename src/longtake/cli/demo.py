@@ -1,6 +1,7 @@
-"""`longtake demo`: a walk through a house that no training has seen, filmed, mapped, asked about, judged and drawn."""
+"""`longtake demo`: walks that no training has seen, filmed, mapped, asked about, judged and drawn."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,22 +21,24 @@ from longtake.cli.tables import write_json
 from longtake.cli.world import WorldSettings, film
 from longtake.errors import SettingError
 from longtake.evaluation.asked_walk import FEWEST_FRAMES, QuestionPlan
-from longtake.evaluation.walk_quality import FilmedWalk, WorldQuality, read_walk, score_take
+from longtake.evaluation.take_quality import read_walk, score_take
+from longtake.evaluation.walk_quality import FilmedWalk, WorldQuality
 from longtake.exports.reexport import ExportSettings
 from longtake.exports.report.asked import ASKED_NAME, Asked
 from longtake.exports.report.page import REPORT_NAME, write_report
 from longtake.exports.report.truth import TRUTH_NAME
 from longtake.geometry.model import GeometryModel
 from longtake.hub.bundled import DEFAULT_LANGUAGE, DEFAULT_MODEL
-from longtake.hub.load import load_language_model, load_model, loops_of
+from longtake.hub.load import knowledge_of, load_language_model, load_model, loops_of
 from longtake.pipeline.events import Frame, MapSummary
 from longtake.pipeline.outputs import Outputs
-from longtake.pipeline.video_map import MapSettings, adjusted_session, map_video
-from longtake.runtime.build import SMALL
+from longtake.pipeline.video_map import MapSettings, map_video
+from longtake.runtime.build import SessionSettings, adjusted_session, usual_settings
 from longtake.runtime.execution import Execution, choose_execution
 from longtake.takes.take import Take, read_take
 from longtake.types import counted
 from longtake.video.source import open_source
+from longtake.world.families import HELD_OUT, Family
 from longtake.world.seeds import Split, split_of
 from longtake.world.walk import WALK_FPS
 
@@ -48,32 +51,72 @@ _ASKED_STRIDE = 5
 _MOMENTS, _QUESTIONS = 4, 7
 _RECENT_S = 4.0
 _EXPORTED = ("colmap", "nerfstudio", "glb")
+_HELD_OUT_FRAMES = 48
+"""Of the second walk, which is there to show what is known of a world like none in training."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A walk of the demo, and where what comes of it lies."""
+
+    out: Path
+    family: Family
+    seed: int
+    num_frames: int
+
+    @property
+    def walk(self) -> Path:
+        return self.out / f"{self._name}-walk"
+
+    @property
+    def map(self) -> Path:
+        return self.out / f"{self._name}-map"
+
+    @property
+    def picture(self) -> Path:
+        return self.out / f"{self._name}.png"
+
+    @property
+    def _name(self) -> str:
+        return "demo" if self.family is Family.HOUSE else f"demo-{self.family}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedScene:
+    """What is true of a walk, what was said of it, and how good that is."""
+
+    scene: Scene
+    clip: FilmedWalk
+    result: Take
+    summary: MapSummary
+    quality: WorldQuality
+
+    def record(self) -> dict[str, Any]:
+        run = {
+            "family": self.scene.family,
+            "seed": self.scene.seed,
+            "frames": self.scene.num_frames,
+            "frames_per_s": self.summary.frames_per_s,
+            "memory_bytes": self.summary.memory_bytes,
+            "unlikeness": self.summary.unlikeness,
+        }
+        return run | self.quality.figures()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoFigures:
     """What the demo measured."""
 
-    seed: int
-    frames: int
-    frames_per_s: float
-    memory_bytes: int
+    house: MappedScene
+    held_out: MappedScene
     execution: Execution
     exactness: Exactness
-    quality: WorldQuality
     asked: Asked | None
     """None where nothing could be asked."""
     seconds: float
 
     def record(self) -> dict[str, Any]:
         asked = self.asked or Asked(about="", questions=())
-        run = {
-            "seed": self.seed,
-            "frames": self.frames,
-            "frames_per_s": self.frames_per_s,
-            "memory_bytes": self.memory_bytes,
-            "seconds": self.seconds,
-        }
         answers = {
             "answers_asked": len(asked.questions),
             "answers_right": asked.num_right,
@@ -81,7 +124,8 @@ class DemoFigures:
             "evidence_met": asked.num_met,
             "evidence_met_by_chance": round(asked.num_by_chance, 1),
         }
-        return run | asdict(self.execution) | asdict(self.exactness) | self.quality.figures() | answers
+        run = {"seconds": self.seconds} | asdict(self.execution) | asdict(self.exactness)
+        return self.house.record() | run | answers | {"held_out": self.held_out.record()}
 
 
 app = command_app()
@@ -96,7 +140,7 @@ def demo(
     precision: PrecisionName = "auto",
     backend: BackendName = "auto",
 ) -> None:
-    """Film a walk through a house unseen in training, map it, ask about it, and score map and answers by the truth."""
+    """Film a house unseen in training and a table, map both, ask about the house, and score all by the truth."""
     if split_of(seed) is not Split.TEST:
         raise SettingError(
             f"Expected the seed of a house that no training has seen, one that ends in 9, but got {seed}."
@@ -105,59 +149,75 @@ def demo(
     torch.set_num_threads(1)  # the network and its pictures are too small to share
     console = plain_console(stderr=False)
     model = load_model(DEFAULT_MODEL, device=execution.device, trunk_dtype=execution.precision.dtype)
-    walk, mapped = out / "demo-walk", out / "demo-map"
-    truth = _film(walk, frames, seed)
-    summary = _map(walk, model, mapped, execution)
-    clip, result = read_walk(truth), read_take(mapped)
-    quality = score_take(result, clip, seed=seed, watched_s=summary.seconds)
-    truth_for_report(result, clip, quality).write(mapped / TRUTH_NAME)
+    house = _mapped(Scene(out=out, family=Family.HOUSE, seed=seed, num_frames=frames), model, execution)
     with console.status("Asking on the way"):
-        asked = _ask(frames, seed, mapped / ASKED_NAME, execution)
-    write_report(mapped)
-    draw_demo(result, clip, quality).save(out / "demo.png")
+        asked = _ask(frames, seed, house.scene.map / ASKED_NAME, execution)
+    _show(house)
+    held_out = Scene(out=out, family=HELD_OUT, seed=seed, num_frames=min(frames, _HELD_OUT_FRAMES))
+    _show(other := _mapped(held_out, model, execution))
     with console.status("Streaming against the whole clip at once, and after a break"):
-        exactness = _check(model, clip, execution)
+        exactness = _check(model, house.clip, execution)
     figures = DemoFigures(
-        seed=seed,
-        frames=frames,
-        frames_per_s=summary.frames_per_s,
-        memory_bytes=summary.memory_bytes,
+        house=house,
+        held_out=other,
         execution=execution,
         exactness=exactness,
-        quality=quality,
         asked=asked,
         seconds=time.monotonic() - started_s,
     )
     write_json(out / "demo.json", figures.record())
-    console.print(f"{_line(figures)}; see {mapped / REPORT_NAME} and {out / 'demo.png'}", soft_wrap=True)
+    for line in _lines(figures):
+        console.print(line, soft_wrap=True)
 
 
-def _film(out: Path, num_frames: int, seed: int) -> Take:
+def _mapped(scene: Scene, model: GeometryModel, execution: Execution) -> MappedScene:
     settings = WorldSettings(
-        out=out, seed=seed, frames=num_frames, size=_SIZE, images="png", depth="npz", overwrite=True
+        out=scene.walk,
+        seed=scene.seed,
+        family=scene.family,
+        frames=scene.num_frames,
+        size=_SIZE,
+        images="png",
+        depth="npz",
+        overwrite=True,
     )
     film(settings, plain_console(stderr=True))
-    return read_take(out)
+    summary = _map(scene, model, execution)
+    clip, result = read_walk(read_take(scene.walk)), read_take(scene.map)
+    quality = score_take(result, clip, seed=scene.seed, watched_s=summary.seconds)
+    return MappedScene(scene=scene, clip=clip, result=result, summary=summary, quality=quality)
 
 
-def _map(walk: Path, model: GeometryModel, out: Path, execution: Execution) -> MapSummary:
-    """As `longtake map` does it, with everything that it can write."""
-    formats = _EXPORTED if find_spec("rerun") is None else (*_EXPORTED, "rrd")
+def _map(scene: Scene, model: GeometryModel, execution: Execution) -> MapSummary:
+    """As `longtake map` does it; of the house with everything that it can write."""
+    outputs = Outputs(formats=("ply",))
+    if scene.family is Family.HOUSE:
+        formats = _EXPORTED if find_spec("rerun") is None else (*_EXPORTED, "rrd")
+        outputs = Outputs(formats=("ply", "kitti"), session=True, export=ExportSettings(formats=formats))
     settings = MapSettings(
-        session=adjusted_session(SMALL, precision=execution.precision),
-        outputs=Outputs(formats=("ply", "kitti"), session=True, export=ExportSettings(formats=formats)),
+        session=_session(model, execution),
+        outputs=outputs,
         model_name=DEFAULT_MODEL,
+        knowledge=knowledge_of(DEFAULT_MODEL, "longtake map VIDEO --model {}"),
         execution=execution,
         loops=loops_of(DEFAULT_MODEL),
     )
-    source, reporter = open_source(str(walk)), TerminalReporter()
-    run = map_video(source, model, out, settings, overwrite=True, on_export=reporter.exporting)
+    source, reporter = open_source(str(scene.walk)), TerminalReporter()
+    run = map_video(source, model, scene.map, settings, overwrite=True, on_export=reporter.exporting)
     with reporter.watching(run), run:
         for event in run:
             if isinstance(event, Frame):
                 reporter.report(event)
     assert run.summary is not None
     return run.summary
+
+
+def _show(mapped: MappedScene) -> None:
+    """A page with the truth beside the map, and a picture."""
+    scene, result, clip, quality = mapped.scene, mapped.result, mapped.clip, mapped.quality
+    truth_for_report(result, clip, quality, scene.family).write(scene.map / TRUTH_NAME)
+    write_report(scene.map)
+    draw_demo(result, clip, quality).save(scene.picture)
 
 
 def _ask(num_frames: int, seed: int, path: Path, execution: Execution) -> Asked | None:
@@ -183,24 +243,38 @@ def _ask(num_frames: int, seed: int, path: Path, execution: Execution) -> Asked 
 
 def _check(model: GeometryModel, clip: FilmedWalk, execution: Execution) -> Exactness:
     images = clip.images[:_CHECKED_FRAMES].to(execution.device)
-    settings = adjusted_session(SMALL, precision=execution.precision)
-    return measure_exactness(model, images, settings, backend_named(execution.backend))
+    return measure_exactness(model, images, _session(model, execution), backend_named(execution.backend))
 
 
-def _line(figures: DemoFigures) -> str:
-    quality, exactness = figures.quality, figures.exactness
-    score, baselines = quality.score, quality.baselines
+def _session(model: GeometryModel, execution: Execution) -> SessionSettings:
+    return adjusted_session(usual_settings(model.config), precision=execution.precision)
+
+
+def _lines(figures: DemoFigures) -> Iterator[str]:
+    """One for each walk, the house's with all else that was found out."""
+    exactness, execution = figures.exactness, figures.execution
     same = "bit-identical" if exactness.resumed_is_identical else "DIFFERENT"
+    yield _line(
+        figures.house,
+        _answers(figures.asked),
+        f"memory of {figures.house.summary.memory_bytes / 1e6:.1f} MB",
+        f"streamed against the whole clip {exactness.stream_to_clip_error:.1e}, resumed {same}",
+    )
+    seconds = f"{figures.seconds:.0f} s in all, {execution.precision} on {execution.device}"
+    yield _line(figures.held_out, "a kind of world that no training has seen", seconds)
+
+
+def _line(mapped: MappedScene, *more: str) -> str:
+    scene, quality = mapped.scene, mapped.quality
+    score, baselines = quality.score, quality.baselines
     parts = (
-        f"{counted(figures.frames, 'frame')} of house {figures.seed}, {quality.path_m:.1f} m",
-        f"{figures.frames_per_s:.0f} frames/s",
+        f"{counted(scene.num_frames, 'frame')} of {scene.family} {scene.seed}, {quality.path_m:.1f} m",
+        f"{mapped.summary.frames_per_s:.0f} frames/s",
         f"ATE {_percent(score.ate_share)} of the path (constant velocity {_percent(baselines.velocity_ate_share)})",
         f"rotation {score.rotation_deg:.1f}°, scale range {_number(score.scale_range)}",
         f"depth AbsRel {score.depth_abs_rel:.3f} (mean depth {baselines.mean_depth_abs_rel:.3f})",
-        _answers(figures.asked),
-        f"memory of {figures.memory_bytes / 1e6:.1f} MB",
-        f"streamed against the whole clip {exactness.stream_to_clip_error:.1e}, resumed {same}",
-        f"{figures.seconds:.0f} s, {figures.execution.precision} on {figures.execution.device}",
+        *more,
+        f"see {scene.map / REPORT_NAME} and {scene.picture}",
     )
     return "; ".join(parts)
 

@@ -25,7 +25,8 @@ def draw_demo(result: Take, film: FilmedWalk, quality: WorldQuality) -> Image.Im
     """Three rows of tiles under their headings, and at their right a plan as high as they are."""
     chosen = evenly_spaced(len(film.images), _COLUMNS).tolist()
     predicted = _predicted(result, film)
-    near, far = (float(film.truth.depth[chosen].quantile(share)) for share in (_NEAREST, _FARTHEST))
+    shown = film.truth.depth[chosen]
+    near, far = (float(shown[shown > 0].quantile(share)) for share in (_NEAREST, _FARTHEST))
     frames = [Image.fromarray((film.images[place] * 255).byte().permute(1, 2, 0).numpy()) for place in chosen]
     depths = [
         [depth_picture(depth[place].numpy(), near, far).convert("RGB") for place in chosen]
@@ -41,9 +42,10 @@ def draw_demo(result: Take, film: FilmedWalk, quality: WorldQuality) -> Image.Im
 
 
 def _predicted(result: Take, film: FilmedWalk) -> Float[Tensor, "frames height width"]:
-    """In metres, by the one scale that the score has."""
+    """In metres, by the one scale that the score has, in which sky has no part."""
     depth = torch.stack([torch.from_numpy(result.depth(position)) for position in range(len(result))])
-    return depth * (film.truth.depth / depth.clamp_min(1e-9)).median()
+    has_depth = (film.truth.depth > 0) & (depth > 0)
+    return depth * (film.truth.depth[has_depth] / depth[has_depth].clamp_min(1e-9)).median()
 
 
 def _draw_row(picture: Image.Image, top: int, heading: str, tiles: list[Image.Image]) -> None:

@@ -16,18 +16,20 @@ from longtake.evaluation.asked_walk import (
     pose_questions,
 )
 from longtake.evaluation.scoring import depth_errors, paired
-from longtake.evaluation.walk_quality import FilmedWalk, WorldQuality, depth_of
+from longtake.evaluation.take_quality import depth_of
+from longtake.evaluation.walk_quality import FilmedWalk, WorldQuality
 from longtake.exports.report.asked import Asked, AskedQuestion
 from longtake.exports.report.truth import Figure, Truth
 from longtake.language.load import LanguageModel
 from longtake.takes.take import Take
+from longtake.world.families import HELD_OUT, Family
 from longtake.world.question import QuestionKind
 from longtake.world.question_sampler import QuestionSampler
 
 _EVERY_FRAME = MemoryVariant(policy=KEEP_ALL, memory=None)
 
 
-def truth_for_report(result: Take, film: FilmedWalk, quality: WorldQuality) -> Truth:
+def truth_for_report(result: Take, film: FilmedWalk, quality: WorldQuality, family: Family = Family.HOUSE) -> Truth:
     """The true way where it lies best in the result's world, and the figures in words."""
     pairs = paired(result.trajectory.world_from_camera, film.truth.world_from_camera)
     aligned = truth_from_result(pairs, AlignmentMode.SIM3)
@@ -36,9 +38,8 @@ def truth_for_report(result: Take, film: FilmedWalk, quality: WorldQuality) -> T
     apart = float(aligned.scale) / depth.scale
     return Truth(
         about=(
-            f"A walk of {quality.path_m:.1f} m through house {quality.seed}, which no training has seen. Cameras are "
-            "aligned by Sim(3) on their centres, depth by one scale for the whole walk; what is said without looking "
-            "is aligned alike."
+            f"A walk of {quality.path_m:.1f} m {_place(family, quality.seed)}. Cameras are aligned by Sim(3) on their "
+            "centres, depth by one scale for the whole walk; what is said without looking is aligned alike."
         ),
         centres=aligned.inverse().of_points(film.truth.world_from_camera[:, :3, 3]).numpy(),
         figures=(
@@ -46,6 +47,12 @@ def truth_for_report(result: Take, film: FilmedWalk, quality: WorldQuality) -> T
             Figure(name="Scale of the way over that of depth", result=f"{apart:.3g}, 1 is right"),
         ),
     )
+
+
+def _place(family: Family, seed: int) -> str:
+    if family is HELD_OUT:
+        return f"around {family} {seed}, of a kind that no training has seen"
+    return f"through {family} {seed}, which no training has seen"
 
 
 def ask_on_the_way(

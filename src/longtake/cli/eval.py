@@ -18,8 +18,9 @@ from longtake.cli.tables import show, table
 from longtake.evaluation.alignment_mode import AlignmentMode
 from longtake.evaluation.answers import AnswerScore
 from longtake.evaluation.depth_alignment import AlignmentSpan, DepthAlignment
+from longtake.evaluation.figures import require_plots
 from longtake.evaluation.matched import Matched
-from longtake.evaluation.plots import draw_report, require_plots
+from longtake.evaluation.plots import draw_report
 from longtake.evaluation.report import EvalReport, TrajectoryErrors, evaluate
 from longtake.evaluation.report_json import report_json
 from longtake.evaluation.settings import EvalSettings, Part

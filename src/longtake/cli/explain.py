@@ -10,7 +10,7 @@ from rich.table import Table
 
 from longtake.cli.options import AsJson, parse_size
 from longtake.cli.tables import show, table
-from longtake.evaluation.plots import new_figure, save_figure
+from longtake.evaluation.figures import new_figure, save_figure
 from longtake.language.explain import RANGES, FormatPlaces, Stream, explain, picture_format
 
 app = typer.Typer(help="Show what a model is told, without a model.", no_args_is_help=True, add_completion=False)

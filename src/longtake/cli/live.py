@@ -25,9 +25,9 @@ from longtake.memory.registry import segment_policy_named
 from longtake.pipeline.live import LiveSession, LiveSettings
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.run import Run
-from longtake.pipeline.video_map import adjusted_session, preprocessor
+from longtake.pipeline.video_map import preprocessor
 from longtake.places.build import with_loops
-from longtake.runtime.build import open_session, usual_settings
+from longtake.runtime.build import adjusted_session, open_session, usual_settings
 from longtake.runtime.dialogue import DialogueSession
 from longtake.runtime.execution import choose_execution
 from longtake.runtime.steps import VideoSession

@@ -15,7 +15,8 @@ from longtake.api.pictures import as_rgb
 from longtake.cli import options
 from longtake.cli.program import UNKNOWN_PLACE
 from longtake.cli.tables import show, table
-from longtake.places.locating import Located
+from longtake.errors import InputError
+from longtake.places.locating import Located, PictureLocator
 from longtake.takes.take import Take, read_take
 from longtake.video.resize import open_image
 
@@ -30,10 +31,9 @@ def locate(
     as_json: options.AsJson = False,
 ) -> None:
     """Say where pictures were taken in the world of a mapped video, by the model that mapped it."""
-    images = {path: as_rgb(open_image(path)) for path in pictures}
     take = read_take(result)
     locator = open_locator(take, device=device)
-    found = {path: locator.locate(image) for path, image in images.items()}
+    found = {path: _found(locator, path) for path in pictures}
     record = {
         "take": str(result),
         "unit": take.header.unit.value,
@@ -42,6 +42,14 @@ def locate(
     show(record, _blocks(take, found), as_json=as_json)
     if None in found.values():
         sys.exit(UNKNOWN_PLACE)
+
+
+def _found(locator: PictureLocator, path: Path) -> Located | None:
+    picture = open_image(path)
+    try:
+        return locator.locate(as_rgb(picture))
+    except InputError as error:
+        raise InputError(f"{path} cannot be looked for: {error}") from error
 
 
 def _record(path: Path, found: Located | None) -> dict[str, Any]:

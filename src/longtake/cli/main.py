@@ -21,7 +21,7 @@ COMMANDS = {
     "export": "Write other files from a saved result: other formats and filters, a known camera or scale, upright.",
     "eval": "Compare a result with the truth: trajectory, depth, points and answers, as far as both have them.",
     "world": "Film a walk through a procedural world, with its exact truth: poses, depth, what is visible, questions.",
-    "demo": "Film a walk through a house unseen in training, map it, ask about it, and score both by the truth.",
+    "demo": "Film a house unseen in training and a table, map both, ask about the house, and score all by the truth.",
     "doctor": "Say what is installed, which attention backend is used and why, and check that it computes right.",
     "models": "List the weights known by name: sizes, where from, their licence, and whether they are on this machine.",
     "bench": "Measure longtake on this machine.",

@@ -31,9 +31,9 @@ from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.run import Run
 from longtake.pipeline.run_folder import is_done
 from longtake.pipeline.unlikeness import Knowledge
-from longtake.pipeline.video_map import MapSettings, adjusted_session, map_video
+from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.pipeline.writer_process import WriterProcess
-from longtake.runtime.build import SMALL, usual_settings
+from longtake.runtime.build import SMALL, adjusted_session, usual_settings
 from longtake.runtime.execution import choose_execution
 from longtake.types import counted
 from longtake.video.addresses import shown_address
@@ -60,7 +60,7 @@ def map_(
         str | None,
         typer.Option(
             help="A checkpoint, a name of longtake models, or tiny (random weights, to test files fast). "
-            f"{DEFAULT_MODEL} knows procedural houses only; for real video type --model {MICRO_MAP.instead}.",
+            f"{DEFAULT_MODEL} knows {MICRO_MAP.trained_on} only; for real video type --model {MICRO_MAP.instead}.",
             show_default=DEFAULT_MODEL,
         ),
     ] = None,
@@ -72,7 +72,7 @@ def map_(
     policy: Annotated[
         str | None, typer.Option(help="What to forget: managed, window, context, keep-all, ... By default as trained.")
     ] = None,
-    keyframes: Annotated[str | None, typer.Option(help="every:6 or flow:12px; every frame by default.")] = None,
+    keyframes: Annotated[str | None, typer.Option(help="every:6 or flow:12px. By default as the model is run.")] = None,
     windows: Annotated[
         str | None, typer.Option(help="128/16: kept frames by shared frames; none for one. By default as trained.")
     ] = None,

@@ -15,7 +15,7 @@ from longtake.bench.machine import device_name
 from longtake.cli.progress import counting
 from longtake.cli.tables import table
 from longtake.evaluation.agreement import Mean
-from longtake.evaluation.plots import new_figure, save_figure
+from longtake.evaluation.figures import new_figure, save_figure
 from longtake.geometry.model import GeometryModel
 from longtake.hub.load import RANDOM, load_model, random_model
 from longtake.runtime.build import SMALL, usual_settings

@@ -42,6 +42,7 @@ Loops = Annotated[
         help="Know places again and move what was said; by default where the model has a card of loops.",
     ),
 ]
+Processes = Annotated[int, typer.Option(min=1, help="Worlds are shared out among so many, of one thread each.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto.")]
 PrecisionName = Annotated[str, typer.Option("--precision", help="fp32 (exact), bf16, fp16, or auto: fast on a GPU.")]
 BackendName = Annotated[str, typer.Option("--backend", help="Attention backend, or auto: the fastest installed.")]
@@ -89,6 +90,14 @@ ServerCertificate = Annotated[
 def command_app() -> typer.Typer:
     """What a module declares its command, or commands, on."""
     return typer.Typer(add_completion=False)
+
+
+def processes_on(device_type: str, processes: int) -> int:
+    """How many there are: one where a GPU does the work, which is said."""
+    if processes == 1 or device_type == "cpu":
+        return processes
+    typer.echo("Worlds are counted by one process, for a GPU is not shared; --processes is for a CPU.", err=True)
+    return 1
 
 
 def parse_size(text: str) -> tuple[int, int]:

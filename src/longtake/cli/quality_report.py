@@ -9,7 +9,7 @@ from rich.table import Table
 
 from longtake.bench.quality import QualityCase, QualityRow, QualitySettings
 from longtake.cli.tables import table
-from longtake.evaluation.plots import new_figure, save_figure
+from longtake.evaluation.figures import new_figure, save_figure
 from longtake.evaluation.scoring import Summary
 from longtake.evaluation.spacing import evenly_spaced
 from longtake.evaluation.walk_quality import WorldQuality

@@ -550,6 +550,10 @@ def _answer_record(answered: Answered) -> dict[str, Any]:
     }
 
 
+_IN_WORDS = {FrameStatus.WEAK: "that the network is unsure of"}
+"""Statuses whose names tell something else where the camera's tracking is said."""
+
+
 def _summary_line(summary: MapSummary, run: Watched | None) -> str:
     end = "" if summary.is_complete else "; interrupted, go on with --resume"
     dropped = f", {summary.num_dropped} dropped" if summary.num_dropped else ""
@@ -562,6 +566,8 @@ def _summary_line(summary: MapSummary, run: Watched | None) -> str:
     ages = summary.provisional
     is_moved = bool(ages.get("num_frames"))
     final_after = f", each pose final at most {ages['largest_s']:.1f} s of video after its frame" if is_moved else ""
+    if loops and is_moved:
+        final_after += " but for loops"
     return (
         f"{mapped}{counted(summary.num_frames, 'frame')} at {summary.frames_per_s:.1f} frames/s, "
         f"{summary.num_keyframes} kept{windows}{loops}{final_after}{dropped}{_troubles(summary.statuses)}; "
@@ -577,7 +583,7 @@ def _megabytes(num_bytes: int) -> str:
 def _troubles(counts: Mapping[str, int]) -> str:
     """Statuses but `ok`, with how many frames have them."""
     return "".join(
-        f", {counts[status]} {status}"
+        f", {counts[status]} {_IN_WORDS.get(status, status)}"
         for status in FrameStatus
         if status is not FrameStatus.OK and counts.get(status, 0)
     )

@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Float
 
 from longtake.errors import InputError, SettingError
+from longtake.evaluation.figures import DPI, new_figure
 from longtake.evaluation.report import EvalReport, TrajectoryErrors
 from longtake.extras import import_from_extra
 
-_DPI = 150
 _TRUTH, _FAINT = "#bdc1c6", "#5f6368"
 _NEAR, _MIDDLE, _FAR = "#1a6fb0", "#8e4b9e", "#e0301e"
 _LONGEST_SIDE, _SHORTEST_SIDE, _COLOURBAR = 6.0, 3.6, 1.3
@@ -32,24 +32,6 @@ class Curve:
     summary_name: str = "rmse"
 
 
-def require_plots() -> None:
-    """Say at once what is missing, before anything is measured."""
-    import_from_extra("matplotlib.figure", "plot", "Drawing")
-
-
-def new_figure(width: float, height: float) -> Any:
-    """In inches; not pyplot's, so that nothing is shared and nothing needs a screen."""
-    return import_from_extra("matplotlib.figure", "plot", "Drawing").Figure((width, height), layout="constrained")
-
-
-def save_figure(figure: Any, path: Path) -> None:
-    """Into an image file, whose kind its name tells."""
-    try:
-        figure.savefig(path, dpi=_DPI)
-    except (OSError, ValueError) as error:
-        raise InputError(f"The picture cannot be written to {path} ({error}); give a .png in a folder.") from error
-
-
 def draw_report(report: EvalReport, folder: Path) -> list[Path]:
     """Write `trajectory.png` and `error.png`, as far as there is something to draw; returns what was written."""
     figures: dict[str, Any] = {}
@@ -62,7 +44,7 @@ def draw_report(report: EvalReport, folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, figure in figures.items():
-            figure.savefig(folder / name, dpi=_DPI)
+            figure.savefig(folder / name, dpi=DPI)
     except OSError as error:
         raise InputError(f"Plots cannot be written to {folder} ({error.strerror}); name another folder.") from error
     return [folder / name for name in figures]

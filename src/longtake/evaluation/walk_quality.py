@@ -2,18 +2,14 @@
 
 from dataclasses import asdict, dataclass
 
-import numpy as np
-import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from longtake.errors import InputError
 from longtake.evaluation.agreement import ClipGeometry
 from longtake.evaluation.alignment_mode import AlignmentMode, move_onto_truth
 from longtake.evaluation.baselines import BaselineScore, constant_velocity, score_baselines
 from longtake.evaluation.motion import path_length
 from longtake.evaluation.scoring import Score, focal_error_share, fov_error_deg, paired, score
-from longtake.takes.take import Take
 from longtake.types import Geometry
 
 
@@ -96,22 +92,6 @@ class WorldQuality:
         }
 
 
-def read_walk(truth: Take) -> FilmedWalk:
-    """All frames of a filmed walk, in memory."""
-    images = torch.from_numpy(np.stack(list(truth.images()))).permute(0, 3, 1, 2)
-    return FilmedWalk(images=images.float() / 255, truth=_clip(truth), intrinsics=truth.intrinsics[0].float())
-
-
-def score_take(result: Take, film: FilmedWalk, *, seed: int, watched_s: float) -> WorldQuality:
-    """A map on disk against the truth of its walk."""
-    if len(result) != len(film.images):
-        raise InputError(
-            f"Expected a result for each of {len(film.images)} frames, but {result.folder} has {len(result)}."
-        )
-    found = MappedWalk(_clip(result), result.intrinsics.float())
-    return score_walk(found, film, seed=seed, watched_s=watched_s)
-
-
 def score_walk(found: MappedWalk, film: FilmedWalk, *, seed: int, watched_s: float) -> WorldQuality:
     """A run against the truth of its walk."""
     height, width = film.images.shape[-2:]
@@ -130,15 +110,6 @@ def score_walk(found: MappedWalk, film: FilmedWalk, *, seed: int, watched_s: flo
             velocity=_from_above(_aligned(constant_velocity(truth), truth)),
         ),
     )
-
-
-def _clip(take: Take) -> ClipGeometry:
-    return ClipGeometry(depth_of(take), take.trajectory.world_from_camera)
-
-
-def depth_of(take: Take) -> Float[Tensor, "frames height width"]:
-    """Of all frames, as they were written."""
-    return torch.stack([torch.from_numpy(take.depth(position)) for position in range(len(take))])
 
 
 def _aligned(

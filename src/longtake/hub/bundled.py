@@ -22,6 +22,8 @@ class Bundled:
     """Of the tensors; the file is a little larger."""
     licence: str
     about: str
+    trained_on: str
+    """Beside which it knows nothing."""
     instead: str
     """What to name for video of the real world."""
 
@@ -40,7 +42,8 @@ MICRO_MAP = Bundled(
     num_parameters=5_482_100,
     num_bytes=10_964_200,
     licence="Apache-2.0, as longtake itself",
-    about="the default; runs on a laptop, and knows procedural houses and nothing else",
+    about="the default; runs on a laptop, and knows procedural scenes and nothing else",
+    trained_on="procedural scenes",
     instead="lingbot-map-long",
 )
 MICRO_VQA = Bundled(
@@ -50,6 +53,7 @@ MICRO_VQA = Bundled(
     num_bytes=7_932_160,
     licence="Apache-2.0, as longtake itself",
     about="the default for questions; a Qwen2.5-VL in small that knows procedural houses and 90 words",
+    trained_on="procedural houses",
     instead="Qwen/Qwen2.5-VL-3B-Instruct",
 )
 BUNDLED = (MICRO_MAP, MICRO_VQA)
@@ -72,7 +76,7 @@ def model_notes(name: str, *, shows_world: bool, naming: str = "--model {}") -> 
     if bundled is None or shows_world:
         return ()
     return (
-        f"{name} was trained on procedural houses and knows nothing else; for real video type "
+        f"{name} was trained on {bundled.trained_on} and knows nothing else; for real video type "
         f"{naming.format(bundled.instead)}.",
     )
 
@@ -82,7 +86,7 @@ def unlike_note(name: str, command: str, what: str = "its map") -> str:
     known = _named(name)
     instead = "name another model" if known is None else f"name a published model: {command.format(known.instead)}"
     return (
-        f"{name} knows procedural scenes; this video is unlike them ({{}} times as far as 95 % of those it knows), "
+        f"{name} knows procedural houses; this video is unlike them ({{}} times as far as nearly all unseen ones), "
         f"{what} may mean nothing; for real video {instead}"
     )
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -62,6 +63,12 @@ def load_model(
         return load_geometry(resolve(own.weights), own.config, own.family, device=device, trunk_dtype=trunk_dtype)
     config = told_config(name_or_path)
     return load_geometry(resolve(name_or_path), config, device=device, trunk_dtype=trunk_dtype)
+
+
+@lru_cache(maxsize=1)
+def load_model_once(name_or_path: str) -> GeometryModel:
+    """The same on the CPU, once a process: for one that is given work piece by piece."""
+    return load_model(name_or_path)
 
 
 def skeleton_of(name_or_path: Path | str) -> GeometryModel | None:

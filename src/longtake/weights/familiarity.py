@@ -2,7 +2,8 @@
 
 Of each family of worlds in training there is a normal distribution of descriptors: a mean, a few directions in which
 they vary most, and one variance for all others. A frame is as far as the nearest of them is, in standard deviations a
-channel; a video is as far as its first frames are in the mean. `limit` is what most unseen houses stay below.
+channel; a video is as far as its first frames are in the mean. `limit` is what most unseen houses stay below, and most
+worlds that were held out exceed.
 """
 
 import hashlib
@@ -57,7 +58,7 @@ class Familiarity:
     rest: Float[Tensor, " families"]
     """Variance along every other direction."""
     limit: float
-    """Mean distance that 95 % of unseen houses stay below."""
+    """Mean distance between that of unseen houses and of worlds that were held out."""
 
     @classmethod
     def of(cls, families: Sequence[Float[Tensor, "frames channels"]], limit: float = math.inf) -> "Familiarity":

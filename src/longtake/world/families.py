@@ -10,6 +10,7 @@ from longtake.world.clutter import build_clutter
 from longtake.world.content import World
 from longtake.world.corridors import build_corridors
 from longtake.world.house import House, build_house
+from longtake.world.objects import build_objects
 from longtake.world.outdoors import build_outdoors
 from longtake.world.rooms import build_rooms, eye_height
 from longtake.world.routes import slowed, travel
@@ -27,6 +28,7 @@ class Family(StrEnum):
     OUTDOORS = "outdoors"
     CORRIDORS = "corridors"
     TABLE = "table"
+    OBJECTS = "objects"
 
 
 HELD_OUT = Family.TABLE
@@ -93,4 +95,5 @@ _BUILDERS: dict[Family, Callable[[int, np.random.Generator], World]] = {
     Family.OUTDOORS: build_outdoors,
     Family.CORRIDORS: build_corridors,
     Family.TABLE: build_table,
+    Family.OBJECTS: build_objects,
 }
