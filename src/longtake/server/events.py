@@ -38,8 +38,8 @@ class EventLog:
         observe: Listener = lambda _: None,
         shown: Callable[[str], str] = lambda message: message,
     ) -> None:
-        """`keep` is called with every event before all who listen, so that what it keeps is there when they look for it;
-        `observe` after them. `shown` makes messages fit for clients.
+        """`keep` is called with every event before all who listen, so that they find what it keeps, and `observe` after
+        them; `shown` makes messages fit for clients.
         """
         self._next_id, self._keep, self._observe, self.shown = first_id, keep, observe, shown
         self._kept: deque[SessionEvent] = deque(maxlen=most)
