@@ -60,6 +60,11 @@ class SlotBackend(Backend, Protocol):
     ) -> Float32[Tensor, "_"]: ...
 
 
+def as_slot_backend(backend: Backend) -> SlotBackend | None:
+    """None where it is another. Asked once a clip and not in each layer, for to ask a protocol takes time."""
+    return backend if isinstance(backend, SlotBackend) else None
+
+
 def merge(parts: Sequence[Attended]) -> Attended:
     """Attention over the union of disjoint blocks, from the attention over each."""
     if len(parts) == 1:

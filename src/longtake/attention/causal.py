@@ -6,14 +6,14 @@ query heads may share a head of keys: they become more queries of that head, so 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
 from longtake.attention.attention_mass import attention_mass
-from longtake.attention.backend import Attended, Backend, SlotBackend, grouped, merge, ungrouped
+from longtake.attention.backend import Attended, Backend, SlotBackend, as_slot_backend, grouped, merge, ungrouped
 from longtake.errors import InputError
 from longtake.memory.policy import Keep
 from longtake.memory.transaction import Transaction
@@ -62,6 +62,10 @@ class CausalRecall:
     recorder: AttentionRecorder | None = None
     rotation: Callable[[int, Keys], Keys] | None = None
     """What makes of stored keys, from some token of the past on, those to be read; none where they are the same."""
+    _slots: SlotBackend | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_slots", as_slot_backend(self.backend))
 
     def attend(self, stream: str, layer: int, q: Asking, k: Own, v: Own) -> Asking:
         """Remember this layer's keys and values if the clip may be kept; attend to the past and to what came before."""
@@ -69,8 +73,8 @@ class CausalRecall:
             if len(q) != 1:
                 raise InputError(f"A stream is one video, but a batch of {len(q)} came; open a session for each.")
             self.transaction.write(stream, layer, k.squeeze(0), v.squeeze(0))
-        if isinstance(self.backend, SlotBackend) and self.rotation is None:
-            return self._attend_slots(self.backend, stream, layer, q, k, v)
+        if self._slots is not None and self.rotation is None:
+            return self._attend_slots(self._slots, stream, layer, q, k, v)
         key_heads = k.shape[2]
         seen = self._seen(stream, layer)
         asked = grouped(q, key_heads).to(seen[0][0].dtype) if seen else grouped(q, key_heads)

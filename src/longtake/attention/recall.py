@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from longtake.attention.attention_mass import attention_mass
-from longtake.attention.backend import Backend, Keys, NormBounds, Queries, SlotBackend, merge
+from longtake.attention.backend import Backend, Keys, NormBounds, Queries, SlotBackend, as_slot_backend, merge
 from longtake.attention.masks import Mask
 from longtake.errors import InputError
 from longtake.memory.transaction import Transaction
@@ -58,6 +58,10 @@ class StreamRecall(HostOrdinals):
     num_scale_frames: int
     bounds: Mapping[str, Sequence[NormBounds | None]] = field(default_factory=dict)
     """By stream and layer, where norms bound queries and keys."""
+    _slots: SlotBackend | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_slots", as_slot_backend(self.backend))
 
     @property
     def ordinals(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -67,8 +71,8 @@ class StreamRecall(HostOrdinals):
         if len(q) != 1:
             raise InputError(f"A stream is one video, but a batch of {len(q)} came; open a session for each.")
         self.transaction.write(stream, layer, k.squeeze(0), v.squeeze(0))
-        if isinstance(self.backend, SlotBackend):
-            return self._attend_slots(self.backend, stream, layer, q)
+        if self._slots is not None:
+            return self._attend_slots(self._slots, stream, layer, q)
         seen = [(k.unsqueeze(0), v.unsqueeze(0)) for k, v in self.transaction.read(stream, layer)]
         asked = q.to(seen[0][0].dtype)
         attended = merge([self.backend.attend(asked, keys, values) for keys, values in seen])

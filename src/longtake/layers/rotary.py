@@ -62,15 +62,13 @@ def axial_split(head_dim: int) -> tuple[int, int, int]:
 
 def spread_over_frames(time: Phases, image: Phases) -> Phases:
     """Phases of all tokens, frame by frame, from those of the frames in time and of one frame's tokens in its image."""
+    return Phases(cos=_spread(time.cos, image.cos), sin=_spread(time.sin, image.sin))
 
-    def spread(
-        frames: Float[Tensor, "frames _"], tokens: Float[Tensor, "tokens _"]
-    ) -> Float[Tensor, "all_tokens pairs"]:
-        num_frames, num_tokens = len(frames), len(tokens)
-        of_frame = frames[:, None].expand(-1, num_tokens, -1)
-        return torch.cat([of_frame, tokens.expand(num_frames, -1, -1)], dim=-1).flatten(0, 1)
 
-    return Phases(cos=spread(time.cos, image.cos), sin=spread(time.sin, image.sin))
+def _spread(frames: Float[Tensor, "frames _"], tokens: Float[Tensor, "tokens _"]) -> Float[Tensor, "all_tokens pairs"]:
+    num_frames, num_tokens = len(frames), len(tokens)
+    of_frame = frames[:, None].expand(-1, num_tokens, -1)
+    return torch.cat([of_frame, tokens.expand(num_frames, -1, -1)], dim=-1).flatten(0, 1)
 
 
 def repeat_over_frames(image: Phases, num_frames: int) -> Phases:

@@ -84,9 +84,9 @@ def _strongest(
     products = blurred(np.stack([right * right, right * down, down * down], axis=-1), 2)
     a, b, c = products[..., 0], products[..., 1], products[..., 2]
     strength = (a + c) / 2 - np.sqrt(((a - c) / 2) ** 2 + b * b)
-    height, width = strength.shape
-    around = np.pad(strength, 1)
-    highest = np.max([around[i : i + height, j : j + width] for i in range(3) for j in range(3)], axis=0)
+    down_3 = np.maximum(np.maximum(strength[:-2], strength[1:-1]), strength[2:])
+    highest = np.zeros_like(strength)
+    highest[1:-1, 1:-1] = np.maximum(np.maximum(down_3[:, :-2], down_3[:, 1:-1]), down_3[:, 2:])
     inside = np.zeros(strength.shape, dtype=bool)
     inside[_BORDER:-_BORDER, _BORDER:-_BORDER] = True
     rows, columns = np.nonzero((strength == highest) & (strength > _WEAKEST) & inside)
@@ -127,7 +127,9 @@ def _around(
     """All channels at all pairs of offsets from each corner; nothing outside of the picture."""
     steps = np.round(offsets).astype(int)
     margin = int(np.abs(steps).max())
-    padded = np.pad(maps, ((margin, margin), (margin, margin), (0, 0)))
+    height, width, channels = maps.shape
+    padded = np.zeros((height + 2 * margin, width + 2 * margin, channels))
+    padded[margin:-margin, margin:-margin] = maps
     squares = [padded[rows + margin + down, columns + margin + right] for down in steps for right in steps]
     return np.concatenate(squares, axis=1)
 

@@ -256,11 +256,13 @@ class _Residuals:
         for axis in (0, 1):
             slope = (self.points[:, axis] / z)[:, None] * by_step[:, 2]
             change = (by_step[:, axis] - slope) * (picture.focal[axis] / z)[:, None]
-            matrix += np.einsum("p,pi,pj->ij", seen, change, change)
-            vector += np.einsum("p,pi,p->i", seen, change, self.away[:, axis])
+            weighted = seen[:, None] * change
+            matrix += np.einsum("pi,pj->ij", weighted, change)
+            vector += np.einsum("pi,p->i", weighted, self.away[:, axis])
         change = by_step[:, 2] / z[:, None]
-        matrix += np.einsum("p,pi,pj->ij", far, change, change)
-        vector += np.einsum("p,pi,p->i", far, change, self.log_depth)
+        weighted = far[:, None] * change
+        matrix += np.einsum("pi,pj->ij", weighted, change)
+        vector += np.einsum("pi,p->i", weighted, self.log_depth)
         return _Equations(matrix, vector)
 
 

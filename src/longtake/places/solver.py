@@ -219,10 +219,11 @@ def surprise(graph: PlaceGraph, first: int, second: int, first_from_second: Simi
     About 7 for a right one if all spreads are; nothing else than overlaps is asked.
     """
     loop = Loops.one(0, (first, second), first_from_second, spread)
-    chain = Chain.of(placed(graph.measured, graph.strain), graph.strain, by_number(graph.spread))
-    residual = loop.residuals(chain.world_from_node)
-    rows = inverse_right_jacobian(residual) @ chain.world_from_node[loop.second].inverse().adjoint()
-    between = chain.drifts[slice(first + 1, second + 1)].sum(axis=0)
+    residual = loop.residuals(graph.world_from_node)
+    rows = inverse_right_jacobian(residual) @ graph.world_from_node[loop.second].inverse().adjoint()
+    spanned = slice(first, second + 1)
+    chain = Chain.of(graph.world_from_node[spanned], graph.strain[spanned], by_number(graph.spread[spanned]))
+    between = chain.drifts.sum(axis=0)
     covariance = rows[0] @ between @ rows[0].T + np.diag(by_number(loop.spread)[0] ** 2)
     return float(residual[0] @ np.linalg.solve(covariance, residual[0]))
 

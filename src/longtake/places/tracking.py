@@ -293,10 +293,10 @@ def _motion(
     """The last frame's step over its median depth, and its turn in degrees."""
     if before is None:
         return 0.0, 0.0
-    depth = geometry.depth[-1].detach().cpu()
-    is_usable = depth.isfinite() & (depth > 0)
-    usable = depth if bool(is_usable.all()) else depth[is_usable]
-    unit = float(usable.median()) if usable.numel() else 1.0
+    depth = geometry.depth[-1].detach().float().cpu().numpy()
+    usable = depth[np.isfinite(depth) & (depth > 0)]
+    middle = (len(usable) - 1) // 2
+    unit = float(np.partition(usable, middle)[middle]) if len(usable) else 1.0
     cosine = (float((before[:3, :3] * pose[:3, :3]).sum()) - 1) / 2
     step = math.sqrt(float(((pose[:3, 3] - before[:3, 3]) ** 2).sum())) / unit
     return step, math.degrees(math.acos(min(1.0, max(-1.0, cosine))))
