@@ -12,6 +12,7 @@ from pathlib import Path
 
 import av
 import numpy as np
+import psutil
 import pytest
 from selected import rest_by_hand
 
@@ -56,7 +57,8 @@ def has_checkpoint(out: Path) -> bool:
 
 
 def kill_one(pool: LocalPool | RayPool) -> Iterator[None]:
-    """A worker of it, once."""
+    """A worker of it, once; threads of each share one arena of memory."""
+    assert [psutil.Process(id).environ()["MALLOC_ARENA_MAX"] for id in pool.process_ids] == ["1"] * pool.num_workers
     os.kill(pool.process_ids[0], signal.SIGKILL)
     yield
 

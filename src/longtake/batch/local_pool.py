@@ -20,7 +20,7 @@ from typing import IO
 from longtake.batch.job import Cause, Failed, Finished, Job, Told, Watched
 from longtake.batch.pool import Pool
 from longtake.batch.sharing import Growth
-from longtake.batch.worker import Worker
+from longtake.batch.worker import Worker, worker_environment
 from longtake.errors import InputError
 
 _START = (
@@ -160,7 +160,7 @@ class _Process:
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={**os.environ, "OMP_NUM_THREADS": str(threads), **environment},
+                env={**os.environ, **worker_environment(threads), **environment},
             )
         except OSError as error:
             raise InputError(f"A worker cannot be started ({error}); try fewer --jobs.") from error

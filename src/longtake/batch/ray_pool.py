@@ -18,6 +18,7 @@ from longtake.batch.gpus import GpuShare
 from longtake.batch.job import Cause, Failed, Finished, Job, Stopped, Told, Watched
 from longtake.batch.pool import Pool
 from longtake.batch.ray_actor import Actor, free_gpu_bytes, python_version
+from longtake.batch.worker import worker_environment
 from longtake.errors import InputError, SettingError
 from longtake.extras import import_from_extra
 from longtake.types import counted
@@ -149,7 +150,7 @@ class RayPool(Pool):
             num_cpus=self._threads,
             num_gpus=self._gpus_each,
             max_concurrency=2,
-            runtime_env={"env_vars": {"OMP_NUM_THREADS": str(self._threads)}},
+            runtime_env={"env_vars": worker_environment(self._threads)},
         )
         actor = made.remote(self._threads, str(Path.cwd()))
         return _Member(actor, actor.ready.remote())
