@@ -187,9 +187,14 @@ def test_two_takes_become_one_in_the_world_of_the_first(first: Path, second: Pat
 
 def test_the_picture_that_cannot_be_looked_for_is_named(first: Path, tmp_path: Path, say: Callable[..., Done]) -> None:
     known, wide = picture(tmp_path / "known.png", 41), picture(tmp_path / "wide.png", 41, width=160, height=90)
-    done = say("locate", first, known, wide)
+    done = say("locate", first, tmp_path / "none.png", known, wide)
     assert done.returncode == 1
     assert "wide.png cannot be looked for: Expected a picture of" in " ".join(done.stderr.split())
+    assert "none.png cannot be looked for: " in " ".join(done.stderr.split())
+    assert "known.png" in done.stdout  # which was found all the same
+    records = json.loads(say("locate", first, tmp_path / "none.png", known, "--json").stdout)["pictures"]
+    assert [one["is_known"] for one in records] == [None, True]
+    assert "none.png" in records[0]["problem"]
 
 
 def test_a_merge_is_the_same_to_the_byte(first: Path, second: Path, tmp_path: Path, say: Callable[..., Done]) -> None:
@@ -251,6 +256,25 @@ def test_takes_are_not_merged_into_the_folder_where_one_is(
     with pytest.raises(InputError, match=r"Expected a folder beside or below .*, where you are"):
         longtake.merge(first, second, ".")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_place_that_can_be_no_folder_is_a_sentence(first: Path, second: Path, tmp_path: Path) -> None:
+    circle = tmp_path / "circle"
+    circle.symlink_to(circle)
+    for out in (circle, tmp_path / ("a" * 250), tmp_path / ("a" * 300)):
+        with pytest.raises(InputError, match=r"names no place \(.*\); name another\."):
+            longtake.merge(first, second, out)
+    with pytest.raises(InputError, match=r"names no place"):
+        longtake.map(WORLD, circle, continue_from=first, format=FORMATS)
+
+
+def test_a_merge_whose_record_was_changed_is_no_place_to_be_known_by(first: Path, second: Path, tmp_path: Path) -> None:
+    merged = longtake.merge(first, second, tmp_path / "both").folder
+    record = json.loads((merged / "merge.json").read_text())
+    record["tracking"]["apart"] = [0]
+    (merged / "merge.json").write_text(json.dumps(record))
+    with pytest.raises(InputError, match=r"merge\.json was damaged or changed"):
+        longtake.locate(merged, picture(tmp_path / "photo.png", 41))
 
 
 def test_what_a_killed_merge_left_is_not_taken_for_a_result(first: Path, second: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from longtake.exports.report.folder import EVENTS_NAME, RUN_NAME
 from longtake.exports.take import TakeSettings
 from longtake.pipeline.events import MapSummary, Unreadable
 from longtake.pipeline.outputs import Outputs
-from longtake.pipeline.run_folder import RunFolder
+from longtake.pipeline.run_folder import RunFolder, is_done
 from longtake.pipeline.run_record import RunRecord, plain
 from longtake.runtime.build import SMALL
 from longtake.runtime.execution import Precision
@@ -77,6 +77,31 @@ def test_a_run_in_place_of_another_removes_what_that_one_wrote_and_nothing_else(
         opened(tmp_path)
     opened(tmp_path, overwrite=True).close()
     assert names(tmp_path) == {"depth/mine.png", "video.mp4", "questions.json", "poses.kitti"}
+
+
+@pytest.mark.parametrize("num_removed", [1, 2, 3])
+def test_a_run_that_is_half_removed_is_not_done(
+    tmp_path: Path, num_removed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("take.json", "frames.jsonl", "poses.tum"):
+        (tmp_path / name).touch()
+    ended(opened(tmp_path / "out"), is_complete=True)
+    for name in ("take.json", "frames.jsonl", "poses.tum"):
+        (tmp_path / name).rename(tmp_path / "out" / name)
+    assert is_done(tmp_path / "out")
+    left, unlink = iter(range(num_removed)), Path.unlink
+
+    def broken(path: Path, *, missing_ok: bool = False) -> None:
+        if next(left, None) is None:
+            raise OSError(errno.EIO, "broken off")
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", broken)
+    with pytest.raises(StorageError):
+        opened(tmp_path / "out", overwrite=True)
+    monkeypatch.undo()
+    assert not is_done(tmp_path / "out")
+    opened(tmp_path / "out", resume=True).close()
 
 
 def test_a_file_of_somebody_else_in_the_way_is_named_and_nothing_is_removed(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from served import ASK, QUESTION, Start, open_session, push
 from longtake.server.conversation import MOST_BYTES, MOST_EXCHANGES, Conversation
 from longtake.server.events import SessionEvent
 from longtake.server.shelf import CONVERSATION_NAME
+from longtake.server.watches import Watch
 from longtake.video.frame import VideoFrame
 
 pytestmark = pytest.mark.extra
@@ -50,6 +51,28 @@ def test_who_hears_of_an_answer_finds_it_in_the_conversation(start: Start, frame
     for id in ("first", "second"):
         session.ask(id, QUESTION).result(timeout=60)
     assert found == [["first"], ["first", "second"]]
+
+
+def test_a_finding_of_a_fork_has_another_key_than_any_that_it_brings_along(
+    start: Start, frames: Sequence[VideoFrame]
+) -> None:
+    """A watch and the number of an event make it."""
+    engine = start()
+    session = open_session(engine, ASK)
+    push(session, frames[:1])
+    found = session.ask("first", QUESTION).result(timeout=60)["text"]
+    session.watch(Watch(id="now", question=QUESTION, expected=found)).result(timeout=60)
+    push(session, frames[1:2], first=1)
+    fork = engine.fork(session.id).result(timeout=60)
+    (told_first, *_) = fork.events.after(0)
+    own = [event.id for event in fork.events.after(0) if event.type != "history.gone"]
+    assert told_first.type == "history.gone"
+    assert own[0] > max(event.id for event in session.events.after(0))
+    push(fork, frames[2:4], first=2)
+    fork.settle()
+    keys = [kept["key"] for kept in fork.conversation.exchanges]
+    assert keys[0] == "first"
+    assert len({*keys}) == len(keys)
 
 
 def test_a_problem_and_a_finding_are_kept_and_what_was_given_up_is_not(tmp_path: Path) -> None:

@@ -50,6 +50,13 @@ def test_what_cannot_be_opened_is_named_without_secrets(text: str, *, follow: bo
     require_no_secrets(refused.value)
 
 
+@pytest.mark.timeout(20)  # it took minutes, by the square of its length
+def test_a_text_of_any_length_is_shown_at_once() -> None:
+    text = "a" * 300_000
+    assert shown_address(text) == text
+    assert shown_address(f"{text}://user:secret@host/x") == f"{text}://host/x"
+
+
 @pytest.mark.parametrize("scheme", ["http", "rtsp"])
 def test_what_does_not_answer_is_named_without_secrets(scheme: str) -> None:
     source = open_source(

@@ -30,7 +30,7 @@ def locate(
     device: options.Device = "auto",
     as_json: options.AsJson = False,
 ) -> None:
-    """Say where pictures were taken in the world of a mapped video, by the model that mapped it."""
+    """Say where pictures were taken in the world of a mapped video, by the model that mapped it; each by itself."""
     take = read_take(result)
     locator = open_locator(take, device=device)
     found = {path: _found(locator, path) for path in pictures}
@@ -40,19 +40,23 @@ def locate(
         "pictures": [_record(path, one) for path, one in found.items()],
     }
     show(record, _blocks(take, found), as_json=as_json)
+    if problems := [one for one in found.values() if isinstance(one, InputError)]:
+        raise InputError(" ".join(map(str, problems)))
     if None in found.values():
         sys.exit(UNKNOWN_PLACE)
 
 
-def _found(locator: PictureLocator, path: Path) -> Located | None:
-    picture = open_image(path)
+def _found(locator: PictureLocator, path: Path) -> Located | InputError | None:
+    """One that cannot be looked for keeps no other from it."""
     try:
-        return locator.locate(as_rgb(picture))
+        return locator.locate(as_rgb(open_image(path)))
     except InputError as error:
-        raise InputError(f"{path} cannot be looked for: {error}") from error
+        return InputError(f"{path} cannot be looked for: {error}")
 
 
-def _record(path: Path, found: Located | None) -> dict[str, Any]:
+def _record(path: Path, found: Located | InputError | None) -> dict[str, Any]:
+    if isinstance(found, InputError):
+        return {"picture": str(path), "is_known": None, "problem": str(found)}
     if found is None:
         return {"picture": str(path), "is_known": False}
     return {
@@ -63,9 +67,9 @@ def _record(path: Path, found: Located | None) -> dict[str, Any]:
     }
 
 
-def _blocks(take: Take, found: dict[Path, Located | None]) -> Iterator[Table | Text]:
+def _blocks(take: Take, found: dict[Path, Located | InputError | None]) -> Iterator[Table | Text]:
     unit = take.header.unit.in_words
-    known = {path: one for path, one in found.items() if one is not None}
+    known = {path: one for path, one in found.items() if isinstance(one, Located)}
     if known:
         yield table(
             ("picture", "x", "y", "z", f"± {unit}", "± degrees", "frame", "points", "confidence"),

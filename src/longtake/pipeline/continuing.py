@@ -17,6 +17,7 @@ from longtake.places.known_take import KnownTake
 from longtake.places.laying import Laid, lay
 from longtake.places.verification import Verifier
 from longtake.runtime.record import weights_fingerprint
+from longtake.takes.atomic_files import resolved
 from longtake.takes.corrections import Corrections
 from longtake.takes.fields import content_of
 from longtake.takes.header import DESCRIPTORS_NAME, FRAMES_NAME, HEADER_NAME, NUMBERED_FOLDERS, POSES_NAME
@@ -56,7 +57,7 @@ class EarlierTake:
                 f"Expected the model that made {folder}, {network.name}, but got another, or other weights by that "
                 "name; map both videos with one."
             )
-        if out.resolve().is_relative_to(folder.resolve()):
+        if resolved(out).is_relative_to(resolved(folder)):
             raise SettingError(f"Expected a folder outside of {folder}, which is continued and stays; name another.")
         if outputs.take.images is None or outputs.take.depth is None or outputs.take.pixels is not PixelGrid.MODEL:
             raise SettingError(

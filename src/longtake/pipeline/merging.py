@@ -20,7 +20,7 @@ from longtake.places.finding import find_way
 from longtake.places.known_take import KnownTake, require_one_network
 from longtake.places.laying import Laid, lay
 from longtake.places.verification import Verifier
-from longtake.takes.atomic_files import making_folder, replace_file, require_makeable
+from longtake.takes.atomic_files import making_folder, replace_file, require_makeable, resolved
 from longtake.takes.corrections import Corrections
 from longtake.takes.folder_lock import locked
 from longtake.takes.images import ImageFiles
@@ -52,13 +52,13 @@ def merge_takes(
     first: Take, second: Take, out: Path, verifier: Verifier, progress: ProgressCallback = no_progress
 ) -> Merge:
     """Writes a new take; nothing is written where the two cannot be joined, and neither of them is changed."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if resolved(out).exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"Expected a new or empty folder for the merged take, but {out} is not; name another.")
     require_makeable(out)
-    if first.folder.resolve() == second.folder.resolve():
+    if resolved(first.folder) == resolved(second.folder):
         raise InputError(f"Expected two takes, but got {first.folder} twice; name another one beside it.")
     for take in (first, second):
-        if out.resolve().is_relative_to(take.folder.resolve()):
+        if resolved(out).is_relative_to(resolved(take.folder)):
             raise InputError(f"Expected a folder outside of {take.folder}, which stays as it is; name another.")
     old, new = KnownTake.finished(first), KnownTake.finished(second)
     require_one_network(old, new)

@@ -305,7 +305,9 @@ class RunFolder:
                     f"{foreign[0]} is not of the run to be replaced; move it away, or name another folder."
                 )
             if before is not None:
-                before.remove_files(self._out)
+                # by the order, what is half removed neither passes for done nor is gone on with
+                for place in (SUMMARY_NAME, CHECKPOINT_FOLDER, ""):
+                    before.remove_files(self._out, below=place)
         self._record.write(self._out)
         self._is_blank = self.checkpoint is None
 

@@ -15,6 +15,7 @@ from longtake.places.key_view import KeyView, shared_intrinsics
 from longtake.records import record_from
 from longtake.takes.fields import JsonObject, parse_file
 from longtake.takes.header import Network
+from longtake.takes.sealed_json import unsealed
 from longtake.takes.take import Take
 from longtake.types import Tracking
 
@@ -114,7 +115,7 @@ def is_placed(tracking: Tracking | None, apart: Collection[int]) -> bool:
 
 def _apart_in(take: Take, summary: JsonObject | None) -> Iterable[int]:
     """Numbers of the sub-maps that no loop joined to the first."""
-    told = summary or parse_file(take.folder / MERGE_NAME, JsonObject.parse)
+    told = summary or parse_file(take.folder / MERGE_NAME, _unsealed)
     if told is None or told.fields.get("tracking") is None:
         return ()
     try:
@@ -123,6 +124,10 @@ def _apart_in(take: Take, summary: JsonObject | None) -> Iterable[int]:
         raise InputError(
             f"{told.where} does not say which sub-maps were joined ({error}); map the video again."
         ) from error
+
+
+def _unsealed(content: bytes, where: str) -> JsonObject:
+    return unsealed(JsonObject.parse(content, where))
 
 
 def _require_places(take: Take) -> Network:

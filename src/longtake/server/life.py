@@ -31,8 +31,6 @@ from longtake.types import Geometry
 _log = logging.getLogger(__name__)
 _NEWEST_TIMES = 64
 """Of frames whose pictures may not be written yet."""
-_AFTER_ITS_SOURCE = 2
-"""The first event of a fork: who follows it from its beginning is told that something was before."""
 
 
 class Life:
@@ -223,11 +221,15 @@ class Life:
         self._standing.change(**changes)
 
     def copy_to(self, shelf: Shelf) -> SessionRecord:
-        """Save it, and write the same as another session's folder; returns its record."""
+        """Save it, and write the same as another session's folder; returns its record.
+
+        Its events are numbered behind ours: who follows it from its beginning is told that something was before, and no
+        finding of its own has the number of one that it brings along.
+        """
         self._require_kept()
         self.save()
         now_s = self._machine.clock()
-        record = replace(self.record, created_s=now_s, used_s=now_s, next_event=_AFTER_ITS_SOURCE, fork_of=self.id)
+        record = replace(self.record, created_s=now_s, used_s=now_s, next_event=self._events.next_id, fork_of=self.id)
         self.shelf.copy_to(shelf, record)
         return record
 

@@ -168,7 +168,7 @@ def replace_file(path: Path, content: bytes) -> None:
 def making_folder(folder: Path) -> Iterator[Path]:
     """A folder to fill that takes the place of this empty one when the block ends; if it fails, nothing is left."""
     require_makeable(folder)
-    folder = folder.resolve()
+    folder = resolved(folder)
     unfinished = folder.with_name(folder.name + UNFINISHED)
     with writing(str(folder)):
         unfinished.mkdir()
@@ -186,14 +186,24 @@ def making_folder(folder: Path) -> Iterator[Path]:
 
 def require_makeable(folder: Path) -> None:
     """Refuse a folder that another cannot take the place of."""
-    folder = folder.resolve()
+    folder = resolved(folder)
     if folder == Path.cwd():
         raise InputError(f"Expected a folder beside or below {folder}, where you are, but got that; name another.")
-    unfinished = folder.with_name(folder.name + UNFINISHED)
+    unfinished = resolved(folder.with_name(folder.name + UNFINISHED))
     if unfinished.exists():
         raise InputError(
             f"Expected no {unfinished}, which a run that was killed leaves; delete it, or name another folder."
         )
+
+
+def resolved(path: Path) -> Path:
+    """Where a path leads; one that can lead nowhere is refused: links in a circle, or a name that is too long."""
+    try:
+        path.exists()
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "its links lead in a circle"
+        raise InputError(f"{str(path)[:200]!r} names no place ({why}); name another.") from error
 
 
 def sync_path(path: Path) -> None:

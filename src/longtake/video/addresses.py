@@ -3,7 +3,7 @@
 import hashlib
 import re
 
-_ADDRESS = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]+:/+)(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
+_ADDRESS = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]{1,30}:/+)(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
 _AUTHORITY = re.compile(r"[^/?#]*")
 _HOST = re.compile(r"[^:]*(:\d*)?|\[[^]]*\](:\d*)?")
 
