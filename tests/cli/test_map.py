@@ -27,12 +27,14 @@ from longtake.exports.report.folder import PROGRESS_NAME, SUMMARY_NAME
 from longtake.exports.report.page import REPORT_NAME
 from longtake.pipeline.checkpoint import FOLDER
 from longtake.pipeline.events import MapSummary
+from longtake.pipeline.final_moves import NOT_MOVED
 from longtake.pipeline.map_results import Prepared, Stepped
 from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.outputs import SESSION_NAME
+from longtake.pipeline.run import Run
 from longtake.pipeline.run_folder import RunFolder
-from longtake.takes.corrections import Corrections
-from longtake.takes.take import read_take
+from longtake.takes.corrections import CorrectedSpan, Corrections
+from longtake.takes.take import Take, read_take
 from longtake.takes.tum import read_tum
 from longtake.takes.video_file import VideoWriter
 
@@ -283,6 +285,34 @@ def test_last_line_says_what_was_mapped_and_when_poses_are_final(tmp_path: Path,
     assert re.match(
         r"15 of 16 frames at .*, each pose final at most \d\.\d s of video after its frame.*, 1 unreadable;", last
     )
+
+
+def test_what_is_made_after_the_last_frame_is_counted_and_its_time_told(
+    tmp_path: Path, run_here: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
+    moved = CorrectedSpan(first_frame=0, last_frame=3, known_from_said=NOT_MOVED)
+    monkeypatch.setattr(Run, "_corrections", Corrections((moved,)))
+    correct_take = run_folder.correct_take
+
+    def slowly(folder: Path, corrections: Corrections) -> Take:
+        time.sleep(1.1)
+        return correct_take(folder, corrections)
+
+    monkeypatch.setattr(run_folder, "correct_take", slowly)
+    out = tmp_path / "out"
+    formats = ("--format", "tum,ply,depth,images,glb")
+    done = run_here("map", "world:3?frames=6&size=42x28", *MODEL, "--size", "42", *formats, "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    told = [line.partition(",")[0] for line in done.stdout.splitlines()]
+    assert [line for line in told if line.startswith("Making")] == [
+        f"Making cloud.ply anew: {number} of 6" for number in range(1, 7)
+    ]
+    assert re.search(r"^6 frames at .* frames/s, [12]\.\d s more after the last, 6 kept", done.stdout, re.MULTILINE)
+    assert re.search(r"MB in all with the export, \d\.\d s after the last frame$", done.stdout, re.MULTILINE)
+    summary = json.loads((out / SUMMARY_NAME).read_text())
+    assert summary["finishing_s"] > 1.1
+    assert summary["frames_per_s"] == pytest.approx(6 / summary["seconds"])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Frames that move after they were written: the folder of a run ends with what is known, broken off or not."""
 
-from collections.abc import Iterator
+import json
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -14,6 +16,8 @@ from told import last_versions
 from torn_video import TornVideo
 
 from longtake.errors import InputError, SettingError
+from longtake.exports.cloud import GrowingCloud
+from longtake.exports.frame import MappedFrame
 from longtake.exports.reexport import ExportSettings, export_take
 from longtake.geometry.model import GeometryModel
 from longtake.memory.policies.lockstep import ContextRetention
@@ -25,6 +29,7 @@ from longtake.pipeline.final_moves import FinalMoves
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.run import Run
 from longtake.pipeline.video_map import MapSettings, map_video
+from longtake.pipeline.writer_process import WriterProcess
 from longtake.runtime.build import SessionSettings
 from longtake.runtime.steps import Look, VideoSession
 from longtake.runtime.windows import Windows
@@ -118,10 +123,10 @@ def corrected_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(video_map, name, lambda *arguments, made=made: Corrected(made(*arguments)))
 
 
-def run(model: GeometryModel, out: Path, *, resume: bool = False) -> Run:
+def run(model: GeometryModel, out: Path, *, resume: bool = False, **told: Any) -> Run:
     outputs = Outputs(formats=("ply", "kitti"))
     settings = MapSettings(session=SESSION, outputs=outputs, checkpoints=CheckpointRule(5))
-    return map_video(TornVideo("walk", PICTURES, TORN), model, out, settings, resume=resume)
+    return map_video(TornVideo("walk", PICTURES, TORN), model, out, settings, resume=resume, **told)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -184,6 +189,43 @@ def test_what_was_written_beside_the_take_follows_it(whole: Path, tmp_path: Path
     export_take(read_take(whole), tmp_path / "export", ExportSettings(formats=("kitti", "ply")))
     for name in ("poses.kitti", "cloud.ply"):
         assert (whole / name).read_bytes() == (tmp_path / "export" / name).read_bytes()
+
+
+def test_what_is_made_anew_is_told_and_counted_in_one_go_through_the_frames(
+    tiny_model: GeometryModel, tmp_path: Path
+) -> None:
+    told: list[tuple[str, int, int]] = []
+
+    def tell(what: str, frames: Iterable[MappedFrame], num_frames: int) -> Iterator[MappedFrame]:
+        time.sleep(0.2)
+        seen = list(frames)
+        told.append((what, len(seen), num_frames))
+        yield from seen
+
+    list(run(tiny_model, tmp_path / "out", on_finish=tell))
+    count = NUM_FRAMES - len(TORN)
+    assert told == [("Making cloud.ply and poses.kitti anew", count, count)]
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["finishing_s"] >= 0.2
+    assert summary["frames_per_s"] == pytest.approx(NUM_FRAMES / summary["seconds"], rel=0.2)
+
+
+def test_it_is_made_anew_by_the_process_that_writes_where_there_is_one(
+    tiny_model: GeometryModel, whole: Path, tmp_path: Path
+) -> None:
+    """With one thread, for several wait for each other at every little step where a machine is busy."""
+    opened: list[bool] = []
+
+    def tell(what: str, frames: Iterable[MappedFrame], num_frames: int) -> Iterator[MappedFrame]:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(GrowingCloud, "points_of", lambda *_: opened.append(True))  # of this process alone
+            yield from frames
+
+    with WriterProcess(at_once=True) as writer:
+        writer.wait_until_ready()
+        list(run(tiny_model, tmp_path / "out", writer_process=writer, on_finish=tell))
+    assert files(tmp_path / "out") == files(whole)
+    assert not opened
 
 
 @pytest.mark.parametrize("stopped_after", [7, 14, 17])

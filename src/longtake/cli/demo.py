@@ -203,7 +203,15 @@ def _map(scene: Scene, model: GeometryModel, execution: Execution) -> MapSummary
         loops=loops_of(DEFAULT_MODEL),
     )
     source, reporter = open_source(str(scene.walk)), TerminalReporter()
-    run = map_video(source, model, scene.map, settings, overwrite=True, on_export=reporter.exporting)
+    run = map_video(
+        source,
+        model,
+        scene.map,
+        settings,
+        overwrite=True,
+        on_export=reporter.exporting,
+        on_finish=reporter.finishing,
+    )
     with reporter.watching(run), run:
         for event in run:
             if isinstance(event, Frame):

@@ -213,6 +213,7 @@ def map_(
                 overwrite=overwrite,
                 resume=resume,
                 on_export=reporter.exporting,
+                on_finish=reporter.finishing,
                 writer_process=writer_process,
                 earlier=earlier,
             )

@@ -122,6 +122,10 @@ class Reporter(ABC):
         """Hands on the frames of an export."""
 
     @abstractmethod
+    def finishing(self, what: str, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:
+        """Hands on the frames of what is made when the last one has come."""
+
+    @abstractmethod
     def skipped(self, source: str, out: Path) -> None: ...
 
     @abstractmethod
@@ -245,7 +249,8 @@ class JsonReporter(Reporter):
             case Ended():
                 self._report_end(event)
             case Exported():
-                self._emit("export", **asdict(event.record), peak_resident_bytes=event.peak_resident_bytes)
+                totals = {"peak_resident_bytes": event.peak_resident_bytes, "finishing_s": event.finishing_s}
+                self._emit("export", **asdict(event.record), **totals)
             case Frame() | AnswerText():
                 pass
 
@@ -256,6 +261,9 @@ class JsonReporter(Reporter):
         self._emit("watched", **asdict(info))
 
     def exporting(self, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:  # noqa: ARG002
+        return frames
+
+    def finishing(self, what: str, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:  # noqa: ARG002
         return frames
 
     def skipped(self, source: str, out: Path) -> None:
@@ -359,7 +367,8 @@ class TerminalReporter(Reporter):
             case Exported():
                 for line in export_lines(event.record):
                     self._console.print(line, soft_wrap=True)
-                self._console.print(f"at most {_megabytes(event.peak_resident_bytes)} in all with the export")
+                most, seconds = _megabytes(event.peak_resident_bytes), event.finishing_s
+                self._console.print(f"at most {most} in all with the export, {seconds:.1f} s after the last frame")
             case Moved() | Lost() | Begun() | Found() | Forgotten() | Dropped() | Saved():
                 pass
 
@@ -375,7 +384,10 @@ class TerminalReporter(Reporter):
         )
 
     def exporting(self, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:
-        task = self._progress.begin("Exporting", num_frames)
+        return self.finishing("Exporting", frames, num_frames)
+
+    def finishing(self, what: str, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:
+        task = self._progress.begin(what, num_frames)
         for frame in frames:
             yield frame
             self._progress.advance(task)
@@ -568,8 +580,9 @@ def _summary_line(summary: MapSummary, run: Watched | None) -> str:
     final_after = f", each pose final at most {ages['largest_s']:.1f} s of video after its frame" if is_moved else ""
     if loops and is_moved:
         final_after += " but for loops"
+    finishing = f", {summary.finishing_s:.1f} s more after the last" if summary.finishing_s > 1.0 else ""
     return (
-        f"{mapped}{counted(summary.num_frames, 'frame')} at {summary.frames_per_s:.1f} frames/s, "
+        f"{mapped}{counted(summary.num_frames, 'frame')} at {summary.frames_per_s:.1f} frames/s{finishing}, "
         f"{summary.num_keyframes} kept{windows}{loops}{final_after}{dropped}{_troubles(summary.statuses)}; "
         f"memory of {summary.memory_bytes / 1e6:.1f} MB, "
         f"at most {_megabytes(summary.peak_resident_bytes)} in all{place}{end}"

@@ -186,8 +186,10 @@ class MapSummary:
     """How far the video is from what the model was trained on; above 1, it is unlike that, and None where that is not
     known of the model."""
     seconds: float
-    """Of the last run, where there were several."""
+    """Up to the last frame; of the last run, where there were several."""
     frames_per_s: float
+    finishing_s: float = 0.0
+    """After the last frame: until what a loop moved was made anew, and what was asked for exported."""
     settings: Mapping[str, Any]
     memory_bytes: int
     """Of keys and values."""
@@ -226,6 +228,8 @@ class Exported:
     record: ExportRecord
     peak_resident_bytes: int
     """The most that the run held, the export included."""
+    finishing_s: float
+    """After the last frame, the export included."""
 
 
 Event = (

@@ -108,14 +108,23 @@ def _choose_take(
 def open_sinks(out: Path, outputs: Outputs, state: SinkState | None = None, *, overwrite: bool = False) -> Tee:
     """All files of a running video, new or gone on with; the take first, for it sees to the folder."""
     take = SinkOptions(path=out, take=outputs.take, cloud=outputs.cloud, unit=outputs.take.unit, overwrite=overwrite)
-    sinks: dict[str, OpenAppendSink] = {"take": partial(_open_sink, FORMATS["take"], take)}
-    for known in map(format_named, outputs.formats):
-        sinks[known.name] = partial(_open_sink, known, sink_options(out, known, outputs, overwrite=overwrite))
-    return Tee(sinks, state=state)
+    of_take: OpenAppendSink = partial(_open_sink, FORMATS["take"], take)
+    return Tee({"take": of_take, **_beside(out, outputs, overwrite=overwrite)}, state=state)
 
 
-def sink_options(out: Path, known: Format, outputs: Outputs, *, overwrite: bool) -> SinkOptions:
-    """Of one of the formats beside the take."""
+def open_anew(out: Path, outputs: Outputs, state: SinkState | None = None) -> Tee:
+    """The files beside the take, in place of those that are there, to be made of the finished take."""
+    return Tee(_beside(out, outputs, overwrite=True), state=state)
+
+
+def _beside(out: Path, outputs: Outputs, *, overwrite: bool) -> dict[str, OpenAppendSink]:
+    return {
+        known.name: partial(_open_sink, known, _sink_options(out, known, outputs, overwrite=overwrite))
+        for known in map(format_named, outputs.formats)
+    }
+
+
+def _sink_options(out: Path, known: Format, outputs: Outputs, *, overwrite: bool) -> SinkOptions:
     return SinkOptions(
         path=out / known.file,
         take=outputs.take,

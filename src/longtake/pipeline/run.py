@@ -193,7 +193,11 @@ class Run(Iterator[Event]):
             if self._folder is not None and self._folder.wants_export and not self.owes_export:
                 record = self._folder.export(self._on_export, lambda: self._peak_bytes)
                 assert self.summary is not None
-                yield Exported(record=record, peak_resident_bytes=self.summary.peak_resident_bytes)
+                yield Exported(
+                    record=record,
+                    peak_resident_bytes=self.summary.peak_resident_bytes,
+                    finishing_s=self.summary.finishing_s,
+                )
 
     def _watch(self) -> Iterator[Event]:
         self._started_s, num_before = time.monotonic(), self._num_mapped

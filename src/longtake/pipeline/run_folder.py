@@ -7,8 +7,9 @@ events.jsonl   frames without a result      progress.jsonl   time and memory    
 
 import json
 import os
+import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -25,12 +26,12 @@ from longtake.exports.report.folder import EVENTS_NAME, PROGRESS_NAME, RUN_NAME,
 from longtake.exports.report.page import REPORT_NAME, write_report
 from longtake.exports.report.truth import TRUTH_NAME
 from longtake.exports.saved import saved_frames
-from longtake.exports.sink import AppendSink, SinkState
+from longtake.exports.sink import AppendSink, OpenAppendSink, SinkState
 from longtake.exports.take import DepthKind
 from longtake.pipeline.checkpoint import FOLDER as CHECKPOINT_FOLDER
 from longtake.pipeline.checkpoint import Checkpoint, Checkpoints, Reached
 from longtake.pipeline.events import MapSummary, Unreadable
-from longtake.pipeline.outputs import SESSION_NAME, Outputs, open_sinks, sink_options
+from longtake.pipeline.outputs import SESSION_NAME, Outputs, open_anew, open_sinks
 from longtake.pipeline.run_record import RunRecord, numbered
 from longtake.pipeline.writer_process import WriterProcess, WriterProcessSink, save
 from longtake.records import parse_json, record_from
@@ -53,6 +54,14 @@ from longtake.takes.take import read_take
 _NO_FRAMES = SinkState(values={"take": {"num_frames": 0, "num_pixels_too_far": 0}})
 """Where a run begins: the record has seen to the room for the take."""
 
+FinishCallback = Callable[[str, Iterable[MappedFrame], int], Iterable[MappedFrame]]
+"""Is told what is made when the last frame has come; hands on the frames of which it is made, so many of them."""
+
+
+def tell_nothing(what: str, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:  # noqa: ARG001
+    """Hands on the frames and says nothing."""
+    return frames
+
 
 class RunFolder:
     """Takes the results of a run and all that it says of itself. Only what its record names is ever removed."""
@@ -68,15 +77,19 @@ class RunFolder:
         overwrite: bool = False,
         resume: bool = False,
         writer_process: WriterProcess | None = None,
+        on_finish: FinishCallback = tell_nothing,
     ) -> None:
         """Begins a run in a new or empty folder or, with `overwrite`, in place of another; or goes on with it.
 
         Nothing is removed before all is checked. `source` is the video's path, where it has one; of a live one there
         are no checkpoints. Where only the export is missing, there is a `summary` and nothing to write.
+        `on_finish` is told of what takes long when the last frame has come.
         """
         self._out, self._settings, self._outputs = out, settings, outputs
         self._checkpoints = None if is_live else Checkpoints(out)
-        self._source, self._writer_process = source, writer_process
+        self._source, self._writer_process, self._on_finish = source, writer_process, on_finish
+        self._ended_s: float | None = None
+        """When the last frame had come; None before."""
         self._progress: LineFile | None = None
         self._reached: deque[Reached] = deque()
         """Checkpoints that were not told to be complete."""
@@ -170,6 +183,7 @@ class RunFolder:
     def close_files(self) -> None:
         """The frames have ended, or were stopped: return when all results and checkpoints are written."""
         self._is_blank = False
+        self._ended_s = time.monotonic() if self._ended_s is None else self._ended_s
         self._files.close()
 
     def finish(self, summary: MapSummary, corrections: Corrections | None = None) -> None:
@@ -184,21 +198,23 @@ class RunFolder:
         self._end(summary)
 
     def _end(self, summary: MapSummary) -> None:
-        self._write_summary(summary)
+        assert self._ended_s is not None
+        self._write_summary(replace(summary, finishing_s=time.monotonic() - self._ended_s))
         if summary.is_complete:
             Checkpoints(self._out).clear()
         write_report(self._out)
 
     def _correct(self, corrections: Corrections) -> None:
-        """Move the take, and make of it anew what was written while the video ran."""
+        """Move the take, and make of it anew what was written while the video ran, where that was written."""
         take = correct_take(self._out, corrections)
-        for known in map(format_named, self._outputs.formats):
-            if known.has_points and take.header.depth is None:
-                continue  # it has nothing to be made of, and keeps the points as they were said
-            options = sink_options(self._out, known, self._outputs, overwrite=True)
-            with known.open_append(options) as sink:
-                for frame in saved_frames(take):
-                    sink.write(frame)
+        has_depth = take.header.depth is not None  # without, points are made of nothing, and stay as they were said
+        names = tuple(name for name in self._outputs.formats if has_depth or not format_named(name).has_points)
+        if not names:
+            return
+        files = " and ".join(format_named(name).file for name in names)
+        with self._open(partial(open_anew, self._out, replace(self._outputs, formats=names)), None) as sink:
+            for frame in self._on_finish(f"Making {files} anew", saved_frames(take), len(take)):
+                sink.write(frame)
 
     def export(self, on_export: ProgressCallback, peak_resident_bytes: Callable[[], int]) -> ExportRecord:
         """Export the whole take into a folder below it, in place of what an earlier try left there.
@@ -212,9 +228,11 @@ class RunFolder:
         (self._out / REPORT_NAME).unlink(missing_ok=True)  # where there is one, it tells of the export too
         before.remove_files(self._out, below=EXPORT_FOLDER)
         before.with_files(_own_files(self._outputs)).write(self._out)
+        started_s = time.monotonic()
         record = export_take(read_take(self._out), self._out / EXPORT_FOLDER, self._outputs.export, on_export)
         peak = max(self.summary.peak_resident_bytes, peak_resident_bytes())
-        self._write_summary(replace(self.summary, peak_resident_bytes=peak))
+        finishing_s = self.summary.finishing_s + time.monotonic() - started_s
+        self._write_summary(replace(self.summary, peak_resident_bytes=peak, finishing_s=finishing_s))
         write_report(self._out)
         return record
 
@@ -246,6 +264,7 @@ class RunFolder:
         ending = self._out / CHECKPOINT_FOLDER
         corrections = read_corrections(ending)
         if corrections is not None and not is_done(self._out):
+            self._ended_s = time.monotonic()
             summary = _read_summary(ending)
             if summary is None:
                 raise InputError(
@@ -314,16 +333,17 @@ class RunFolder:
     def _open_files(self, opened: ExitStack) -> None:
         checkpoint = self.checkpoint
         state = _NO_FRAMES if checkpoint is None else SinkState(values=checkpoint.sinks, arrays=checkpoint.arrays)
-        open_sink = partial(open_sinks, self._out, self._outputs)
-        self._sink: AppendSink = (
-            open_sink(state)
-            if self._writer_process is None
-            else WriterProcessSink(self._writer_process, open_sink, state)
-        )
+        self._sink = self._open(partial(open_sinks, self._out, self._outputs), state)
         opened.enter_context(self._files)
         self._files.callback(self._sink.close)
         self._events = LineFile(self._out / EVENTS_NAME, kept=None if checkpoint is None else checkpoint.events)
         self._files.callback(self._events.close)
+
+    def _open(self, open_sink: OpenAppendSink, state: SinkState | None) -> AppendSink:
+        """In the process that writes, where there is one."""
+        if self._writer_process is None:
+            return open_sink(state)
+        return WriterProcessSink(self._writer_process, open_sink, state)
 
 
 def is_done(out: Path, outputs: Outputs | None = None) -> bool:

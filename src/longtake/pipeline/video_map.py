@@ -19,7 +19,7 @@ from longtake.pipeline.mapper import Mapper
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.prefetch import WhenFull
 from longtake.pipeline.run import Run
-from longtake.pipeline.run_folder import RunFolder
+from longtake.pipeline.run_folder import FinishCallback, RunFolder, tell_nothing
 from longtake.pipeline.run_record import plain
 from longtake.pipeline.unlikeness import Knowledge
 from longtake.pipeline.writer_process import WriterProcess
@@ -67,12 +67,14 @@ def map_video(
     on_export: ProgressCallback = no_progress,
     writer_process: WriterProcess | None = None,
     earlier: EarlierTake | None = None,
+    on_finish: FinishCallback = tell_nothing,
 ) -> Run:
     """A run that maps a video into a folder; iterate to do it.
 
     Everything is opened here but the session, which waits for the first frame unless it is resumed. A `writer_process`
     writes the files as soon as it is ready. Of a video that was mapped to its end, what is resumed is the export, if
-    there is none. With an `earlier` take, the video is laid into its world when it has ended, if it shows a place.
+    there is none. With an `earlier` take, the video is laid into its world when it has ended, if it shows a place. What
+    takes long then is told to `on_finish` and `on_export`.
     """
     if settings.outputs.export is not None:
         settings.outputs.export.require_packages()
@@ -91,6 +93,7 @@ def map_video(
         overwrite=overwrite,
         resume=resume,
         writer_process=writer_process,
+        on_finish=on_finish,
     )
     backend = backend_named(settings.execution.backend)
     with ExitStack() as opened:
