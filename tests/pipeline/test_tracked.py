@@ -1,6 +1,7 @@
 """A camera that is lost and found, as a run tells it: in events, lines, counts and words, broken off or not."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,10 +114,17 @@ def test_words_name_reasons_and_sub_maps_or_are_none() -> None:
         reasons={"weak": {"too fast": 1}, "lost": {"cut": 2, "darkness": 3}},
         num_sub_maps=3,
         apart=(2,),
+        frames_apart=4,
     )
+    told = "Tracking: lost in 5 frames (cut 2, darkness 3); weak in 1 frame (too fast); 3 sub-maps, "
+    apart = "a sub-map that is not joined lies where the camera was last known, in a unit of its own"
     assert lost.in_words == (
-        "Tracking: lost in 5 frames (cut 2, darkness 3); weak in 1 frame (too fast); 3 sub-maps, 1 of them not joined."
+        f"{told}1 of them not joined (4 frames). {apart.capitalize()}; poses of lost frames say nothing."
     )
+    joined = replace(lost, apart=(), frames_apart=0)
+    assert joined.in_words == f"{told}all joined. Poses of lost frames say nothing."
+    only_apart = TrackingSummary(states={"ok": 9}, reasons={}, num_sub_maps=2, apart=(1,))  # of an earlier version
+    assert only_apart.in_words == f"Tracking: 2 sub-maps, 1 of them not joined. {apart.capitalize()}."
 
 
 def test_a_run_into_no_folder_says_it_at_its_end(model: GeometryModel, told: tuple[Path, list[Event]]) -> None:

@@ -36,6 +36,7 @@ def export(
     fixed_camera: bool = False,
     scale_from: str | None = None,
     up: str = "none",
+    joined_only: bool = False,
     overwrite: bool = False,
 ) -> ExportRecord:
     """Write other files from a mapped video into the folder `out`; no model runs.
@@ -45,12 +46,14 @@ def export(
 
     `format` names some of tum, kitti, ply, take, colmap, nerfstudio, glb, rrd. The other keywords are those of
     `longtake export`: which pixels become points (`drop_percent`, `mask`, `sky`, `voxel`, `max_points`), a known camera
-    (`intrinsics`, `fixed_camera`), a known length (`scale_from="distance:0,57=2.4m"`), `up="auto"` for a level floor.
+    (`intrinsics`, `fixed_camera`), a known length (`scale_from="distance:0,57=2.4m"`), `up="auto"` for a level floor,
+    `joined_only=True` without frames of parts that no loop joined to the first, and without lost ones.
     """
     settings = ExportSettings(
         formats=format_names(format),
         cloud=cloud_settings(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points),
         adjustments=export_adjustments(intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=up),
+        joined_only=joined_only,
         overwrite=overwrite,
     )
     take = result if isinstance(result, Take) else read_take(Path(result))

@@ -40,6 +40,9 @@ def export(
     fixed_camera: options.FixedCamera = False,
     scale_from: options.ScaleFrom = None,
     up: options.Up = "none",
+    joined_only: Annotated[
+        bool, typer.Option("--joined-only", help="Leave out parts that no loop joined to the first, and lost frames.")
+    ] = False,
     overwrite: options.Overwrite = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -50,6 +53,7 @@ def export(
             intrinsics, fixed_camera=fixed_camera, scale_from=scale_from, up=one_of("--up", up, UPRIGHT)
         ),
         cloud=cloud_settings(drop_percent=drop_percent, mask=mask, sky=sky, voxel=voxel, max_points=max_points),
+        joined_only=joined_only,
         overwrite=overwrite,
     )
     console = plain_console(stderr=as_json)
@@ -69,4 +73,15 @@ def export_lines(record: ExportRecord) -> Iterator[Text]:
     with_points = record.frames if record.frames_with_points is None else record.frames_with_points
     fewer = "" if with_points == record.frames else f", {with_points} of them with points (others jump, cut or repeat)"
     files = ", ".join(record.files.values())
-    yield Text(f"{counted(record.frames, 'frame')} in {Unit(record.unit).in_words}{fewer}{scale}{upright}: {files}")
+    frames = f"{counted(record.frames, 'frame')} in {Unit(record.unit).in_words}"
+    yield Text(f"{frames}{fewer}{_where(record)}{scale}{upright}: {files}")
+
+
+def _where(record: ExportRecord) -> str:
+    """How many frames do not lie where the first one does, or were left out for that."""
+    told = {
+        "in parts that are not joined": record.frames_not_joined,
+        "lost": record.frames_lost,
+        "more left out (not joined or lost)": record.frames_left_out,
+    }
+    return "".join(f", {number} {what}" for what, number in told.items() if number)

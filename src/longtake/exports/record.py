@@ -24,7 +24,7 @@ class ExportRecord:
     result: str
     """The take's folder."""
     frames: int
-    """Of the take, and so of the poses."""
+    """That were exported, each with its pose."""
     frames_with_points: int | None
     """Those that give images and points; others jumped, were cut or repeat one. None where no format has points."""
     files: Mapping[str, str]
@@ -40,6 +40,13 @@ class ExportRecord:
     exported_from_saved: Sequence[Sequence[float]]
     """The similarity from the take's world to the exported one, 4x4."""
     notes: tuple[str, ...]
+    frames_not_joined: int = 0
+    """Of the exported ones, those in parts that no loop joined to the first."""
+    frames_lost: int = 0
+    """Of the exported ones, those whose poses say nothing."""
+    joined_only: bool = False
+    frames_left_out: int = 0
+    """By that: those of parts that are not joined, and lost ones."""
 
     def __repr__(self) -> str:
         files = ", ".join(f"{name} in {path}" for name, path in self.files.items())
@@ -67,6 +74,10 @@ class ExportRecord:
             floor_share=record.optional("floor_share", record.number),
             exported_from_saved=record.fields.get("exported_from_saved", ()),
             notes=record.texts("notes"),
+            frames_not_joined=record.optional("frames_not_joined", record.integer) or 0,
+            frames_lost=record.optional("frames_lost", record.integer) or 0,
+            joined_only=record.optional("joined_only", record.boolean) or False,
+            frames_left_out=record.optional("frames_left_out", record.integer) or 0,
         )
 
     def write(self, path: Path) -> None:
@@ -81,8 +92,12 @@ def make_record(
     adjustments: ExportAdjustments,
     adjustment: Adjustment,
     lacks: Sequence[str],
+    joined_only: bool,
+    num_not_joined: int,
+    num_lost: int,
+    num_left_out: int,
 ) -> ExportRecord:
-    """The record of an export; `lacks` are notes on what the take did not have."""
+    """The record of an export of this take, or of the joined part of one; `lacks` has notes on what it did not have."""
     camera, floor = adjustment.camera, adjustment.floor
     numbers = None if camera is None else (camera.focal_x, camera.focal_y, camera.center_x, camera.center_y)
     return ExportRecord(
@@ -98,7 +113,11 @@ def make_record(
         up="auto" if adjustments.upright else "none",
         floor_share=None if floor is None else floor.share,
         exported_from_saved=adjustment.exported_from_saved.matrix.tolist(),
-        notes=(*lacks, *_notes(adjustments, adjustment)),
+        notes=(*lacks, *_notes(adjustments, adjustment), *_note_on(num_not_joined)),
+        frames_not_joined=num_not_joined,
+        frames_lost=num_lost,
+        joined_only=joined_only,
+        frames_left_out=num_left_out,
     )
 
 
@@ -109,3 +128,12 @@ def _notes(adjustments: ExportAdjustments, adjustment: Adjustment) -> tuple[str,
     if adjustment.unit is Unit.MODEL:
         notes.append("Lengths are in the model's own unit; --scale-from (scale_from=) makes them metres.")
     return tuple(notes)
+
+
+def _note_on(num_not_joined: int) -> tuple[str, ...]:
+    if not num_not_joined:
+        return ()
+    return (
+        "Parts that are not joined lie where the camera was last known, each in a unit of its own; longtake export "
+        "--joined-only (joined_only=True) leaves them out, and lost frames.",
+    )

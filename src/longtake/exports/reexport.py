@@ -10,6 +10,7 @@ from longtake.exports.adjust import Adjustment, ExportAdjustments, adjusted_fram
 from longtake.exports.cloud import CloudSettings
 from longtake.exports.formats import FORMATS, Format, SinkOptions, format_named
 from longtake.exports.frame import MappedFrame
+from longtake.exports.placed import joined_part, places_of
 from longtake.exports.record import RECORD_NAME, ExportRecord, make_record
 from longtake.exports.saved import same_pixels
 from longtake.exports.scale import KnownDistance
@@ -31,6 +32,8 @@ class ExportSettings:
     formats: tuple[str, ...] = ("tum", "ply")
     cloud: CloudSettings = field(default_factory=CloudSettings)
     adjustments: ExportAdjustments = field(default_factory=ExportAdjustments)
+    joined_only: bool = False
+    """Leave out frames of parts that no loop joined to the first, and lost ones."""
     overwrite: bool = False
 
     def __post_init__(self) -> None:
@@ -77,6 +80,9 @@ def export_take(
     _require_room(out)
     _require_content(take, settings)
     settings.require_packages()
+    num_frames = len(take)
+    take = joined_part(take) if settings.joined_only else take
+    places = places_of(take)
     adjustment = plan_adjustment(take, settings.adjustments)
     require_writable(out / RECORD_NAME, overwrite=settings.overwrite)
     files = {name: out / known.file for name, known in zip(settings.formats, settings.known, strict=True)}
@@ -90,6 +96,10 @@ def export_take(
             adjustments=settings.adjustments,
             adjustment=adjustment,
             lacks=_lacks(take.header, settings),
+            joined_only=settings.joined_only,
+            num_not_joined=len(places.not_joined),
+            num_lost=len(places.lost),
+            num_left_out=num_frames - len(take),
         )
         record.write(out / RECORD_NAME)
     return record

@@ -18,19 +18,41 @@ class TrackingSummary:
     num_sub_maps: int
     apart: tuple[int, ...]
     """Numbers of the sub-maps that no loop joined to the first: they lie in worlds of their own."""
+    frames_apart: int = 0
+    """Frames of those."""
 
     @property
     def in_words(self) -> str | None:
-        """None where there is nothing to say."""
+        """What happened, and what that means for the results; None where there is nothing to say."""
         said = [
             f"{state.value} in {counted(self.states[state], 'frame')}{self._why(state)}"
             for state in (TrackingState.LOST, TrackingState.WEAK)
             if self.states.get(state)
         ]
         if self.num_sub_maps > 1:
-            apart = f"{len(self.apart)} of them not joined" if self.apart else "all joined"
-            said.append(f"{self.num_sub_maps} sub-maps, {apart}")
-        return f"Tracking: {'; '.join(said)}." if said else None
+            said.append(f"{self.num_sub_maps} sub-maps, {self._joined}")
+        meaning = self._meaning
+        return f"Tracking: {'; '.join(said)}.{f' {meaning}' if meaning else ''}" if said else None
+
+    @property
+    def has_trouble(self) -> bool:
+        """Whether frames were lost or weak, or lie apart: several walks that were joined are none."""
+        states = (TrackingState.LOST, TrackingState.WEAK)
+        return bool(self.apart) or any(self.states.get(state) for state in states)
+
+    @property
+    def _joined(self) -> str:
+        if not self.apart:
+            return "all joined"
+        frames = f" ({counted(self.frames_apart, 'frame')})" if self.frames_apart else ""
+        return f"{len(self.apart)} of them not joined{frames}"
+
+    @property
+    def _meaning(self) -> str:
+        apart = "a sub-map that is not joined lies where the camera was last known, in a unit of its own"
+        lost = "poses of lost frames say nothing"
+        meant = "; ".join([*([apart] if self.apart else []), *([lost] if self.states.get(TrackingState.LOST) else [])])
+        return f"{meant[:1].upper()}{meant[1:]}." if meant else ""
 
     def _why(self, state: TrackingState) -> str:
         reasons = self.reasons.get(state, {})

@@ -48,10 +48,13 @@ def count_tracking(counts: Counter[str], tracking: Tracking | None) -> None:
         counts[_key(tracking.state)] += 1
         if tracking.reason is not None:
             counts[_key(tracking.state, tracking.reason)] += 1
+        if tracking.sub_map is not None:
+            counts[_sub_map_key(tracking.sub_map)] += 1
 
 
 def tracking_summary(counts: Mapping[str, int], *, num_sub_maps: int, apart: Iterable[int]) -> TrackingSummary | None:
     """None where nothing was tracked."""
+    apart = tuple(apart)
     states = {state.value: counts[_key(state)] for state in TrackingState if counts.get(_key(state))}
     if not states:
         return None
@@ -63,8 +66,13 @@ def tracking_summary(counts: Mapping[str, int], *, num_sub_maps: int, apart: Ite
         states=states,
         reasons={state: found for state, found in reasons.items() if found},
         num_sub_maps=num_sub_maps,
-        apart=tuple(apart),
+        apart=apart,
+        frames_apart=sum(counts.get(_sub_map_key(number), 0) for number in apart),
     )
+
+
+def _sub_map_key(number: int) -> str:
+    return f"tracking in sub-map {number}"
 
 
 def _key(state: str, reason: str | None = None) -> str:
