@@ -80,14 +80,14 @@ def test_a_batch_that_is_stopped_begins_nothing_more_and_goes_on_later(tmp_path:
 
 def test_a_video_that_cannot_be_planned_is_set_aside_alone(tmp_path: Path) -> None:
     rows = [
-        {"source": "world:1", "name": "bad", "model": "tiny", "fit": "round"},
+        {"source": "world:1", "name": "bad", "mask": str(tmp_path / "nowhere")},
         {"source": "world:2", "name": "good"},
     ]
     pool = PromptPool(done)
     events = list(Batch(open_manifest(rows, {"model": "tiny"}), open_storage(tmp_path), pool))
     aside = [event for event in events if isinstance(event, Ended) and event.problem is not None]
     assert [event.name for event in aside] == ["bad"]
-    assert "Expected fit as crop" in str(aside[0].problem)
+    assert "Expected a folder of masks at" in str(aside[0].problem)
     assert pool.given == ["good"]
 
 

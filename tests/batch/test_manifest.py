@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import longtake
+from longtake.batch import row_check
 from longtake.batch.asked import asked_of
 from longtake.batch.manifest import Manifest, Row, open_manifest
 from longtake.errors import InputError, LongtakeError, SettingError
@@ -20,6 +23,14 @@ def touch(folder: Path, *names: str) -> Path:
 
 def names(manifest: Manifest) -> list[str]:
     return [row.name for row in manifest]
+
+
+@pytest.fixture(scope="module")
+def monday(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A result that can be continued."""
+    out = tmp_path_factory.mktemp("results") / "monday"
+    longtake.map("world:3?frames=6&size=112x84", out, size=56, format="depth,images")
+    return out
 
 
 def test_a_tree_is_gone_through_in_natural_order_but_for_results(tmp_path: Path) -> None:
@@ -61,10 +72,11 @@ def test_columns_of_a_table_are_settings_of_each_row(tmp_path: Path) -> None:
     assert (second.name, second.settings, second.spans) == ("b", {"fps": 10.0, "stride": 2, "size": 126}, 2)
 
 
-def test_paths_of_a_table_are_beside_it_and_spans_continue_nothing(tmp_path: Path) -> None:
-    (tmp_path / "list.csv").write_text("source,continue_from\na.mp4,monday\nb.mp4,\nc.mp4,/far/monday\n")
+def test_paths_of_a_table_are_beside_it_and_spans_continue_nothing(monday: Path, tmp_path: Path) -> None:
+    (tmp_path / "monday").symlink_to(monday)
+    (tmp_path / "list.csv").write_text(f"source,continue_from\na.mp4,monday\nb.mp4,\nc.mp4,{monday}\n")
     rows = list(open_manifest(tmp_path / "list.csv"))
-    assert [row.settings.get("continue_from") for row in rows] == [str(tmp_path / "monday"), None, "/far/monday"]
+    assert [row.settings.get("continue_from") for row in rows] == [str(tmp_path / "monday"), None, str(monday)]
     (tmp_path / "list.csv").write_text("source,continue_from,spans\na.mp4,monday,3\n")
     with pytest.raises(InputError, match="Expected one span of a video that continues another result, but got 3"):
         open_manifest(tmp_path / "list.csv")
@@ -159,6 +171,14 @@ def test_a_program_may_list_sources_or_rows() -> None:
         ("source,follow\na.mp4,yes\n", "no setting 'follow'"),
         ("source,nme\na.mp4,x\n", "no setting 'nme'; perhaps you mean 'name'; choose among source, name, spans, model"),
         ("source, name\na.mp4,x\n", "no setting ' name'; perhaps you mean 'name'"),
+        ("source,fps\na.mp4,-5\n", "Row 2 of .* Expected more than 0 frames a second, but got -5"),
+        ("source,memory\na.mp4,3 bananas\n", "Row 2 of .* Expected a memory such as 4GB, .* but got '3 bananas'"),
+        ("source,format\na.mp4,tumm\n", "Row 2 of .* Expected format as tum, .* but got 'tumm'"),
+        ("source,continue_from\na.mp4,nofolder\n", "Row 2 of .* Expected a take in .*/nofolder, but"),
+        ("source,device\na.mp4,cdua\n", "Row 2 of .* There is no device 'cdua'; choose one of cpu, cuda"),
+        ("source,precision\na.mp4,fp17\n", "Row 2 of .* There is no precision 'fp17'"),
+        ("source,backend\na.mp4,fast\n", "Row 2 of .* There is no attention backend 'fast'"),
+        ("source,picture_fps\na.mp4,0\n", "Row 2 of .* Expected more than 0 pictures a second, but got 0"),
         ("source,fps,name,fps\na.mp4,2,x,5\n", "Expected each column of .* once, but fps comes more than once"),
     ],
 )
@@ -193,6 +213,59 @@ def test_all_rows_that_are_wrong_are_told_at_once(tmp_path: Path) -> None:
         "Row 7 cannot be used: Expected 4 values, as the first line names, but there are more or fewer; quote "
         "texts that have commas. 2 more rows are wrong."
     )
+
+
+def test_values_that_no_video_can_have_are_told_with_the_other_wrong_rows(tmp_path: Path) -> None:
+    listing = tmp_path / "list.csv"
+    listing.write_text(
+        "source,fps,memory,format,continue_from,spans\n"
+        "a.mp4,-5,,,,\n"  # 2
+        "b.mp4,,3 bananas,,,\n"
+        "c.mp4,,4GB,,,none\n"  # 4
+        "d.mp4,,,tumm,,\n"
+        "e.mp4,,,,nofolder,\n"  # 6
+        "f.mp4,-5,,,,\n"
+        "g.mp4,5,,,,\n"  # 8
+    )
+    with pytest.raises(InputError) as refused:
+        open_manifest(listing)
+    told = str(refused.value)
+    assert [number for number in range(1, 9) if f"Row {number} " in told] == [2, 3, 4, 5, 6]
+    assert told.endswith(" 1 more row is wrong.")
+
+
+def test_masks_of_a_row_are_no_affair_of_the_list(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text("source,mask\na.mp4,nowhere\nb.mp4,\n")
+    assert names(open_manifest(tmp_path / "list.csv")) == ["a", "b"]
+
+
+def test_a_result_that_is_continued_may_be_made_by_the_batch_itself(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text("source,continue_from\na.mp4,\nb.mp4,out/a\n")
+    assert names(open_manifest(tmp_path / "list.csv", apart_from=tmp_path / "out")) == ["a", "b"]
+    with pytest.raises(InputError, match=r"Row 3 of .* Expected a take in .*/out/a, but"):
+        open_manifest(tmp_path / "list.csv", apart_from=tmp_path / "other")
+
+
+def test_what_rows_ask_for_in_the_same_words_is_looked_at_once(
+    monday: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+
+    def counting(name: str) -> Callable[[Any], object]:
+        look = getattr(row_check, name)
+
+        def counted(what: Any) -> object:
+            looked.append(name)
+            return look(what)
+
+        return counted
+
+    for name in ("_problem_of_words", "_problem_of_earlier"):
+        monkeypatch.setattr(row_check, name, counting(name))
+    lines = [f"{number}.mp4,{2 if number % 2 else ''},{monday}\n" for number in range(100)]
+    (tmp_path / "list.csv").write_text(f"source,fps,continue_from\n{''.join(lines)}")
+    assert len(open_manifest(tmp_path / "list.csv")) == 100
+    assert sorted(looked) == ["_problem_of_earlier", "_problem_of_words", "_problem_of_words"]
 
 
 def test_all_rows_of_a_program_that_are_wrong_are_told_at_once() -> None:

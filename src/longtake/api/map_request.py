@@ -25,7 +25,7 @@ from longtake.pipeline.video_map import MapSettings, map_video
 from longtake.pipeline.writer_process import WriterProcess
 from longtake.places.loop_choice import LoopChoice
 from longtake.runtime.build import SMALL, SessionSettings, adjusted_session, usual_settings
-from longtake.runtime.execution import AUTO, Execution, Precision, choose_execution
+from longtake.runtime.execution import AUTO, Execution, Precision, choose_execution, require_execution_names
 from longtake.video.raw import Pixels
 from longtake.video.resize import Fit
 from longtake.video.sampling import FrameSampling
@@ -78,6 +78,7 @@ class MapRequest:
         if model is None:
             model = DEFAULT_MODEL if earlier is None else earlier.known.network.name
         loops = loops_for(model, are_wanted=self.loops)
+        execution = choose_execution(self.device, self.precision, self.backend)
         return CheckedRequest(
             request=self,
             model=model,
@@ -107,11 +108,13 @@ class MapRequest:
                 loops=loops,
             ),
             sampling=frame_sampling(self.start, self.end, self.fps, self.stride),
-            execution=choose_execution(self.device, self.precision, self.backend),
+            reading=SourceOptions(follow=self.follow, picture_fps=self.picture_fps, device=execution.device),
+            execution=execution,
         )
 
     def planned(self) -> "CheckedRequest":
         """The same for who plans and does not compute: a GPU that was named may be on another machine."""
+        require_execution_names(self.device, self.precision, self.backend)
         return replace(replace(self, device=AUTO, precision=AUTO, backend=AUTO).checked(), request=self)
 
     def adjusted(self, usual: SessionSettings, precision: Precision = Precision.FP32) -> SessionSettings:
@@ -157,6 +160,7 @@ class CheckedRequest:
     outputs: Outputs
     settings: MapSettings
     sampling: FrameSampling
+    reading: SourceOptions
     execution: Execution
     """As far as it can be known before the model is."""
 
@@ -173,8 +177,7 @@ class CheckedRequest:
     ) -> Run:
         """A run that maps a video into a folder; iterate to do it. For another model its reader types `instead`."""
         request, model, name = self.request, self.model, None
-        reading = SourceOptions(follow=request.follow, picture_fps=request.picture_fps, device=self.execution.device)
-        opened = open_any(source, self.sampling, reading)
+        opened = open_any(source, self.sampling, self.reading)
         network, execution = networks.get(model, request)
         notes: tuple[str, ...] = ()
         knowledge = None

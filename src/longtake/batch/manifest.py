@@ -16,6 +16,7 @@ from typing import Any
 
 from longtake.batch.listings import LISTS, NAME, SOURCE, SPANS, Numbered, content_of_list, is_path
 from longtake.batch.naming import name_of, plain_name, told_apart
+from longtake.batch.row_check import RowCheck
 from longtake.batch.row_settings import settings_of, whole_number
 from longtake.errors import InputError, LongtakeError
 from longtake.takes.header import is_take
@@ -50,18 +51,20 @@ class Manifest:
         *,
         spans: int = 1,
         root: Path | None = None,
+        results: Path | None = None,
     ) -> None:
         """Refuses a list that cannot be mapped as a whole, with a sentence for each row, before any video of it is.
 
-        `root` is the folder below which videos are called by what they have of their own.
+        `root` is the folder below which videos are called by what they have of their own, `results` where they go.
         """
         self.title, self._read, self._defaults, self._spans, self._root = title, read, defaults, spans, root
         self._num_rows = 0
         seen: dict[bytes, int] = {}
-        wrong = _WrongRows(title)
+        wrong, check = _WrongRows(title), RowCheck(results)
         for line, row in self._rows():
-            if isinstance(row, LongtakeError):
-                wrong.add(f"Row {line}", f"cannot be used: {row}")
+            problem = row if isinstance(row, LongtakeError) else check.problem(row.settings)
+            if isinstance(row, LongtakeError) or problem is not None:
+                wrong.add(f"Row {line}", f"cannot be used: {problem}")
                 continue
             digest = hashlib.blake2b(row.name.encode(), digest_size=8).digest()
             if digest in seen:
@@ -146,28 +149,29 @@ def open_manifest(
 ) -> Manifest:
     """The videos that a text names, or a program lists; `defaults` are settings of rows that say nothing else.
 
-    What lies in the folder `apart_from`, where results go, is no video of a tree.
+    What lies in the folder `apart_from`, where results go, is no video of a tree; a result there that is continued may
+    come later.
     """
-    defaults = settings_of(defaults or {})
+    make = partial(Manifest, defaults=settings_of(defaults or {}), spans=spans, results=apart_from)
     if not isinstance(named, str | Path):
         rows = tuple({SOURCE: str(one)} if isinstance(one, str | Path) else dict(one) for one in named)
-        return Manifest("the list", partial(enumerate, rows, 1), defaults, spans=spans)
+        return make("the list", partial(enumerate, rows, 1))
     text, path = str(named), Path(named)
     _require_readable(text)
     if path.is_dir():
         videos = list(_videos_below(path, apart_from))
         if not videos and pictures_in(path):
-            return Manifest(text, partial(enumerate, [{SOURCE: text}], 1), defaults, spans=spans, root=path.parent)
+            return make(text, partial(enumerate, [{SOURCE: text}], 1), root=path.parent)
         if not videos:
             raise InputError(
                 f"Expected videos in the folder {path} or below it, or pictures in it, but there are none; check the "
                 f"path, or name several folders of pictures, as {path}/*."
             )
-        return Manifest(text, _told_apart(videos, path), defaults, spans=spans, root=path)
+        return make(text, _told_apart(videos, path), root=path)
     if path.is_file() and (rows_of := LISTS.get(path.suffix.lower())) is not None:
-        return Manifest(text, partial(rows_of, path, content_of_list(path)), defaults, spans=spans, root=path.parent)
+        return make(text, partial(rows_of, path, content_of_list(path)), root=path.parent)
     if path.is_file() or text.startswith("world:"):
-        return Manifest(text, partial(enumerate, [{SOURCE: text}], 1), defaults, spans=spans, root=path.parent)
+        return make(text, partial(enumerate, [{SOURCE: text}], 1), root=path.parent)
     found = sorted(glob.glob(text, recursive=True), key=natural_order) if glob.has_magic(text) else []  # noqa: PTH207
     if not found:
         raise InputError(
@@ -175,7 +179,7 @@ def open_manifest(
             "check the path."
         )
     root = Path(*takewhile(lambda part: not glob.has_magic(part), path.parts[:-1]))
-    return Manifest(text, _told_apart(found, root), defaults, spans=spans, root=root)
+    return make(text, _told_apart(found, root), root=root)
 
 
 def _require_readable(text: str) -> None:

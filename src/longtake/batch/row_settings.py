@@ -59,6 +59,8 @@ def _value(name: str, value: object) -> Any:
         return int(value)  # a table that has gaps makes numbers of all it has
     if isinstance(value, bool) != (bool in kinds) and not isinstance(value, str):
         raise SettingError(f"Expected {name} as {_in_words(kinds)}, but got {value!r}.")
+    if isinstance(value, int) and float in kinds and int not in kinds:
+        return float(value)
     return value
 
 

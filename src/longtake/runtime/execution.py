@@ -78,24 +78,39 @@ def choose_execution(device: str = AUTO, precision: str = AUTO, backend: str = A
     )
 
 
+def require_execution_names(device: str, precision: str, backend: str) -> None:
+    """Refuse words that nobody knows; whether this machine has what they name is another question."""
+    _require_device_name(device)
+    _require_precision_name(precision)
+    require_backend(backend, (*BACKENDS, AUTO))
+
+
 def choose_device(name: str) -> torch.device:
     """A device by name; `auto` is the GPU where torch sees one."""
+    _require_device_name(name)
     if name == AUTO:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name not in DEVICES:
-        raise SettingError(f"There is no device '{name}'; choose one of {', '.join((*DEVICES, AUTO))}.")
     if name == "cuda" and not torch.cuda.is_available():
         raise SettingError("Torch sees no CUDA device here; choose cpu, or install a CUDA build of torch.")
     return torch.device(name)
 
 
+def _require_device_name(name: str) -> None:
+    if name not in (*DEVICES, AUTO):
+        raise SettingError(f"There is no device '{name}'; choose one of {', '.join((*DEVICES, AUTO))}.")
+
+
+def _require_precision_name(name: str) -> None:
+    if name not in (*Precision, AUTO):
+        raise SettingError(f"There is no precision '{name}'; choose one of {', '.join((*Precision, AUTO))}.")
+
+
 def _precision(name: str, device: torch.device) -> Precision:
+    _require_precision_name(name)
     if name == AUTO:
         if device.type != "cuda":
             return Precision.FP32
         return Precision.BF16 if _has_bfloat16(device) else Precision.FP16
-    if name not in list(Precision):
-        raise SettingError(f"There is no precision '{name}'; choose one of {', '.join((*Precision, AUTO))}.")
     if name == Precision.BF16 and device.type == "cuda" and not _has_bfloat16(device):
         raise SettingError(
             f"Expected a GPU with bfloat16 for precision bf16, but {torch.cuda.get_device_name(device)} has none; "

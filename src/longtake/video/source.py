@@ -3,6 +3,7 @@
 Sources are imported where one is opened: PyAV only where video is decoded, worlds only where one is filmed.
 """
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,8 @@ class SourceOptions:
     """Where worlds are drawn."""
 
     def __post_init__(self) -> None:
+        if self.picture_fps is not None and not (math.isfinite(self.picture_fps) and self.picture_fps > 0):
+            raise SettingError(f"Expected more than 0 pictures a second, but got {self.picture_fps}.")
         if self.threads < 0:
             raise SettingError(f"Expected a number of threads from 1, or 0 for as many as fit, but got {self.threads}.")
 
