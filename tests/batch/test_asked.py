@@ -183,3 +183,35 @@ def test_a_list_is_not_replaced_by_the_table_of_results(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="would replace the list"):
         map_many(listing, out=tmp_path, model="tiny")
     assert listing.read_text().startswith("source,name\n")
+
+
+def test_the_result_of_one_video_is_no_place_for_those_of_many(tmp_path: Path) -> None:
+    mapped, world, killed = (tmp_path / name for name in ("mapped", "world", "killed"))
+    longtake.map(WORLD, mapped, model="tiny", size=56, format="tum")
+    world.mkdir()
+    (world / "take.json").write_bytes((mapped / "take.json").read_bytes())
+    killed.mkdir()
+    (killed / "run.json").write_bytes((mapped / "run.json").read_bytes())
+    for out in (mapped, world, killed):
+        before = sorted(out.rglob("*"))
+        with pytest.raises(
+            InputError, match=r"of many videos, a folder each, but .* is the result of a single one; name"
+        ):
+            batch(out)
+        assert sorted(out.rglob("*")) == before
+
+
+def test_the_same_holds_of_a_storage_that_is_no_folder(tmp_path: Path) -> None:
+    system = pytest.importorskip("fsspec").filesystem("memory")
+    for name in ("run.json", "take.json"):
+        system.store.clear()
+        system.pipe_file(f"/walks/one/{name}", b"{}")
+        with pytest.raises(InputError, match=r"but memory://walks/one is the result of a single one; name another\."):
+            map_many([WORLD], "memory://walks/one", scratch=tmp_path, model="tiny")
+        assert list(system.store) == [f"/walks/one/{name}"]
+
+
+def test_files_of_those_names_that_are_of_something_else_keep_no_batch_out(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"format": "mine"}')
+    (tmp_path / "take.json").mkdir()
+    assert not FolderStorage(tmp_path).is_result()

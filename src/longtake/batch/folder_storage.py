@@ -13,9 +13,11 @@ from longtake.batch.storage import Storage, is_gone, parsed_record
 from longtake.errors import InputError, StorageError
 from longtake.pipeline.outputs import Outputs
 from longtake.pipeline.run_folder import is_whole
+from longtake.pipeline.run_record import is_run
 from longtake.takes.atomic_files import replace_file
 from longtake.takes.fields import require_file
 from longtake.takes.folder_lock import locked
+from longtake.takes.header import is_take
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,9 @@ class FolderStorage(Storage):
     @property
     def address(self) -> str:
         return str(self.path)
+
+    def is_result(self) -> bool:
+        return is_run(self.path) or is_take(self.path)
 
     @contextmanager
     def held(self) -> Iterator[Callable[[], None]]:

@@ -47,6 +47,11 @@ def open_batch(
     request = MapRequest(**settings_of(settings or {}))
     request.planned()  # what is wrong for all is told once, before any video is looked at
     storage = open_storage(out, None if scratch is None else Path(scratch))
+    if storage.is_result():
+        raise InputError(
+            f"Expected a place for the results of many videos, a folder each, but {storage.address} is the result of a "
+            "single one; name another."
+        )
     apart_from = storage.path if isinstance(storage, FolderStorage) else None
     if (
         apart_from is not None

@@ -14,8 +14,9 @@ from longtake.batch.kept_video import KeptVideo
 from longtake.batch.lease import Lease
 from longtake.batch.object_files import ObjectFiles
 from longtake.batch.storage import Storage, parsed_record
-from longtake.exports.report.folder import SUMMARY_NAME
+from longtake.exports.report.folder import RUN_NAME, SUMMARY_NAME
 from longtake.pipeline.outputs import Outputs
+from longtake.takes.header import HEADER_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,9 @@ class RemoteStorage(Storage):
     @property
     def files(self) -> ObjectFiles:
         return ObjectFiles(self.url)
+
+    def is_result(self) -> bool:
+        return any(self.files.read(name, 1) is not None for name in (RUN_NAME, HEADER_NAME))
 
     def held(self) -> AbstractContextManager[Callable[[], None]]:
         return Lease(self.files).held()

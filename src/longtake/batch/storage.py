@@ -27,6 +27,10 @@ class Storage(ABC):
         """As people write it."""
 
     @abstractmethod
+    def is_result(self) -> bool:
+        """Whether the place is itself what a single video was mapped into, and none for a folder of each."""
+
+    @abstractmethod
     def held(self) -> AbstractContextManager[Callable[[], None]]:
         """While a batch writes there; another one is refused. Gives what refuses to go on once another has it."""
 

@@ -94,6 +94,14 @@ class RunRecord:
                         folder.rmdir()
 
 
+def is_run(folder: Path) -> bool:
+    """Whether the folder's record says that it is of a run, of whatever version."""
+    try:
+        return JsonObject.parse(content_of(folder / RUN_NAME), str(folder)).fields.get("format") == _FORMAT
+    except (OSError, InputError):
+        return False
+
+
 def numbered(pattern: str) -> str:
     """A name on record for all files whose names are made of an index by this format."""
     return pattern.replace("{index:06d}", _DIGITS)
