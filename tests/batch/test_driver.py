@@ -1,5 +1,6 @@
 """A batch against workers that tell what a test lets them tell: tried again, set aside, stopped, summed up."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -294,6 +295,36 @@ def test_a_table_is_written_whatever_summaries_and_names_hold(tmp_path: Path) ->
     rows = [{"source": "world:1", "name": "walk"}, {"source": "/nowhere/\udcff.mp4", "name": "odd"}]
     list(Batch(open_manifest(rows, {"model": "tiny"}), open_storage(tmp_path), PromptPool(outcome)))
     assert [row["state"] for row in table(tmp_path)] == ["done", "done"]
+
+
+def test_the_table_says_of_loops_and_of_a_lost_camera_what_summaries_say(tmp_path: Path) -> None:
+    tracking = {"states": {"ok": 7, "lost": 3}, "reasons": {"lost": {"cut": 3}}, "num_sub_maps": 4, "apart": [1, 3]}
+    told = {
+        "w0": {"loops": {"num_loops": 5}, "tracking": tracking},
+        "w1": {"loops": {"num_loops": 0}, "tracking": tracking | {"states": {"ok": 10}, "apart": []}},
+        "w2": {"loops": {"are_closed": False}, "tracking": None},
+        "w3": {"loops": 7, "tracking": {"states": {"ok": 7}, "num_apart": 2}},  # damaged, or of before
+    }
+
+    def outcome(job: Job) -> Told:
+        finished = done(job)
+        (job.storage.folder(job.name) / "summary.json").write_text(json.dumps(finished.summary | told[job.name]))
+        return finished
+
+    run(tmp_path, PromptPool(outcome))
+    columns = ("num_loops", "num_lost_frames", "num_sub_maps", "num_apart")
+    assert [tuple(row[name] for name in columns) for row in table(tmp_path)] == [
+        ("5", "3", "4", "2"),
+        ("0", "0", "4", "0"),
+        ("", "", "", ""),
+        ("", "", "", ""),
+    ]
+
+
+def test_a_table_of_before_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "videos.csv").write_text("name,source,state,tries,problem,num_frames,notes\nw0,world:0,done,1,,5,\n")
+    run(tmp_path, PromptPool(done))
+    assert len(table(tmp_path)) == 4
 
 
 def test_a_result_that_cannot_be_read_is_not_mapped_again(tmp_path: Path) -> None:

@@ -1,13 +1,19 @@
 """`longtake batch` as a user meets it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from done import Done
+from prompt_pool import PromptPool, done
 
+from longtake.batch.driver import Batch
 from longtake.batch.events import Progress
-from longtake.cli.batch import _state, _told_once
+from longtake.batch.job import Job, Told
+from longtake.batch.manifest import open_manifest
+from longtake.batch.open_storage import open_storage
+from longtake.cli.batch import _reported, _state, _told_once
 
 
 def test_what_notes_advise_is_an_option(run_here: Callable[..., Done], tmp_path: Path) -> None:
@@ -35,6 +41,24 @@ def test_a_line_says_how_far_the_whole_is(left_s: float | None, told: str) -> No
 def test_notes_that_differ_in_a_number_are_told_once_with_a_video_that_has_them() -> None:
     notes = [("a", "Cut off."), ("b", "It is 1.7 times as far."), ("c", "It is 12 times as far.")]
     assert _told_once(notes) == ["b and 1 more video: It is 1.7 times as far.", "a: Cut off."]
+
+
+def test_parts_that_are_not_joined_are_told_once_for_all_videos(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apart = {"w1": [1, 2, 3], "w2": [], "w3": [1]}
+
+    def outcome(job: Job) -> Told:
+        tracking = {"states": {"ok": 5}, "reasons": {}, "num_sub_maps": 4, "apart": apart.get(job.name, [])}
+        notes = [f"{kind} of a kind." for kind in "abcdefgh"]
+        finished = done(job)
+        return replace(finished, summary=finished.summary | {"tracking": tracking, "notes": notes})
+
+    rows = [{"source": f"world:{number}", "name": f"w{number}"} for number in range(4)]
+    manifest = open_manifest(rows, {"model": "tiny"})
+    _reported(Batch(manifest, open_storage(tmp_path), PromptPool(outcome)))
+    told = [line for line in capsys.readouterr().out.splitlines() if "apart" in line]
+    assert told == ["w1 and 1 more video: Parts of the map lie apart: 4 sub-maps, 3 of them not joined."]
 
 
 def test_what_comes_to_nothing_leaves_no_folder(run_here: Callable[..., Done], tmp_path: Path) -> None:

@@ -9,13 +9,16 @@ from longtake.batch.manifest import Manifest, Row
 from longtake.batch.naming import TABLE_NAME
 from longtake.batch.storage import Storage
 from longtake.errors import InputError, StorageError
+from longtake.exports.tracking import tracking_in
+from longtake.types import TrackingState
 from longtake.video.addresses import shown_address
 
-_OF_SUMMARY = (
-    *("num_frames", "num_keyframes", "num_windows", "num_dropped", "unlikeness"),
+_FIGURES = (
+    *("num_frames", "num_keyframes", "num_windows", "num_dropped"),
+    *("num_loops", "num_lost_frames", "num_sub_maps", "num_apart", "unlikeness"),
     *("seconds", "frames_per_s", "memory_bytes", "peak_resident_bytes", "model"),
 )
-COLUMNS = ("name", "source", "state", "tries", "problem", *_OF_SUMMARY, "notes")
+COLUMNS = ("name", "source", "state", "tries", "problem", *_FIGURES, "notes")
 
 
 def require_own_table(storage: Storage) -> None:
@@ -40,10 +43,26 @@ def write_table(
         summary = _summary(storage, row.name)
         tries, problem = problems.get(row.name, ("", ""))
         state = "failed" if problem else "done" if summary.get("is_complete") and is_done(row) else "missing"
-        figures = ["" if summary.get(name) is None else summary[name] for name in _OF_SUMMARY]
         notes = " ".join(map(str, listed)) if isinstance(listed := summary.get("notes"), list) else ""
-        writer.writerow([row.name, shown_address(row.source), state, tries, problem, *figures, notes])
+        writer.writerow([row.name, shown_address(row.source), state, tries, problem, *_figures(summary), notes])
     storage.write(TABLE_NAME, text.getvalue().encode(errors="backslashreplace"))
+
+
+def _figures(summary: Mapping[str, Any]) -> list[Any]:
+    """One for each column; empty where there is none."""
+    found = {**summary, **_of_loops(summary)}
+    return ["" if found.get(name) is None else found[name] for name in _FIGURES]
+
+
+def _of_loops(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """As far as a summary says; one of an older version may not."""
+    found: dict[str, Any] = {}
+    if isinstance(loops := summary.get("loops"), dict):
+        found["num_loops"] = loops.get("num_loops")
+    if (tracking := tracking_in(summary)) is not None:
+        found["num_lost_frames"] = tracking.states.get(TrackingState.LOST, 0)
+        found["num_sub_maps"], found["num_apart"] = tracking.num_sub_maps, len(tracking.apart)
+    return found
 
 
 def _summary(storage: Storage, name: str) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ import json
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +19,7 @@ from longtake.cli import options
 from longtake.cli.progress import TaskProgress
 from longtake.cli.signals import INTERRUPTED, stopped_by_signal
 from longtake.errors import InputError, SettingError
+from longtake.exports.tracking import tracking_in
 from longtake.runtime.execution import AUTO
 from longtake.types import counted
 
@@ -139,6 +140,13 @@ def _state(event: Progress) -> str:
     return ", ".join(parts if event.eta_s is None else [*parts, left_in_words(event.eta_s)])
 
 
+def _parts_apart(event: Ended) -> Iterator[str]:
+    """What is said of a map that is not all in one world."""
+    tracking = tracking_in(event.summary)
+    if tracking is not None and tracking.apart:
+        yield f"Parts of the map lie apart: {tracking.sub_maps_in_words}."
+
+
 def _told_once(notes: Iterable[tuple[str, str]]) -> list[str]:
     """Those of videos by their names, each kind once; what most have comes first."""
     kinds = defaultdict[str, list[tuple[str, str]]](list)
@@ -153,13 +161,14 @@ def _told_once(notes: Iterable[tuple[str, str]]) -> list[str]:
 
 def _reported(begun: Batch) -> BatchSummary:
     console = plain_console(stderr=False)
-    notes: list[tuple[str, str]] = []
+    notes, apart = list[tuple[str, str]](), list[tuple[str, str]]()
     with TaskProgress(plain_console(stderr=True), tells_left=False, state_below=True) as bar:
         task = bar.begin("Mapping videos", None)
         for event in begun:
             match event:
                 case Ended(problem=None):
                     notes += [(event.name, note) for note in event.summary.get("notes", ())]
+                    apart += [(event.name, note) for note in _parts_apart(event)]
                     frames = counted(int(event.summary.get("num_frames", 0)), "frame")
                     console.print(f"{event.name}: {frames}, {event.folder}", soft_wrap=True)
                 case Ended():
@@ -183,7 +192,7 @@ def _reported(begun: Batch) -> BatchSummary:
         soft_wrap=True,
     )
     told = _told_once(notes)
-    for line in told[:_MOST_NOTES]:
+    for line in (*_told_once(apart), *told[:_MOST_NOTES]):
         console.print(line, soft_wrap=True)
     if len(told) > _MOST_NOTES:
         console.print(f"And {counted(len(told) - _MOST_NOTES, 'note')} more, each in the summary.json of its video.")

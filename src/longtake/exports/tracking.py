@@ -30,7 +30,7 @@ class TrackingSummary:
             if self.states.get(state)
         ]
         if self.num_sub_maps > 1:
-            said.append(f"{self.num_sub_maps} sub-maps, {self._joined}")
+            said.append(self.sub_maps_in_words)
         meaning = self._meaning
         return f"Tracking: {'; '.join(said)}.{f' {meaning}' if meaning else ''}" if said else None
 
@@ -41,11 +41,12 @@ class TrackingSummary:
         return bool(self.apart) or any(self.states.get(state) for state in states)
 
     @property
-    def _joined(self) -> str:
+    def sub_maps_in_words(self) -> str:
+        """Of several."""
         if not self.apart:
-            return "all joined"
+            return f"{self.num_sub_maps} sub-maps, all joined"
         frames = f" ({counted(self.frames_apart, 'frame')})" if self.frames_apart else ""
-        return f"{len(self.apart)} of them not joined{frames}"
+        return f"{self.num_sub_maps} sub-maps, {len(self.apart)} of them not joined{frames}"
 
     @property
     def _meaning(self) -> str:
