@@ -74,10 +74,11 @@ browser: | $(INSTALLED) $(ORACLES_INSTALLED)
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt playwright
 	-$(BIN)/python tests/exports/browser/fetch.py $(ORACLE_SOURCES)/browser
 
-# Ray, 80 MB, for batches on a cluster of this machine; where it cannot be had, tests of it are skipped.
+# Ray, 80 MB, for batches on a cluster of this machine, and pyarrow, 45 MB, for lists as Parquet; where they cannot be
+# had, tests of them are skipped.
 .PHONY: cluster
 cluster: | $(INSTALLED)
-	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'ray[default]'
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'ray[default]' pyarrow
 
 # Programs of others that must work against a server, 30 MB; tests of what cannot be had are skipped.
 .PHONY: strangers

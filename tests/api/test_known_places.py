@@ -156,7 +156,11 @@ def test_no_place_is_known_by_frames_that_are_lost_or_lie_apart(
     assert whole.frame > 19
     assert found is None or found.frame < 19
     merged = longtake.merge(lost, second, tmp_path / "both")
-    assert json.loads((merged.folder / "merge.json").read_text())["tracking"]["apart"] == [1]
+    tracking = json.loads((merged.folder / "merge.json").read_text())["tracking"]
+    assert (tracking["apart"], tracking["frames_apart"]) == ([1], 12)
+    other = longtake.merge(second, lost, tmp_path / "other way").folder
+    tracking = json.loads((other / "merge.json").read_text())["tracking"]
+    assert (tracking["apart"], tracking["frames_apart"]) == ([2], 12)
     again = longtake.locate(merged, photo)
     assert again is None or not 19 <= again.frame < 32
     with pytest.raises(InputError, match=r"no two frames of .* show what .* knows"):

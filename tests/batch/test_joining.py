@@ -166,6 +166,7 @@ def test_where_the_camera_was_lost_is_told_of_the_whole(broken: FolderStorage) -
         "reasons": {"lost": {"cut": 1}},
         "num_sub_maps": 2,
         "apart": [1],
+        "frames_apart": 17,
     }
     assert summary["loops"] == {"are_closed": True, "num_loops": 9, "num_withdrawn": 3, "num_sub_maps": 2, "apart": [1]}
 

@@ -1,9 +1,12 @@
 """Lists of videos: whatever names them, each gets a folder of its own, or the whole is refused in a sentence."""
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import longtake
@@ -133,12 +136,29 @@ def test_rows_that_a_spreadsheet_leaves_empty_are_none(tmp_path: Path) -> None:
     assert [(row.name, row.settings) for row in open_manifest(listing)] == [("first", {}), ("b", {"fps": 2.0})]
 
 
+@pytest.mark.extra
 def test_parquet_is_read_where_pyarrow_is_there(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "list.parquet"
     parquet.write_table(arrow.table({"source": ["a.mp4", "b.mp4"], "stride": [2, None]}), path)
     assert [row.settings for row in open_manifest(path)] == [{"stride": 2}, {}]
+
+
+@pytest.mark.extra
+def test_parquet_that_is_damaged_anywhere_is_a_sentence(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "list.parquet"
+    parquet.write_table(arrow.table({"source": [f"{number}.mp4" for number in range(200)]}), path)
+    whole, refused = path.read_bytes(), 0
+    for place in range(4, len(whole), len(whole) // 60):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x41]) + whole[place + 1 :])
+        try:
+            assert list(open_manifest(path))
+        except LongtakeError:
+            refused += 1
+    assert refused > 10
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,6 +252,32 @@ def test_values_that_no_video_can_have_are_told_with_the_other_wrong_rows(tmp_pa
     told = str(refused.value)
     assert [number for number in range(1, 9) if f"Row {number} " in told] == [2, 3, 4, 5, 6]
     assert told.endswith(" 1 more row is wrong.")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("start", datetime(2020, 1, 1)), ("sky", datetime(2020, 1, 1)), ("format", {"a": 1}), ("format", [["ply"]])),
+        *(("model", b"micro-map"), ("fps", Decimal("2.5")), ("stride", 1.5), ("loops", 1), ("memory", True)),
+    ],
+)
+def test_values_of_other_types_are_refused_with_the_list(name: str, value: object) -> None:
+    with pytest.raises(LongtakeError, match=rf"^Row 2 of the list cannot be used: Expected {name} as "):
+        open_manifest(["a.mp4", {"source": "b.mp4", name: value}])
+
+
+def test_numbers_of_a_table_become_those_of_a_setting() -> None:
+    row = {"source": "a.mp4", "stride": np.int64(2), "fps": np.float32(2.5), "format": ["tum", "ply"], "memory": 10**7}
+    (found,) = open_manifest([row])
+    assert found.settings == {"stride": 2, "fps": 2.5, "format": ("tum", "ply"), "memory": 10**7}
+    assert type(found.settings["stride"]) is int
+    assert type(found.settings["fps"]) is float
+
+
+@pytest.mark.parametrize("rows", [[3], [None], [b"a.mp4"], [{"source": "a.mp4", 3: "x"}]])
+def test_what_is_no_video_of_a_program_is_refused(rows: list[Any]) -> None:
+    with pytest.raises(LongtakeError, match="Expected each video as a text, a path, or its settings by name"):
+        list(open_manifest(rows))
 
 
 def test_masks_of_a_row_are_no_affair_of_the_list(tmp_path: Path) -> None:

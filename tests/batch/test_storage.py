@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from longtake.batch.driver import Batch
+from longtake.batch.events import Ended
 from longtake.batch.folder_storage import FolderStorage
+from longtake.batch.kept_video import KeptVideo
+from longtake.batch.local_pool import LocalPool
+from longtake.batch.manifest import open_manifest
 from longtake.batch.object_files import ObjectFiles
 from longtake.batch.open_storage import open_storage
 from longtake.batch.remote_storage import RemoteStorage
@@ -60,6 +65,29 @@ def test_a_video_is_there_when_all_of_it_is(remote: RemoteStorage, monkeypatch: 
     assert (remote.fetched("walk") / "depth/000000.png").read_bytes() == b"depth"
     remote.remove("walk")
     assert remote.summary("walk") is None
+
+
+def test_a_kill_while_a_video_is_delivered_leaves_nothing_behind(
+    remote: RemoteStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it counts as done nobody looks at it again, but for a batch that passes it over."""
+    folder = mapped(remote, "walk")
+    remote.files.write("walk/resume/000002.json", b"{}")
+    remote.files.write("walk/resume/000002/state.json", b"{}")
+
+    def killed(video: KeptVideo) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(KeptVideo, "forget", killed)
+        with pytest.raises(KeyboardInterrupt):
+            remote.deliver("walk")
+    assert remote.is_done("walk", Outputs())
+    assert sorted(remote.files.names_below("walk")) == ["depth/000000.png", "summary.json"]
+    assert folder.exists()
+    rows = [{"source": "walk.mp4", "name": "walk"}]
+    assert not [event for event in Batch(open_manifest(rows), remote, LocalPool(1)) if isinstance(event, Ended)]
+    assert not folder.exists()
 
 
 def test_what_was_fetched_in_part_is_fetched_again(remote: RemoteStorage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,6 +191,7 @@ class Batch(Iterator[BatchEvent]):
             require_same(row.name, self._storage.record(row.name, ASKED_NAME), asked)
             if self._is_done(row):
                 self._counts.update(done=1, skipped=1)
+                self._storage.forget(row.name)
                 if row.spans > 1:
                     remove_joined(row.name, self._storage)
                 return

@@ -84,6 +84,9 @@ class FolderStorage(Storage):
     def deliver(self, name: str) -> None:
         pass  # it is there
 
+    def forget(self, name: str) -> None:
+        pass  # what it has is the result
+
     def fetched(self, name: str) -> Path:
         return self.path / name
 

@@ -239,7 +239,7 @@ def _tracking(laid: list[LaidTake]) -> TrackingSummary | None:
     counts, apart = Counter[str](), set[int]()
     for one in laid:
         for record in one.take.records[one.first : one.stop]:
-            count_tracking(counts, record.tracking)
+            count_tracking(counts, record.tracking, later=one.sub_maps_later)
         within = range(one.sub_maps_later, one.newest_sub_map(one.stop - 1) + 1)
         apart |= {one.sub_maps_later + number for number in one.apart} & set(within)
     return tracking_summary(counts, num_sub_maps=laid[-1].newest_sub_map(laid[-1].stop - 1) + 1, apart=sorted(apart))

@@ -67,18 +67,21 @@ class KeptVideo:
         coming.rename(self._folder)
 
     def deliver(self) -> None:
-        """All of it, and last the file that says so."""
+        """All of it, without what was kept of it on its way, and last the file that says so."""
         self._put_numbered()
-        others = [name for name in self._own_names() if not _is_numbered(name)]
-        for name in sorted(others, key=lambda name: name == SUMMARY_NAME):
+        *others, summary = sorted(
+            (name for name in self._own_names() if not _is_numbered(name)), key=lambda name: name == SUMMARY_NAME
+        )
+        for name in others:
             self._files.put(self._folder / name, f"{self._name}/{name}")
         self._files.delete_folder(self._kept)
-        self._forget()
+        self._files.put(self._folder / summary, f"{self._name}/{summary}")
+        self.forget()
 
     def remove(self) -> None:
         """Here and there."""
         self._files.delete_folder(self._name)
-        self._forget()
+        self.forget()
 
     def _put_numbered(self) -> None:
         """Those that are not there as they are now, whoever removed them."""
@@ -132,7 +135,8 @@ class KeptVideo:
         self._record.parent.mkdir(parents=True, exist_ok=True)
         replace_file(self._record, json.dumps(states).encode())
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Here, what lies there."""
         shutil.rmtree(self._folder, ignore_errors=True)
         self._record.unlink(missing_ok=True)
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 from longtake.batch.row_settings import PATHS, require_known
 from longtake.errors import InputError, LongtakeError, MissingExtraError
@@ -65,14 +66,31 @@ def _parquet_rows(path: Path, content: bytes) -> Iterator[Numbered]:
         raise MissingExtraError(
             f"The list {path} needs pyarrow, which is not installed; run: pip install pyarrow, or write it as CSV."
         ) from error
-    try:
+    with _reading_parquet(path):
         table = parquet.ParquetFile(BytesIO(content))
-    except Exception as error:  # pyarrow's own kinds
-        raise InputError(f"The list {path} cannot be read as Parquet ({error}); check the file.") from error
-    _require_columns(table.schema_arrow.names, path)
-    rows = (row for batch in table.iter_batches(batch_size=1024) for row in batch.to_pylist())
-    for number, row in enumerate(rows, start=1):
+        names, batches = table.schema_arrow.names, table.iter_batches(batch_size=1024)
+    _require_columns(names, path)
+    for number, row in enumerate(_rows_of(batches, path), start=1):
         yield number, _all_beside(path, row)
+
+
+def _rows_of(batches: Iterator[Any], path: Path) -> Iterator[Mapping[str, object]]:
+    while True:
+        with _reading_parquet(path):
+            batch = next(batches, None)
+            rows = None if batch is None else batch.to_pylist()
+        if rows is None:
+            return
+        yield from rows
+
+
+@contextmanager
+def _reading_parquet(path: Path) -> Iterator[None]:
+    """Of a damaged file pyarrow tells by errors of many kinds, wherever in it the damage is."""
+    try:
+        yield
+    except Exception as error:
+        raise InputError(f"The list {path} cannot be read as Parquet ({error}); check the file.") from error
 
 
 LISTS = {".txt": _text_rows, ".list": _text_rows, ".csv": _csv_rows, ".tsv": _csv_rows, ".parquet": _parquet_rows}

@@ -140,8 +140,17 @@ class _WrongRows:
         raise InputError(" ".join(sentences))
 
 
+def _as_row(video: object) -> dict[str, object]:
+    """As a program lists it."""
+    if isinstance(video, str | Path):
+        return {SOURCE: str(video)}
+    if isinstance(video, Mapping) and all(isinstance(name, str) for name in video):
+        return dict(video)
+    raise InputError(f"Expected each video as a text, a path, or its settings by name, but got {video!r:.100}.")
+
+
 def open_manifest(
-    named: str | Path | Iterable[str | Path | Mapping[str, object]],
+    named: str | Path | Iterable[object],
     defaults: Mapping[str, Any] | None = None,
     *,
     spans: int = 1,
@@ -154,7 +163,7 @@ def open_manifest(
     """
     make = partial(Manifest, defaults=settings_of(defaults or {}), spans=spans, results=apart_from)
     if not isinstance(named, str | Path):
-        rows = tuple({SOURCE: str(one)} if isinstance(one, str | Path) else dict(one) for one in named)
+        rows = tuple(map(_as_row, named))
         return make("the list", partial(enumerate, rows, 1))
     text, path = str(named), Path(named)
     _require_readable(text)

@@ -60,6 +60,9 @@ class RemoteStorage(Storage):
     def deliver(self, name: str) -> None:
         self._video(name).deliver()
 
+    def forget(self, name: str) -> None:
+        self._video(name).forget()
+
     def fetched(self, name: str) -> Path:
         if not (self.folder(name) / SUMMARY_NAME).exists():
             self._video(name).fetch()

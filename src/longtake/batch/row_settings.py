@@ -6,6 +6,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from difflib import get_close_matches
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0
 _HINTS = typing.get_type_hints(MapRequest)
 PATHS = ("continue_from", "mask", "sky")
 """Settings that are paths."""
+_OF_SEVERAL = "format"
+"""Which may be several texts."""
 NAMES = tuple(field.name for field in fields(MapRequest) if field.name not in _NOT_OF_MANY)
 """What can be set."""
 
@@ -47,8 +50,6 @@ def _value(name: str, value: object) -> Any:
     """Texts become what the setting is; what is that already stays."""
     if isinstance(value, GeometryModel):
         raise SettingError("Expected model as a name or a path, for workers load it themselves, but got a loaded one.")
-    if isinstance(value, list):
-        return tuple(value)
     if name in PATHS and isinstance(value, str | Path):
         return str(Path(value).absolute())  # the same from every folder, on every worker
     hint = _HINTS[name]
@@ -57,11 +58,18 @@ def _value(name: str, value: object) -> Any:
         return _parsed(name, value, kinds)
     if isinstance(value, float) and value.is_integer() and int in kinds and float not in kinds:
         return int(value)  # a table that has gaps makes numbers of all it has
-    if isinstance(value, bool) != (bool in kinds) and not isinstance(value, str):
-        raise SettingError(f"Expected {name} as {_in_words(kinds)}, but got {value!r}.")
-    if isinstance(value, int) and float in kinds and int not in kinds:
+    if isinstance(value, list | tuple) and name == _OF_SEVERAL and all(isinstance(one, str) for one in value):
+        return tuple(value)
+    if isinstance(value, bool):
+        if bool in kinds:
+            return value
+    elif isinstance(value, tuple(kind for kind in kinds if isinstance(kind, type))):
+        return value
+    elif isinstance(value, Real) and float in kinds:
         return float(value)
-    return value
+    elif isinstance(value, Integral) and int in kinds:
+        return int(value)
+    raise SettingError(f"Expected {name} as {_in_words(kinds)}, but got {value!r:.100}.")
 
 
 def _parsed(name: str, text: str, kinds: tuple[Any, ...]) -> Any:

@@ -63,6 +63,10 @@ class Storage(ABC):
         """What lies in that folder is the result."""
 
     @abstractmethod
+    def forget(self, name: str) -> None:
+        """What this machine still has of a video that was delivered, as one that was killed just then."""
+
+    @abstractmethod
     def fetched(self, name: str) -> Path:
         """A folder with a delivered video, for who has to read it again."""
 

@@ -144,10 +144,11 @@ def with_sub_maps_later(frame: MappedFrame, later: int) -> MappedFrame:
 
 
 def _tracking(old: KnownTake, new: KnownTake) -> TrackingSummary | None:
-    counts: Counter[str] = Counter()
-    for record in (*old.take.records, *new.take.records):
+    counts, before = Counter[str](), _num_sub_maps(old.take)
+    for record in old.take.records:
         count_tracking(counts, record.tracking)
-    before = _num_sub_maps(old.take)
+    for record in new.take.records:
+        count_tracking(counts, record.tracking, later=before)
     apart = (*sorted(old.apart), *(before + number for number in sorted(new.apart)))
     return tracking_summary(counts, num_sub_maps=before + _num_sub_maps(new.take), apart=apart)
 

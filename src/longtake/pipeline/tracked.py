@@ -42,14 +42,14 @@ class TrackingTeller:
         self._newest, self._found = state.get("newest", -1), state.get("found", -1)
 
 
-def count_tracking(counts: Counter[str], tracking: Tracking | None) -> None:
-    """Add a final frame to the counts of a run, under names of their own."""
+def count_tracking(counts: Counter[str], tracking: Tracking | None, *, later: int = 0) -> None:
+    """Add a final frame to the counts of a run, under names of their own; its sub-map has a number so much higher."""
     if tracking is not None:
         counts[_key(tracking.state)] += 1
         if tracking.reason is not None:
             counts[_key(tracking.state, tracking.reason)] += 1
         if tracking.sub_map is not None:
-            counts[_sub_map_key(tracking.sub_map)] += 1
+            counts[_sub_map_key(later + tracking.sub_map)] += 1
 
 
 def tracking_summary(counts: Mapping[str, int], *, num_sub_maps: int, apart: Iterable[int]) -> TrackingSummary | None:
