@@ -382,6 +382,7 @@ def test_a_video_goes_on_in_the_world_of_an_earlier_one(first: Path, second: Pat
     assert continued["is_known"]
     assert continued["known_at_frame"] < 15
     assert any("goes on in the world of" in note for note in take.summary["notes"])
+    assert any("degrees of the place it was known by (what that map" in note for note in take.summary["notes"])
     old, truth = longtake.open_take(first), true_cameras()
     metres_from_unit = best_similarity(old.trajectory.world_from_camera[:, :3, 3].contiguous(), truth[::2, :3, 3])
     cameras = metres_from_unit.of_cameras(take.trajectory.world_from_camera)

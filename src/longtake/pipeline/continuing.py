@@ -104,8 +104,8 @@ class EarlierTake:
         unit = self.known.take.header.unit.in_words
         return (
             f"The map goes on in the world of {self.known.take.folder}: known with frame {way.known_at}, within "
-            f"{way.position_bound:.2g} {unit} and {way.rotation_bound_deg:.1f} degrees, by "
-            f"{counted(laid.num_links, 'place')} in all."
+            f"{way.position_bound:.2g} {unit} and {way.rotation_bound_deg:.1f} degrees of the place it was known by "
+            f"(what that map has drifted itself comes on top), by {counted(laid.num_links, 'place')} in all."
         )
 
 

@@ -13,7 +13,7 @@ from longtake.places.key_view import KeyView
 from longtake.places.known_take import KnownTake
 from longtake.places.links import Link, known_places
 from longtake.places.verification import Verifier
-from longtake.places.zoom import other_focal_ratio
+from longtake.places.zoom import focal_ratio
 from longtake.runtime.build import SessionSettings, open_session
 from longtake.spatial.placement import Placement
 from longtake.types import Geometry
@@ -24,6 +24,8 @@ _ALIKE_PIXELS = 1.0
 """By which the edges of two videos may differ in what the network sees of them."""
 _TOLD_BY = 3
 """Places by which a picture's focal length is judged."""
+_ALIKE_LOG_RATIO, _DEVIATIONS = 0.05, 3.0
+"""Up to which a focal length is not said to be another: by itself, and in standard deviations of what points tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -97,12 +99,12 @@ class PictureLocator:
     def _require_zoom(self, view: KeyView, descriptors: Float[np.ndarray, "frames channels"]) -> None:
         """Refuse a picture whose points fit the places that look most like it through another lens."""
         places = [self.known.view(match.frame) for match in self.known.index.matches(descriptors, _TOLD_BY)]
-        ratio, known = other_focal_ratio(places, view), float(self.known.intrinsics[0, 0])
-        if ratio is not None:
+        found, known = focal_ratio(places, view), float(self.known.intrinsics[0, 0])
+        if found is not None and abs(found.log) > max(_ALIKE_LOG_RATIO, _DEVIATIONS * found.deviation):
             raise InputError(
                 f"Expected a picture of the camera of {self.known.take.folder}, whose focal length is {known:.0f} "
-                f"pixels of the network's, but what both show fits one of about {ratio * known:.0f}; take one with the "
-                "same camera and zoom."
+                f"pixels of the network's, but what both show fits one of about {found.ratio * known:.0f}; take one "
+                "with the same camera and zoom."
             )
 
 

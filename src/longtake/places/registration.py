@@ -18,7 +18,7 @@ _NUM_SAMPLES = 512
 _NEAR_SHARE = 0.02
 """Of the longer side: how far from its partner a point may be seen."""
 _NEAR_LOG_DEPTH = 0.15
-_PIXEL_SHARE = 0.008
+PIXEL_SHARE = 0.008
 _LOG_DEPTH = 0.1
 """What a pixel and a depth are trusted by: residuals are divided by them."""
 _LARGEST_SCALE = 2.5
@@ -196,8 +196,8 @@ def _equations(
     backward = _Residuals.of(back.of_points(pairs.new), old, pairs.old_pixels, pairs.old[:, 2], wide)
     if min(forth.num_agreeing, backward.num_agreeing) < _FEWEST_PAIRS:
         return None
-    by_step = np.einsum("ij,pjk->pik", -back.scale * back.rotation, _by_step(pairs.new[backward.agrees]))
-    one, other = forth.equations(_by_step(forth.points), new), backward.equations(by_step, old)
+    by_step = np.einsum("ij,pjk->pik", -back.scale * back.rotation, points_by_step(pairs.new[backward.agrees]))
+    one, other = forth.equations(points_by_step(forth.points), new), backward.equations(by_step, old)
     return _Equations(one.matrix + other.matrix + _DAMPING * np.eye(7), one.vector + other.vector)
 
 
@@ -249,7 +249,7 @@ class _Residuals:
         """By how these points move by a step."""
         z = np.maximum(self.points[:, 2], 1e-6)
         distance = np.sqrt((self.away * self.away).sum(axis=1))
-        pixel = _PIXEL_SHARE * max(picture.size)
+        pixel = PIXEL_SHARE * max(picture.size)
         seen = 1 / (1 + (distance / pixel) ** 2) / pixel**2
         far = 1 / (1 + (self.log_depth / _LOG_DEPTH) ** 2) / _LOG_DEPTH**2
         matrix, vector = np.zeros((7, 7)), np.zeros(7)
@@ -266,7 +266,7 @@ class _Residuals:
         return _Equations(matrix, vector)
 
 
-def _by_step(points: Float64[np.ndarray, "points 3"]) -> Float64[np.ndarray, "points 3 7"]:
+def points_by_step(points: Float64[np.ndarray, "points 3"]) -> Float64[np.ndarray, "points 3 7"]:
     """How points move by a turn, a shift and a growth."""
     found = np.zeros((len(points), 3, 7))
     x, y, z = points.T

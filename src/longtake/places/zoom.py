@@ -1,11 +1,13 @@
-"""Whether a picture was taken with the focal length of a take: with which its points fit those of known places best.
+"""Whether a picture was taken with the focal length of a take: where it sees points of known places tells.
 
-A network that looks at one picture guesses the lens it is used to, whatever the zoom. Points that two views share tell
-it apart: seen through another lens, those away from the middle do not lie where a motion of the camera puts them.
+A network that looks at one picture guesses the lens it is used to, whatever the zoom. Points that lie before an old
+camera, and pixels of the new one that see them, fix the new camera and its focal length together: seen through another
+lens, points away from the middle and points of other depths do not lie where a motion of the camera alone puts them.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,38 +17,95 @@ from torch import Tensor
 from longtake.places.evidence import matched_points
 from longtake.places.key_view import KeyView
 from longtake.places.pictures import DepthPicture
-from longtake.places.registration import register
+from longtake.places.registration import PIXEL_SHARE, PointPairs, Registration, points_by_step, register
 
-_RATIOS = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4, 1.6, 2.0)
-"""Of a picture's focal length and a take's; the least between which points can tell are tried."""
-_ALIKE = 1.15
-"""Up to which a focal length is not said to be another."""
-_MORE_SHARE, _MORE_POINTS = 1.1, 8
-"""By which more points must agree on another one."""
-
-
-def other_focal_ratio(places: Sequence[KeyView], view: KeyView) -> float | None:
-    """How many times as long as that of `view.intrinsics` its focal length is by what places of a take show.
-
-    None where they speak for the same one, or do not tell.
-    """
-    agreeing = np.sum([_agreeing(place, view) for place in places], axis=0) if places else np.zeros(len(_RATIOS))
-    best, same = int(np.argmax(agreeing)), agreeing[_RATIOS.index(1.0)]
-    is_alike = 1 / _ALIKE < _RATIOS[best] < _ALIKE
-    is_told = agreeing[best] >= max(_MORE_SHARE * same, same + _MORE_POINTS)
-    return _RATIOS[best] if is_told and not is_alike else None
+_FIRST_RATIOS = (0.6, 0.8, 1.0, 1.25, 1.6, 2.0)
+"""With which points are sought that agree on a motion, before the ratio is left to them."""
+_NUM_STEPS = 15
+_FEWEST_POINTS = 40
+_LEAST_DEVIATION = 0.01
+"""Of a logarithm: what the depth of a place may be wrong by is not seen in its points."""
+_MOST_DEVIATION = 0.1
+"""Beyond it a place does not tell."""
+_MOST_LOG_RATIO = 0.3
+"""Between two steps; a fit that leaps is none."""
+_DAMPING = 1e-9
 
 
-def _agreeing(place: KeyView, view: KeyView) -> list[int]:
-    """Points that agree on one motion with each ratio."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FocalRatio:
+    """How many times as long as a take's a picture's focal length is."""
+
+    log: float
+    deviation: float
+    """Of the logarithm, one standard deviation."""
+
+    @property
+    def ratio(self) -> float:
+        return math.exp(self.log)
+
+
+def focal_ratio(places: Sequence[KeyView], view: KeyView) -> FocalRatio | None:
+    """By what places of a take show of the same points, with `view.intrinsics` as 1; None where they do not tell."""
+    found = [one for place in places if (one := _by_place(place, view)) is not None]
+    if not found:
+        return None
+    weights = np.array([one.deviation**-2 for one in found])
+    log = float((weights * [one.log for one in found]).sum() / weights.sum())
+    apart = np.array([(one.log - log) / one.deviation for one in found])
+    worse = max(1.0, float(np.sqrt((apart * apart).mean())))
+    return FocalRatio(log=log, deviation=worse / math.sqrt(float(weights.sum())))
+
+
+def _by_place(place: KeyView, view: KeyView) -> FocalRatio | None:
     old, seed = DepthPicture.of(place), (place.frame_index, view.frame_index)
     pairs = matched_points(old, DepthPicture.of(view))
-    numbers = []
-    for ratio in _RATIOS:
-        new = DepthPicture.of(replace(view, intrinsics=_zoomed(view.intrinsics, ratio)))
-        found = register(replace(pairs, new=new.lifted(pairs.new_pixels)), old, new, seed)
-        numbers.append(0 if found is None else int(found.agrees.sum()))
-    return numbers
+    tried = [_registered(pairs, old, view, ratio, seed) for ratio in _FIRST_RATIOS]
+    ratio, found = max(zip(_FIRST_RATIOS, tried, strict=True), key=lambda one: _num_agreeing(one[1]))
+    if found is None or _num_agreeing(found) < _FEWEST_POINTS:
+        return None
+    return _fitted(found, pairs, DepthPicture.of(view), ratio)
+
+
+def _registered(
+    pairs: PointPairs, old: DepthPicture, view: KeyView, ratio: float, seed: tuple[int, int]
+) -> Registration | None:
+    new = DepthPicture.of(replace(view, intrinsics=_zoomed(view.intrinsics, ratio)))
+    return register(replace(pairs, new=new.lifted(pairs.new_pixels)), old, new, seed)
+
+
+def _num_agreeing(found: Registration | None) -> int:
+    return 0 if found is None else int(found.agrees.sum())
+
+
+def _fitted(found: Registration, pairs: PointPairs, new: DepthPicture, ratio: float) -> FocalRatio | None:
+    """Where the new camera stands and its focal length, by pixels alone: its own depth, a guess, is not asked.
+
+    Gauss and Newton, with the loss of Cauchy; seven unknowns: a turn, a shift, and the logarithm of the ratio.
+    """
+    motion, log = found.new_from_old, math.log(ratio)
+    motion = replace(motion, scale=np.ones(()), translation=motion.translation / motion.scale)
+    old, seen = pairs.old[found.agrees], pairs.new_pixels[found.agrees]
+    pixel = PIXEL_SHARE * max(new.size)
+    matrix = np.eye(7)
+    for _ in range(_NUM_STEPS):
+        points, focal = motion.of_points(old), math.exp(log) * new.focal
+        z = np.maximum(points[:, 2], 1e-6)
+        away = points[:, :2] / z[:, None] * focal + new.centre - seen
+        weight = 1 / (1 + (away * away).sum(axis=1) / pixel**2) / pixel**2
+        moving, matrix, vector = points_by_step(points)[:, :, :6], _DAMPING * np.eye(7), np.zeros(7)
+        for axis in (0, 1):
+            slope = (points[:, axis] / z)[:, None] * moving[:, 2]
+            change = (moving[:, axis] - slope) * (focal[axis] / z)[:, None]
+            change = np.concatenate([change, (points[:, axis] / z * focal[axis])[:, None]], axis=1)
+            matrix += np.einsum("pi,pj->ij", weight[:, None] * change, change)
+            vector += np.einsum("pi,p->i", weight[:, None] * change, away[:, axis])
+        step = -np.linalg.solve(matrix, vector)
+        if not np.isfinite(step).all() or abs(step[6]) > _MOST_LOG_RATIO:
+            return None
+        motion, log = motion.moved(np.append(step[:6], 0.0)), log + float(step[6])
+    deviation = math.hypot(_LEAST_DEVIATION, math.sqrt(float(np.linalg.inv(matrix)[6, 6])))
+    return FocalRatio(log=log, deviation=deviation) if deviation <= _MOST_DEVIATION else None
 
 
 def _zoomed(intrinsics: Float64[Tensor, "3 3"], ratio: float) -> Float64[Tensor, "3 3"]:
