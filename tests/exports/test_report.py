@@ -306,8 +306,21 @@ def test_where_the_camera_was_lost_and_what_lies_apart_is_drawn(mapped: Path) ->
         ("track lost", 600, 100),
         ("track apart", 700, 300),
     ]
-    assert "3 sub-maps, 1 of them not joined" in page.said
+    keys = [key["class"] for key in page.classed("key") if "track" in (key["class"] or "")]
+    assert keys == ["key of-track", "key of-track-odd", "key of-track-apart", "key of-track-weak", "key of-track-lost"]
+    assert re.search(r"joined, in shades by sub-map 3\s*not joined to the first 3\s*weak 1\s*lost 2", page.said)
+    assert "3 sub-maps, 1 of them not joined. A sub-map that is not joined lies where" in page.said
+    assert [note["class"] for note in page.classed("note")] == ["note"]
     assert re.search(r"Loops closed\s*1,200", page.said)
+
+
+def test_walks_that_were_joined_and_never_lost_are_no_warning(mapped: Path) -> None:
+    joined = {"states": {"ok": 9}, "reasons": {}, "num_sub_maps": 2, "apart": []}
+    summary = json.loads((mapped / "summary.json").read_text())
+    (mapped / "summary.json").write_text(json.dumps(summary | {"tracking": joined}))
+    page = page_of(mapped)
+    assert "Tracking: 2 sub-maps, all joined." in page.said
+    assert [note["class"] for note in page.classed("note")] == ["note quiet"]
 
 
 def test_speed_is_that_between_two_moments(mapped: Path) -> None:

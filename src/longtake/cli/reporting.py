@@ -457,7 +457,8 @@ class TerminalReporter(Reporter):
         for unasked in ended.never_due:
             self.note(_never_due(unasked))
         if ended.tracking is not None and ended.tracking.in_words is not None:
-            self.note(ended.tracking.in_words)
+            style = "yellow" if ended.tracking.has_trouble else None
+            self._console.print(ended.tracking.in_words, style=style, soft_wrap=True)
         if ended.summary is not None:
             self._console.print(_summary_line(ended.summary, self._run), soft_wrap=True)
         if ended.dialogue is not None:

@@ -1,6 +1,7 @@
 """The page in a real browser: it draws, turns, and says so where it cannot."""
 
 import io
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -20,6 +21,14 @@ from longtake.exports.take import TakeSettings, TakeSink
 
 pytestmark = pytest.mark.extra
 
+ROOMS = """
+[...document.querySelectorAll(".figures > div")].map((card) => {
+  const drawn = document.createRange();
+  drawn.selectNodeContents(card.querySelector("dd"));
+  return card.getBoundingClientRect().right - drawn.getBoundingClientRect().right;
+})
+"""
+"""Between each number and the right edge of its card."""
 SIDES = """
 [...document.querySelectorAll("svg.plan, svg.plan text")].map((drawn) => {
   const box = drawn.getBoundingClientRect();
@@ -129,6 +138,25 @@ def test_browser_without_webgl_gets_a_sentence(launch: Callable[[list[str]], Any
         assert not page.locator("#view").is_visible()
         assert page.locator("svg.plan").is_visible()
     assert heard == []
+
+
+@pytest.mark.parametrize("width", [400, 820, 1400])
+def test_figures_of_a_long_video_stay_within_their_cards(
+    tmp_path: Path, browser: Any, frames: list[MappedFrame], width: int
+) -> None:
+    """Ten cards with numbers of nine digits."""
+    with TakeSink(tmp_path, TakeSettings()) as sink:
+        for frame in frames:
+            sink.write(frame)
+    numbers = {"num_keyframes": 123_456_789, "num_windows": 123_456_789, "frames_per_s": 1.23e6, "memory_bytes": 8e11}
+    loops = {"loops": {"num_loops": 123_456_789, "num_withdrawn": 0}}
+    (tmp_path / "summary.json").write_text(json.dumps({**numbers, **loops, "peak_resident_bytes": 8e11}))
+    page = open_page(browser, write_report(tmp_path), [])
+    page.set_viewport_size({"width": width, "height": 800})
+    rooms = page.evaluate(ROOMS)
+    assert len(rooms) >= 9
+    assert min(rooms) >= 10, rooms
+    page.close()
 
 
 def test_narrow_screen_has_nothing_to_scroll_sideways(browser: Any, report: Path) -> None:

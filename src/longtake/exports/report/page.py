@@ -62,7 +62,7 @@ def make_page(folder: MappedFolder) -> str:
         title=escape(_title(folder)),
         badge=_badge(folder),
         subtitle=escape(_subtitle(folder)),
-        notes="".join(f'<p class="note">{escape(note)}</p>' for note in folder.all_notes),
+        notes=_notes(folder),
         figures=figures_section(figures),
         truth=truth_section(folder.truth),
         asked=asked_section(folder.asked),
@@ -122,6 +122,16 @@ def _badge(folder: MappedFolder) -> str:
             return '<span class="badge partial">complete, but mind the note</span>'
         return '<span class="badge complete">complete</span>'
     return '<span class="badge partial">stopped early</span>'
+
+
+def _notes(folder: MappedFolder) -> str:
+    """What the run says, and how the camera was tracked: no warning where all of it is known and joined."""
+    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in folder.notes)
+    tracking = folder.tracking
+    if tracking is None or tracking.in_words is None:
+        return notes
+    style = "note" if tracking.has_trouble else "note quiet"
+    return f'{notes}<p class="{style}">{escape(tracking.in_words)}</p>'
 
 
 def _subtitle(folder: MappedFolder) -> str:

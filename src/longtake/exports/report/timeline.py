@@ -1,5 +1,6 @@
 """What happened when, as strips and curves over the frames' indices; each drawing is as wide as the page lets it be."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,6 +16,13 @@ from longtake.types import Tracking, TrackingState
 UNSTATED = "unstated"
 """Of frames whose take says no status, or one that nobody knows."""
 
+_TRACKING = {
+    "joined, in shades by sub-map": ("track", "track odd"),
+    "not joined to the first": ("track apart",),
+    "weak": ("track weak",),
+    "lost": ("track lost",),
+}
+"""What its colours mean, by how they are drawn."""
 STATUSES = (*(status.value for status in FrameStatus), UNSTATED)
 
 _WIDTH, _STRIP_HEIGHT, _CURVE_HEIGHT = 1000, 24, 90
@@ -47,6 +55,7 @@ def timeline_section(folder: MappedFolder) -> str:
         rows += _row("Windows", _draw_windows(records, num_indices))
     if folder.tracking is not None and folder.tracking.in_words is not None:
         rows += _row("Tracking", _draw_tracking(records, num_indices, folder.apart))
+        rows += _row("", _tracking_legend(records, folder.apart))
     rows += _curve_rows(folder, num_indices) + _row("", _axis(folder.take, num_indices))
     return f'<div class="rows">{rows}</div>' + _word_on_curves(folder)
 
@@ -102,11 +111,11 @@ def _tracked(tracking: Tracking, apart: Collection[int]) -> tuple[int, str, str]
     why = "" if tracking.reason is None else f" ({tracking.reason})"
     if tracking.sub_map is None:
         return 0, "track lost", f"lost{why}"
+    if tracking.sub_map in apart:
+        return 1, "track apart", f"sub-map {tracking.sub_map}, not joined to the first"
     if tracking.state is TrackingState.WEAK:
-        return 1, "track weak", f"weak{why}"
-    is_apart = tracking.sub_map in apart
-    style = "track apart" if is_apart else "track odd" if tracking.sub_map % 2 else "track"
-    return 2, style, f"sub-map {tracking.sub_map}{', not joined to the first' if is_apart else ''}"
+        return 2, "track weak", f"weak{why}"
+    return 3, "track odd" if tracking.sub_map % 2 else "track", f"sub-map {tracking.sub_map}"
 
 
 def _speed_of(progress: Sequence[Progress]) -> Curve:
@@ -210,6 +219,18 @@ def _legend(statuses: dict[int, str]) -> str:
         for status, count in _count_statuses(statuses).items()
     ]
     return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def _tracking_legend(records: Sequence[FrameRecord], apart: Collection[int]) -> str:
+    tracked = [record.tracking for record in records if record.tracking is not None]
+    counts = Counter(_tracked(one, apart)[1] for one in tracked)
+    items = ""
+    for words, styles in _TRACKING.items():
+        drawn = [style for style in styles if counts[style]]
+        if drawn:
+            keys = "".join(f'<span class="key of-{style.replace(" ", "-")}"></span>' for style in drawn)
+            items += f"<li>{keys}{words} {sum(counts[style] for style in drawn):,}</li>"
+    return f'<ul class="legend">{items}</ul>'
 
 
 def _curve_rows(folder: MappedFolder, num_indices: int) -> str:
