@@ -84,9 +84,11 @@ class LinearSystem:
         said = np.zeros((count, count, TANGENT, TANGENT))
         ends = (count - 1 - self.loops.second, self.loops.first + 1)
         np.add.at(said, ends, self.rows.transpose(0, 2, 1) @ self.rows)
-        spanned = said.cumsum(axis=0).cumsum(axis=1)[
-            ::-1
-        ]  # by loops that end not before a node, and begin before another
+        for node in range(1, count):  # a row at a time, and a column, which takes far less time than numpy's cumsum
+            said[node] += said[node - 1]
+        for node in range(1, count):
+            said[:, node] += said[:, node - 1]
+        spanned = said[::-1]  # by loops that end not before a node, and begin before another
         half = moved.transpose(0, 2, 1) @ spanned.transpose(0, 2, 1, 3).reshape(count, TANGENT, -1)
         whole = half.reshape(count, TANGENT, count, TANGENT).transpose(2, 0, 1, 3).reshape(count, -1, TANGENT) @ moved
         matrix = whole.reshape(count, -1, TANGENT).transpose(1, 0, 2).reshape(count * TANGENT, -1)

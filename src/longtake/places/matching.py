@@ -20,6 +20,7 @@ _WEAKEST = 1e-7
 _SQUARE = 3
 """Pixels along each side of one of the 4 x 4 squares."""
 _DIRECTIONS = 8
+"""A power of two."""
 _HIGHEST = 0.2
 """Of one number of a descriptor of length 1, so that one strong edge does not outweigh all others."""
 _TINT = 2.0
@@ -112,10 +113,14 @@ def _edges(brightness: Float64[np.ndarray, "height width"]) -> Float64[np.ndarra
     """How strongly brightness changes at each pixel, along the two directions nearest to that of the change."""
     down, right = np.gradient(brightness)
     direction = np.arctan2(down, right) * (_DIRECTIONS / (2 * np.pi))
-    away = direction[..., None] - np.arange(_DIRECTIONS) + _DIRECTIONS / 2
-    away += _DIRECTIONS * (away < 0)  # once round at most, which takes far less time than a remainder
-    away -= _DIRECTIONS / 2
-    return np.asarray(np.hypot(right, down)[..., None] * np.maximum(0, 1 - np.abs(away)))
+    strength, below = np.hypot(right, down), np.floor(direction).astype(int) & (_DIRECTIONS - 1)
+    found = np.zeros((*brightness.shape, _DIRECTIONS))
+    row, column = np.indices(brightness.shape, sparse=True)
+    for nearest in (below, (below + 1) & (_DIRECTIONS - 1)):  # of all others it is a step or more away
+        away = direction - nearest + _DIRECTIONS / 2
+        away += _DIRECTIONS * (away < 0)  # once round at most, which takes far less time than a remainder
+        found[row, column, nearest] = strength * np.maximum(0, 1 - np.abs(away - _DIRECTIONS / 2))
+    return found
 
 
 def _around(

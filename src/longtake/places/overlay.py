@@ -60,12 +60,12 @@ class Overlay:
         """After one more picture."""
         if self.last is None or self.stayed is None:
             return Overlay(last=pixels, stayed=np.zeros(pixels.shape[1:], dtype=np.uint8))
-        change = np.abs(pixels.astype(np.int16) - self.last).max(axis=0)
+        change = (np.maximum(pixels, self.last) - np.minimum(pixels, self.last)).max(axis=0)
         if change.mean() < _MOVED:
             return self
-        stayed = self.stayed.astype(np.int16)
-        stayed = np.where(change <= _UNCHANGED, stayed + 1, stayed - _BACK).clip(0, _MOST)
-        return Overlay(last=pixels, stayed=stayed.astype(np.uint8), covered=_covered(stayed >= _ENOUGH, pixels))
+        longer, less = np.minimum(self.stayed, _MOST - 1) + 1, np.maximum(self.stayed, _BACK) - _BACK
+        stayed = np.where(change <= _UNCHANGED, longer, less)
+        return Overlay(last=pixels, stayed=stayed, covered=_covered(stayed >= _ENOUGH, pixels))
 
 
 def left_out(geometry: Geometry, covers: Sequence[Cover]) -> Geometry:

@@ -149,31 +149,24 @@ def _determinant(matrix: Float64[np.ndarray, "n 3 3"]) -> Float64[np.ndarray, " 
 
 
 def _votes(samples: Motion, pairs: PointPairs, new: DepthPicture) -> Int64[np.ndarray, " samples"]:
-    """How many pairs agree with each, as `_agree` says; what is too far to the side already is not asked further."""
-    turn, shift = samples.rotation, samples.translation
+    """How many pairs agree with each, as `_agree` says; depths are asked only of what is near."""
     near = _NEAR_SHARE * max(new.size)
-    z = _coordinate(samples.scale[:, None], turn[:, None, 2], shift[:, None, 2], pairs.old)
-    x = _coordinate(samples.scale[:, None], turn[:, None, 0], shift[:, None, 0], pairs.old)
-    aside = x / np.maximum(z, 1e-9) * new.focal[0] + new.centre[0] - pairs.new_pixels[:, 0]
-    which, pair = np.nonzero((z > 0) & (np.abs(aside) < near))
-    aside, z = aside[which, pair], z[which, pair]
-    y = _coordinate(samples.scale[which], turn[which, 1], shift[which, 1], pairs.old[pair])
-    above = y / np.maximum(z, 1e-9) * new.focal[1] + new.centre[1] - pairs.new_pixels[pair, 1]
-    is_near = aside * aside + above * above < near * near
-    which, pair, z = which[is_near], pair[is_near], z[is_near]
-    agrees = np.abs(np.log(z / pairs.new[pair, 2])) < _NEAR_LOG_DEPTH
-    return np.bincount(which[agrees], minlength=len(turn))
+    x, y, z = (_coordinate(samples, axis, pairs.old) for axis in range(3))
+    in_front = np.maximum(z, 1e-9)
+    aside = x / in_front * new.focal[0] + new.centre[0] - pairs.new_pixels[:, 0]
+    above = y / in_front * new.focal[1] + new.centre[1] - pairs.new_pixels[:, 1]
+    which, pair = np.nonzero((z > 0) & (aside * aside + above * above < near * near))
+    agrees = np.abs(np.log(z[which, pair] / pairs.new[pair, 2])) < _NEAR_LOG_DEPTH
+    return np.bincount(which[agrees], minlength=len(z))
 
 
 def _coordinate(
-    scale: Float64[np.ndarray, "*batch"],
-    row: Float64[np.ndarray, "*batch 3"],
-    shift: Float64[np.ndarray, "*batch"],
-    points: Float64[np.ndarray, "*points 3"],
-) -> Float64[np.ndarray, "..."]:
+    samples: Motion, axis: int, points: Float64[np.ndarray, "points 3"]
+) -> Float64[np.ndarray, "samples points"]:
     """One of those that `Motion.of_points` gives, summed in the same order."""
-    turned = (row[..., 0] * points[..., 0] + row[..., 2] * points[..., 2]) + row[..., 1] * points[..., 1]
-    return np.asarray(scale * turned + shift)
+    row, (x, y, z) = samples.rotation[:, axis, :, None], points.T
+    turned = (row[:, 0] * x + row[:, 2] * z) + row[:, 1] * y
+    return np.asarray(samples.scale[:, None] * turned + samples.translation[:, axis, None])
 
 
 def _agree(motion: Motion, pairs: PointPairs, new: DepthPicture, *, wide: float) -> Bool[np.ndarray, "*batch pairs"]:

@@ -21,5 +21,6 @@ def steady_product(
 def _blocks(matrix: Float64[np.ndarray, "rows columns"]) -> Float64[np.ndarray, "down across 56 56"]:
     """With zeros at the ends."""
     rows, columns = matrix.shape
-    padded = np.pad(matrix, ((0, -rows % BLOCK), (0, -columns % BLOCK)))
-    return np.ascontiguousarray(padded.reshape(-(-rows // BLOCK), BLOCK, -1, BLOCK).transpose(0, 2, 1, 3))
+    padded = np.zeros((rows + -rows % BLOCK, columns + -columns % BLOCK))
+    padded[:rows, :columns] = matrix
+    return np.ascontiguousarray(padded.reshape(-1, BLOCK, padded.shape[1] // BLOCK, BLOCK).transpose(0, 2, 1, 3))

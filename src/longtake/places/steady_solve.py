@@ -18,9 +18,14 @@ BLOCK = 56
 def in_blocks(matrix: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "rows rows 56 56"]:
     """A square matrix as blocks, continued by rows of the identity."""
     rows = -(-len(matrix) // BLOCK)
-    padded = np.eye(rows * BLOCK)
-    padded[: len(matrix), : len(matrix)] = matrix
-    return np.ascontiguousarray(padded.reshape(rows, BLOCK, rows, BLOCK).transpose(0, 2, 1, 3))
+    blocks = np.zeros((rows, rows, BLOCK, BLOCK))
+    cuts = [slice(row * BLOCK, (row + 1) * BLOCK) for row in range(rows)]
+    for row, column in np.ndindex(rows, rows):
+        part = matrix[cuts[row], cuts[column]]
+        blocks[row, column, : part.shape[0], : part.shape[1]] = part
+    missing = np.arange(BLOCK - (rows * BLOCK - len(matrix)), BLOCK)
+    blocks[-1, -1, missing, missing] = 1
+    return blocks
 
 
 def solve_positive(

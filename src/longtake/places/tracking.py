@@ -262,7 +262,7 @@ def _blocks(total: Int32[np.ndarray, "height width"]) -> Float64[np.ndarray, "ro
 
 
 def _colours(pixels: UInt8[np.ndarray, "3 pixels"]) -> Float64[np.ndarray, " tones"]:
-    red, green, blue = pixels.astype(np.uint16) * _TONES // 256
+    red, green, blue = pixels.astype(np.uint16) * _TONES >> 8
     counts = np.bincount((red * _TONES + green) * _TONES + blue, minlength=_TONES**3)
     return np.asarray(counts / counts.sum())
 

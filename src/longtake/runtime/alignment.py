@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from longtake.errors import InputError, SettingError
-from longtake.spatial.pose import encode_pose, nearest_rotation
+from longtake.spatial.pose import nearest_rotation, quaternion_from_matrix
 from longtake.spatial.similarity import Similarity
 from longtake.types import Geometry
 
@@ -134,13 +134,12 @@ def trimmed_mean(values: Float[Tensor, " n"], weights: Float[Tensor, " n"]) -> F
 def place(geometry: Geometry, world_from_window: Similarity) -> Geometry:
     """The same frames in the world."""
     world_from_camera = world_from_window.of_cameras(geometry.world_from_camera)
-    height, width = geometry.depth.shape[1:]
     scale = world_from_window.scale
     points, camera_points = geometry.points, geometry.camera_points
-    pose_encoding = encode_pose(world_from_camera, geometry.intrinsics, height, width)
+    quaternion = quaternion_from_matrix(world_from_camera[:, :3, :3])
     return replace(
         geometry,
-        pose_encoding=torch.cat([pose_encoding[:, :7], geometry.pose_encoding[:, 7:]], dim=1),
+        pose_encoding=torch.cat([world_from_camera[:, :3, 3], quaternion, geometry.pose_encoding[:, 7:]], dim=1),
         world_from_camera=world_from_camera,
         depth=scale * geometry.depth,
         points=None if points is None else world_from_window.of_points(points),
