@@ -115,7 +115,7 @@ def _edges(brightness: Float64[np.ndarray, "height width"]) -> Float64[np.ndarra
     direction = np.arctan2(down, right) * (_DIRECTIONS / (2 * np.pi))
     strength, below = np.hypot(right, down), np.floor(direction).astype(int) & (_DIRECTIONS - 1)
     found = np.zeros((*brightness.shape, _DIRECTIONS))
-    row, column = np.indices(brightness.shape, sparse=True)
+    row, column = np.arange(brightness.shape[0])[:, None], np.arange(brightness.shape[1])
     for nearest in (below, (below + 1) & (_DIRECTIONS - 1)):  # of all others it is a step or more away
         away = direction - nearest + _DIRECTIONS / 2
         away += _DIRECTIONS * (away < 0)  # once round at most, which takes far less time than a remainder
