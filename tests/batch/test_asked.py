@@ -215,3 +215,12 @@ def test_files_of_those_names_that_are_of_something_else_keep_no_batch_out(tmp_p
     (tmp_path / "run.json").write_text('{"format": "mine"}')
     (tmp_path / "take.json").mkdir()
     assert not FolderStorage(tmp_path).is_result()
+
+
+def test_links_in_a_circle_are_a_sentence(tmp_path: Path) -> None:
+    circle = tmp_path / "circle"
+    circle.symlink_to(circle)
+    for videos, out in ((["a.mp4"], circle), (["a.mp4"], circle / "x"), (str(circle), tmp_path / "out")):
+        with pytest.raises(InputError, match=r"names no place|cannot be|Expected"):
+            map_many(videos, out)
+    assert [path.name for path in tmp_path.iterdir()] == ["circle"]

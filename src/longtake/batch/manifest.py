@@ -19,6 +19,7 @@ from longtake.batch.naming import name_of, plain_name, told_apart
 from longtake.batch.row_check import RowCheck
 from longtake.batch.row_settings import settings_of, whole_number
 from longtake.errors import InputError, LongtakeError
+from longtake.takes.atomic_files import resolved
 from longtake.takes.header import is_take
 from longtake.types import counted
 from longtake.video.folders import VIDEO_SUFFIXES, natural_order, pictures_in
@@ -217,7 +218,7 @@ def _told_apart(videos: list[str], root: Path) -> Callable[[], Iterator[Numbered
 
 def _videos_below(folder: Path, apart_from: Path | None) -> Iterator[str]:
     """Of a whole tree, in natural order; takes are results, not sources."""
-    results = None if apart_from is None else apart_from.resolve()
+    results = None if apart_from is None else resolved(apart_from)
     for here, folders, names in os.walk(folder, onerror=_unreadable):
         folders[:] = sorted(
             (

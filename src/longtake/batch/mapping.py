@@ -20,6 +20,7 @@ from longtake.batch.row_settings import settings_of
 from longtake.batch.sharing import Growth, Sharing
 from longtake.errors import InputError, SettingError
 from longtake.runtime.execution import AUTO
+from longtake.takes.atomic_files import resolved
 
 LOCAL = "local"
 
@@ -56,7 +57,8 @@ def open_batch(
     if (
         apart_from is not None
         and isinstance(videos, str | Path)
-        and Path(videos).absolute().resolve() == (apart_from / TABLE_NAME).resolve()
+        and os.path.exists(videos)  # noqa: PTH110 - of any text
+        and resolved(Path(videos)) == resolved(apart_from / TABLE_NAME)
     ):
         raise InputError(
             f"The table of results would replace the list {apart_from / TABLE_NAME}; give the list another name, or "

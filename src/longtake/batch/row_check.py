@@ -9,6 +9,7 @@ from typing import Any
 from longtake.api.locating import open_earlier
 from longtake.api.map_request import MapRequest
 from longtake.errors import LongtakeError
+from longtake.takes.atomic_files import resolved
 
 _MOST_KEPT = 1024
 """Different settings, and results that are continued; others may be looked at again."""
@@ -22,7 +23,7 @@ class RowCheck:
 
     def __init__(self, results: Path | None = None) -> None:
         """Below the folder `results`, a result that is continued may be made while the list is worked through."""
-        self._results = None if results is None else results.resolve()
+        self._results = None if results is None else resolved(results)
         self._of_words = lru_cache(_MOST_KEPT)(_problem_of_words)
         self._of_earlier = lru_cache(_MOST_KEPT)(_problem_of_earlier)
 
@@ -35,7 +36,7 @@ class RowCheck:
         return self._of_earlier(Path(earlier))
 
     def _may_come(self, earlier: Path) -> bool:
-        return self._results is not None and earlier.resolve().is_relative_to(self._results)
+        return self._results is not None and resolved(earlier).is_relative_to(self._results)
 
 
 def _problem_of_words(settings: tuple[tuple[str, Any], ...]) -> LongtakeError | None:

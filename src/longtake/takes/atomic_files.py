@@ -202,7 +202,7 @@ def resolved(path: Path) -> Path:
         path.exists()
         return path.resolve()
     except (OSError, RuntimeError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "its links lead in a circle"
+        why = "its links lead in a circle" if isinstance(error, RuntimeError) else str(error.args[-1])
         raise InputError(f"{str(path)[:200]!r} names no place ({why}); name another.") from error
 
 
