@@ -58,7 +58,7 @@ def has_checkpoint(out: Path) -> bool:
 
 def kill_one(pool: LocalPool | RayPool) -> Iterator[None]:
     """A worker of it, once; threads of each share one arena of memory."""
-    assert {psutil.Process(id).environ()["MALLOC_ARENA_MAX"] for id in pool.process_ids} == {"1"}  # of all that are there
+    assert {psutil.Process(id).environ()["MALLOC_ARENA_MAX"] for id in pool.process_ids} == {"1"}
     os.kill(pool.process_ids[0], signal.SIGKILL)
     yield
 
