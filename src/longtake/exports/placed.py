@@ -7,6 +7,7 @@ from longtake.errors import InputError
 from longtake.exports.report.folder import MERGE_NAME, SUMMARY_NAME
 from longtake.exports.tracking import tracking_in
 from longtake.takes.fields import JsonObject, parse_file
+from longtake.takes.sealed_json import unsealed
 from longtake.takes.take import Take
 from longtake.types import TrackingState
 
@@ -58,9 +59,18 @@ def joined_part(take: Take) -> Take:
     )
 
 
+def tracking_record(take: Take) -> JsonObject | None:
+    """The file that says how a finished take was tracked: the summary of its run, or the record of a merge."""
+    summary = parse_file(take.folder / SUMMARY_NAME, JsonObject.parse)
+    return parse_file(take.folder / MERGE_NAME, _unsealed) if summary is None else summary
+
+
+def _unsealed(content: bytes, where: str) -> JsonObject:
+    return unsealed(JsonObject.parse(content, where))
+
+
 def _apart_in(take: Take) -> frozenset[int] | None:
     """Numbers of the parts that no loop joined to the first; None where nothing says it."""
-    told = (parse_file(take.folder / name, JsonObject.parse) for name in (SUMMARY_NAME, MERGE_NAME))
-    known = next((one for one in told if one is not None), None)
-    tracking = None if known is None else tracking_in(known.fields)
+    told = tracking_record(take)
+    tracking = None if told is None else tracking_in(told.fields)
     return None if tracking is None else frozenset(tracking.apart)

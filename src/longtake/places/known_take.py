@@ -8,14 +8,14 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from longtake.errors import InputError
-from longtake.exports.report.folder import MERGE_NAME, RUN_NAME, SUMMARY_NAME
+from longtake.exports.placed import tracking_record
+from longtake.exports.report.folder import RUN_NAME, SUMMARY_NAME
 from longtake.exports.tracking import TrackingSummary
 from longtake.places.index import IndexRule, PlaceIndex
 from longtake.places.key_view import KeyView, shared_intrinsics
 from longtake.records import record_from
 from longtake.takes.fields import JsonObject, parse_file
 from longtake.takes.header import Network
-from longtake.takes.sealed_json import unsealed
 from longtake.takes.take import Take
 from longtake.types import Tracking
 
@@ -47,7 +47,7 @@ class KnownTake:
                 f"Expected a finished take in {take.folder}, but it was broken off, or is still written; go on with it "
                 "by map --resume, or wait."
             )
-        return cls.of(take, _apart_in(take, summary), rule)
+        return cls.of(take, _apart_in(take), rule)
 
     @classmethod
     def of(cls, take: Take, apart: Iterable[int], rule: IndexRule | None = None) -> "KnownTake":
@@ -113,9 +113,9 @@ def is_placed(tracking: Tracking | None, apart: Collection[int]) -> bool:
     return tracking is None or (tracking.sub_map is not None and tracking.sub_map not in apart)
 
 
-def _apart_in(take: Take, summary: JsonObject | None) -> Iterable[int]:
+def _apart_in(take: Take) -> Iterable[int]:
     """Numbers of the sub-maps that no loop joined to the first."""
-    told = summary or parse_file(take.folder / MERGE_NAME, _unsealed)
+    told = tracking_record(take)
     if told is None or told.fields.get("tracking") is None:
         return ()
     try:
@@ -124,10 +124,6 @@ def _apart_in(take: Take, summary: JsonObject | None) -> Iterable[int]:
         raise InputError(
             f"{told.where} does not say which sub-maps were joined ({error}); map the video again."
         ) from error
-
-
-def _unsealed(content: bytes, where: str) -> JsonObject:
-    return unsealed(JsonObject.parse(content, where))
 
 
 def _require_places(take: Take) -> Network:

@@ -37,6 +37,18 @@ class Room:
     light: Rgb
     """Brightness of its lamp in red, green and blue."""
 
+    @classmethod
+    def open_ground(cls, half: float, ground: Material) -> "Room":
+        """Of a world without walls and lamps, so far from its middle each way."""
+        return cls(
+            area=Rectangle((-half, -half), (half, half)),
+            colour=Colour.WHITE,
+            walls=ground,
+            floor=ground,
+            ceiling=ground,
+            light=_BLACK,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:

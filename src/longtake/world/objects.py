@@ -11,8 +11,6 @@ from longtake.world.content import Room, Surroundings, World
 from longtake.world.furniture import Shape, Solid, triple
 from longtake.world.materials import Material, plain, random_material, random_tone
 from longtake.world.placing import Placing, moved
-from longtake.world.plan import Rectangle
-from longtake.world.things import Colour
 from longtake.world.tracks import Motion, Track, any_motion, ring
 
 _MOTIONS = {Motion.ORBIT: 0.8, Motion.FLY: 0.2}
@@ -39,16 +37,7 @@ def build_objects(seed: int, rng: np.random.Generator) -> World:
     return World(
         seed=seed,
         height=math.inf,
-        rooms=(
-            Room(
-                area=Rectangle((-size, -size), (size, size)),
-                colour=Colour.WHITE,
-                walls=ground,
-                floor=ground,
-                ceiling=ground,
-                light=(0.0, 0.0, 0.0),
-            ),
-        ),
+        rooms=(Room.open_ground(size, ground),),
         things=(),
         parts=placing.parts,
         surroundings=_light(0.0 if has_ground else math.inf, size, rng),

@@ -9,9 +9,7 @@ from longtake.world.content import Room, World
 from longtake.world.furniture import Shape, Solid, triple
 from longtake.world.materials import Material, plain, random_material, random_tone
 from longtake.world.placing import Placing, moved
-from longtake.world.plan import Rectangle
 from longtake.world.sky import random_sky
-from longtake.world.things import Colour
 from longtake.world.tracks import Motion, Track, any_motion, ring, rounded
 
 _ON_STREETS = {
@@ -67,16 +65,7 @@ def build_outdoors(seed: int, rng: np.random.Generator) -> World:
     return World(
         seed=seed,
         height=math.inf,
-        rooms=(
-            Room(
-                area=Rectangle((-200.0, -200.0), (200.0, 200.0)),
-                colour=Colour.WHITE,
-                walls=ground,
-                floor=ground,
-                ceiling=ground,
-                light=(0.0, 0.0, 0.0),
-            ),
-        ),
+        rooms=(Room.open_ground(200.0, ground),),
         things=(),
         parts=placing.parts,
         surroundings=random_sky(rng, _REACH),
