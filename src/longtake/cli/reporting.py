@@ -117,9 +117,9 @@ class Reporter(ABC):
     def report_dialogue(self, info: DialogueInfo) -> None:
         """What a language model has seen and holds."""
 
-    @abstractmethod
     def exporting(self, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:
         """Hands on the frames of an export."""
+        return self.finishing("Exporting", frames, num_frames)
 
     @abstractmethod
     def finishing(self, what: str, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:
@@ -260,9 +260,6 @@ class JsonReporter(Reporter):
     def report_dialogue(self, info: DialogueInfo) -> None:
         self._emit("watched", **asdict(info))
 
-    def exporting(self, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:  # noqa: ARG002
-        return frames
-
     def finishing(self, what: str, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:  # noqa: ARG002
         return frames
 
@@ -382,9 +379,6 @@ class TerminalReporter(Reporter):
             f"{info.num_bytes / 1e6:.1f} MB), seen in {info.seeing_s:.1f} s",
             soft_wrap=True,
         )
-
-    def exporting(self, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:
-        return self.finishing("Exporting", frames, num_frames)
 
     def finishing(self, what: str, frames: Iterable[MappedFrame], num_frames: int) -> Iterable[MappedFrame]:
         task = self._progress.begin(what, num_frames)
